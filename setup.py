@@ -1,0 +1,36 @@
+"""The list of extension modules; everything else is in pyproject.toml."""
+
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+CORE = Path("src/mainstem/_core")
+# plain.py stands in for the C primitives where nothing is compiled; layout.py holds only numbers.
+UNCOMPILED = {"__init__", "layout", "plain"}
+MODULES = sorted(path.stem for path in CORE.glob("*.py") if path.stem not in UNCOMPILED)
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"mainstem._core.{name}",
+                [str(CORE / f"{name}.py")],
+                extra_compile_args=["-O2", "-fno-strict-aliasing", "-Wno-unused-function"],
+                define_macros=[("_GNU_SOURCE", None)],
+            )
+            for name in MODULES
+        ],
+        nthreads=2,
+        build_dir="build/cython",
+        include_path=["src"],
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": False,
+            "freethreading_compatible": True,
+        },
+    )
+)

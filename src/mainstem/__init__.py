@@ -1,0 +1,1 @@
+"""Mainstem: reliable message streams, and their way into Apache Spark."""

@@ -1,0 +1,61 @@
+# The primitives under everything compiled: memory seen as a base pointer and a byte offset.
+#
+# The name of each says its ordering:
+#   ld32 ld64        load-acquire          st32 st64        store-release
+#   get8 .. get64    plain load            put8 .. put64    plain store
+#   cas32 cas64      compare-and-set (acquire-release), true when it was set
+#   fadd64           fetch-and-add (acquire-release), the old value
+#   fence_release / fence_acquire          standalone fences
+# The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
+# plain.py has the same names for code that runs uncompiled.
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #ifndef MAINSTEM_ATOMICS
+    #define MAINSTEM_ATOMICS
+    #define MS_INLINE static inline __attribute__((unused))
+    MS_INLINE int32_t ld32(const uint8_t *b, int64_t o) { return __atomic_load_n((const int32_t *)(b + o), __ATOMIC_ACQUIRE); }
+    MS_INLINE int64_t ld64(const uint8_t *b, int64_t o) { return __atomic_load_n((const int64_t *)(b + o), __ATOMIC_ACQUIRE); }
+    MS_INLINE void st32(uint8_t *b, int64_t o, int32_t v) { __atomic_store_n((int32_t *)(b + o), v, __ATOMIC_RELEASE); }
+    MS_INLINE void st64(uint8_t *b, int64_t o, int64_t v) { __atomic_store_n((int64_t *)(b + o), v, __ATOMIC_RELEASE); }
+    MS_INLINE uint8_t get8(const uint8_t *b, int64_t o) { return b[o]; }
+    MS_INLINE uint16_t get16(const uint8_t *b, int64_t o) { uint16_t v; memcpy(&v, b + o, 2); return v; }
+    MS_INLINE int32_t get32(const uint8_t *b, int64_t o) { int32_t v; memcpy(&v, b + o, 4); return v; }
+    MS_INLINE int64_t get64(const uint8_t *b, int64_t o) { int64_t v; memcpy(&v, b + o, 8); return v; }
+    MS_INLINE void put8(uint8_t *b, int64_t o, uint8_t v) { b[o] = v; }
+    MS_INLINE void put16(uint8_t *b, int64_t o, uint16_t v) { memcpy(b + o, &v, 2); }
+    MS_INLINE void put32(uint8_t *b, int64_t o, int32_t v) { memcpy(b + o, &v, 4); }
+    MS_INLINE void put64(uint8_t *b, int64_t o, int64_t v) { memcpy(b + o, &v, 8); }
+    MS_INLINE int64_t fadd64(uint8_t *b, int64_t o, int64_t v) { return __atomic_fetch_add((int64_t *)(b + o), v, __ATOMIC_ACQ_REL); }
+    MS_INLINE int cas32(uint8_t *b, int64_t o, int32_t e, int32_t v) {
+        return __atomic_compare_exchange_n((int32_t *)(b + o), &e, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
+    MS_INLINE int cas64(uint8_t *b, int64_t o, int64_t e, int64_t v) {
+        return __atomic_compare_exchange_n((int64_t *)(b + o), &e, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
+    MS_INLINE void fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+    MS_INLINE void fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+    MS_INLINE void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) { memcpy(d + o, s + so, (size_t)n); }
+    MS_INLINE void zero_out(uint8_t *b, int64_t o, int64_t n) { memset(b + o, 0, (size_t)n); }
+    #endif
+    """
+    int32_t ld32(const uint8_t *b, int64_t o) noexcept nogil
+    int64_t ld64(const uint8_t *b, int64_t o) noexcept nogil
+    void st32(uint8_t *b, int64_t o, int32_t v) noexcept nogil
+    void st64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
+    uint8_t get8(const uint8_t *b, int64_t o) noexcept nogil
+    uint16_t get16(const uint8_t *b, int64_t o) noexcept nogil
+    int32_t get32(const uint8_t *b, int64_t o) noexcept nogil
+    int64_t get64(const uint8_t *b, int64_t o) noexcept nogil
+    void put8(uint8_t *b, int64_t o, uint8_t v) noexcept nogil
+    void put16(uint8_t *b, int64_t o, uint16_t v) noexcept nogil
+    void put32(uint8_t *b, int64_t o, int32_t v) noexcept nogil
+    void put64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
+    int64_t fadd64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
+    bint cas32(uint8_t *b, int64_t o, int32_t e, int32_t v) noexcept nogil
+    bint cas64(uint8_t *b, int64_t o, int64_t e, int64_t v) noexcept nogil
+    void fence_release() noexcept nogil
+    void fence_acquire() noexcept nogil
+    void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) noexcept nogil
+    void zero_out(uint8_t *b, int64_t o, int64_t n) noexcept nogil

@@ -1,0 +1,95 @@
+"""The primitives of atomics.pxd in plain Python, for the modules of this package when they run uncompiled.
+
+One thread, plain memory: two plain-Python processes that claim space on a shared tail lose claims, and
+``struct.pack_into`` zeroes before it writes, which a concurrent reader sees. So uncompiled code serves simulation,
+debugging and line-by-line coverage, and refuses a mapped file (see ``buffer.AtomicBuffer``).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+_I16 = Struct("<H")
+_I32 = Struct("<i")
+_I64 = Struct("<q")
+
+
+class Memory:
+    """What stands for a base pointer: a writable byte view; offsets index it."""
+
+    __slots__ = ("u8",)
+
+    def __init__(self, view: Any) -> None:
+        self.u8 = memoryview(view).cast("B")
+
+
+def get8(b: Memory, o: int) -> int:
+    return b.u8[o]
+
+
+def get16(b: Memory, o: int) -> int:
+    return int(_I16.unpack_from(b.u8, o)[0])
+
+
+def get32(b: Memory, o: int) -> int:
+    return int(_I32.unpack_from(b.u8, o)[0])
+
+
+def get64(b: Memory, o: int) -> int:
+    return int(_I64.unpack_from(b.u8, o)[0])
+
+
+def put8(b: Memory, o: int, v: int) -> None:
+    b.u8[o] = v
+
+
+def put16(b: Memory, o: int, v: int) -> None:
+    _I16.pack_into(b.u8, o, v & 0xFFFF)
+
+
+def put32(b: Memory, o: int, v: int) -> None:
+    _I32.pack_into(b.u8, o, ((v + 0x80000000) & 0xFFFFFFFF) - 0x80000000)
+
+
+def put64(b: Memory, o: int, v: int) -> None:
+    _I64.pack_into(b.u8, o, ((v + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63))
+
+
+ld32, ld64, st32, st64 = get32, get64, put32, put64
+
+
+def fadd64(b: Memory, o: int, v: int) -> int:
+    old = get64(b, o)
+    put64(b, o, old + v)
+    return old
+
+
+def cas32(b: Memory, o: int, e: int, v: int) -> bool:
+    if get32(b, o) != e:
+        return False
+    put32(b, o, v)
+    return True
+
+
+def cas64(b: Memory, o: int, e: int, v: int) -> bool:
+    if get64(b, o) != e:
+        return False
+    put64(b, o, v)
+    return True
+
+
+def fence_release() -> None:
+    """Nothing to order: one thread."""
+
+
+def fence_acquire() -> None:
+    """Nothing to order: one thread."""
+
+
+def copy_bytes(d: Memory, o: int, s: Memory, so: int, n: int) -> None:
+    d.u8[o : o + n] = s.u8[so : so + n]
+
+
+def zero_out(b: Memory, o: int, n: int) -> None:
+    b.u8[o : o + n] = bytes(n)

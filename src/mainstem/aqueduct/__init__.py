@@ -1,0 +1,1 @@
+"""Aqueduct: message channels sent through message channels, over QUIC."""

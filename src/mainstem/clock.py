@@ -1,0 +1,35 @@
+"""Time as a dependency: everything below the doors is handed ``now_ns`` and never reads a clock itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_SECOND = 1_000_000_000
+
+
+class Clock(Protocol):
+    """Two readings: a monotonic one for durations, and the epoch's for what other programs read."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds that never go back."""
+        ...
+
+    def epoch_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def epoch_ms(self) -> int:
+        return time.time_ns() // NS_PER_MS
+
+
+SYSTEM_CLOCK = SystemClock()

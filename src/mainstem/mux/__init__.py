@@ -1,0 +1,1 @@
+"""Byte-stream multiplexers: bymux and Jmux."""
