@@ -1,0 +1,83 @@
+"""Starts a peer's roles as processes, in order, and collects what each says in one line of JSON.
+
+A role prints ``ready`` once it may be met by the next one, and one line of JSON when it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PEERS = Path(__file__).resolve().parent.parent / "peers"
+ROLE_TIMEOUT_S = 60.0  # a role that says nothing for so long has failed
+
+
+class RoleFailed(Exception):
+    """A role ended, or stayed silent, without its result."""
+
+
+class Role:
+    """One running process of a peer."""
+
+    def __init__(self, script: str, role: str, options: dict[str, Any], *, python: str = sys.executable) -> None:
+        words = [f"{key}={value}" for key, value in options.items()]
+        self.name = f"{script} {role}"
+        self._process = subprocess.Popen(
+            [python, str(PEERS / f"{script}.py"), role, *words], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._timer = threading.Timer(ROLE_TIMEOUT_S, self.kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def wait_ready(self) -> None:
+        if self._line() != "ready":
+            raise RoleFailed(f"{self.name} did not become ready")
+
+    def result(self) -> dict[str, Any]:
+        line = self._line()
+        self._process.wait()
+        self._timer.cancel()
+        return dict(json.loads(line))
+
+    def stop(self) -> None:
+        """Ends a role that runs until it is told (a driver)."""
+        self._timer.cancel()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        if self._process.stdout:
+            self._process.stdout.close()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            raise RoleFailed(f"{self.name} ended without a word (exit {self._process.wait()})")
+        return line
+
+
+@contextmanager
+def running(script: str, role: str, options: dict[str, Any], *, python: str = sys.executable) -> Iterator[Role]:
+    """A role that is ready inside the block and gone after it."""
+    started = Role(script, role, options, python=python)
+    try:
+        started.wait_ready()
+        yield started
+    finally:
+        started.stop()

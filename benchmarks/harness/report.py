@@ -1,0 +1,82 @@
+"""Ratios and how they are told. A ratio is always better-is-larger and taken pair by pair in one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(kw_only=True)
+class Ratio:
+    """Ours against a peer's: one value a pair of runs that followed one another."""
+
+    peer: str
+    goal: float | None = None
+    pairs: list[float] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        median = statistics.median(self.pairs)
+        return {
+            "peer": self.peer,
+            "min": round(min(self.pairs), 3),
+            "median": round(median, 3),
+            "max": round(max(self.pairs), 3),
+            "pairs": len(self.pairs),
+            "goal": self.goal,
+            "met": None if self.goal is None else median >= self.goal,
+        }
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What one benchmark found."""
+
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def pair(self, name: str, *, peer: str, ours: float, theirs: float, goal: float | None = None, smaller_is_better: bool = False) -> None:
+        """Adds one pair; ``smaller_is_better`` turns times into a ratio that is larger when ours is shorter."""
+        ratio = self.ratios.setdefault(name, Ratio(peer=peer, goal=goal))
+        ratio.pairs.append(theirs / ours if smaller_is_better else ours / theirs)
+
+    def figure(self, name: str, value: float) -> None:
+        self.figures.setdefault(name, []).append(value)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "machine": machine(),
+            "ratios": {name: ratio.as_dict() for name, ratio in self.ratios.items()},
+            "skipped": self.skipped,
+            "figures": {name: round(statistics.median(values), 3) for name, values in self.figures.items()},
+        }
+
+    def print(self, *, as_json: bool) -> None:
+        if as_json:
+            print(json.dumps(self.as_dict()))
+            return
+        facts = self.as_dict()
+        print("  ".join(f"{key}: {value}" for key, value in facts["machine"].items()))
+        for name, ratio in facts["ratios"].items():
+            goal = "" if ratio["goal"] is None else f"  goal {ratio['goal']:g}: {'met' if ratio['met'] else 'NOT MET'}"
+            print(f"{name:44} {ratio['median']:9.2f} x {ratio['peer']:12} ({ratio['min']:.2f}-{ratio['max']:.2f}, {ratio['pairs']} pairs){goal}")
+        for name, value in facts["figures"].items():
+            print(f"{name:44} {value:14,.3f}")
+        for peer, why in facts["skipped"].items():
+            print(f"skipped {peer}: {why}")
+
+
+def machine() -> dict[str, Any]:
+    """Enough to know which machine a figure came from."""
+    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), platform.machine())
+    return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+
+
+def wants_json() -> bool:
+    return "--json" in sys.argv

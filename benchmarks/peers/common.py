@@ -1,0 +1,78 @@
+"""What the roles of every peer share: how they are called, how long they run, how they answer.
+
+Imports nothing but the standard library: a peer may run under another Python.
+
+Roles: ``driver`` (runs until it is told to stop), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then a message of
+one byte that ends it; the subscriber counts), ``pong`` and ``ping`` (round trips, one in flight).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LAST = b"\x00"  # the message of one byte that ends a throughput run
+CHECK_EVERY = 256  # messages between two looks at the clock
+
+
+@dataclass(kw_only=True)
+class Options:
+    """What the harness passes as key=value."""
+
+    transport: str = "ipc"
+    mode: str = "call"
+    size: int = 32
+    seconds: float = 1.0
+    rounds: int = 20_000
+    directory: str = ""
+    port: int = 0
+    invoker: int = 0
+
+
+def options() -> Options:
+    values: dict[str, object] = {}
+    for word in sys.argv[2:]:
+        key, _, value = word.partition("=")
+        values[key] = type(getattr(Options(), key))(value)
+    return Options(**values)  # type: ignore[arg-type]
+
+
+def ready() -> None:
+    print("ready", flush=True)
+
+
+def answer(**facts: float) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def run(roles: dict[str, Callable[[Options], None]]) -> None:
+    roles[sys.argv[1]](options())
+
+
+def rate(count: int, first_ns: int, last_ns: int) -> float:
+    """Messages a second between the first and the last."""
+    return (count - 1) * 1e9 / max(1, last_ns - first_ns)
+
+
+def answer_round_trips(times_ns: list[int]) -> None:
+    times = sorted(times_ns[len(times_ns) // 10 :])  # the first tenth warms up
+    answer(p50_us=times[len(times) // 2] / 1e3, p99_us=times[len(times) * 99 // 100] / 1e3)
+
+
+def run_until_told() -> None:
+    import signal
+
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+def send_for(seconds: float, send: Callable[[], None]) -> int:
+    """Calls ``send`` (which sends CHECK_EVERY messages) until the time is over; how many messages that were."""
+    count = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        send()
+        count += CHECK_EVERY
+    return count

@@ -1,0 +1,113 @@
+"""pyaeron: a CPython extension over Aeron's C client, with Aeron's C driver in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pyaeron
+from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate, ready, run, send_for
+
+
+def driver(options: Options) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    with_driver = pyaeron.MediaDriver(dir=options.directory)
+    ready()
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    with_driver.close()
+
+
+def channel(options: Options, offset: int = 0) -> str:
+    return pyaeron.IPC_CHANNEL if options.transport == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{options.port + offset}"
+
+
+def sub(options: Options) -> None:
+    aeron = pyaeron.Aeron(dir=options.directory)
+    subscription = aeron.add_subscription(channel(options), 1001)
+    ready()
+    state = {"count": 0, "first": 0, "last": 0}
+
+    def on_fragment(buffer: object, header: object) -> None:
+        if not state["count"]:
+            state["first"] = time.monotonic_ns()
+        state["count"] += 1
+        if len(buffer) == 1:  # type: ignore[arg-type]
+            state["last"] = time.monotonic_ns()
+
+    poll = subscription.poll
+    while not state["last"]:
+        if not poll(on_fragment, 64):
+            os.sched_yield()
+    answer(rate=rate(state["count"], state["first"], state["last"]))
+
+
+def pub(options: Options) -> None:
+    aeron = pyaeron.Aeron(dir=options.directory)
+    publication = aeron.add_publication(channel(options), 1001)
+    publication.await_connected()
+    offer = publication.offer
+    payload = bytes(options.size)
+
+    def send() -> None:
+        for _ in range(CHECK_EVERY):
+            while not offer(payload):
+                os.sched_yield()
+
+    count = send_for(options.seconds, send)
+    while not offer(LAST):
+        os.sched_yield()
+    time.sleep(0.3)
+    answer(sent=count)
+
+
+def pong(options: Options) -> None:
+    aeron = pyaeron.Aeron(dir=options.directory)
+    subscription = aeron.add_subscription(channel(options), 1001)
+    publication = aeron.add_publication(channel(options, 1), 1002)
+    ready()
+    state = {"done": False}
+
+    def on_fragment(buffer: object, header: object) -> None:
+        if len(buffer) == 1:  # type: ignore[arg-type]
+            state["done"] = True
+        while not publication.offer(bytes(buffer)):  # type: ignore[call-overload]
+            pass
+
+    poll = subscription.poll
+    while not state["done"]:
+        if not poll(on_fragment, 10):
+            os.sched_yield()
+    answer(done=1)
+
+
+def ping(options: Options) -> None:
+    aeron = pyaeron.Aeron(dir=options.directory)
+    subscription = aeron.add_subscription(channel(options, 1), 1002)
+    publication = aeron.add_publication(channel(options), 1001)
+    publication.await_connected()
+    subscription.await_connected()
+    payload = bytes(options.size)
+    times = []
+    poll, offer, now = subscription.poll, publication.offer, time.monotonic_ns
+    arrived = [0]
+
+    def on_fragment(buffer: object, header: object) -> None:
+        arrived[0] += 1
+
+    for _ in range(options.rounds):
+        start = now()
+        while not offer(payload):
+            pass
+        before = arrived[0]
+        while arrived[0] == before:
+            if not poll(on_fragment, 10):
+                os.sched_yield()
+        times.append(now() - start)
+    while not offer(LAST):
+        pass
+    answer_round_trips(times)
+
+
+if __name__ == "__main__":
+    run({"driver": driver, "sub": sub, "pub": pub, "ping": ping, "pong": pong})

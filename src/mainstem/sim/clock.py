@@ -1,0 +1,32 @@
+"""A clock that moves only when it is told to."""
+
+from __future__ import annotations
+
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.errors import ConfigurationError
+
+# Not zero: code that takes 0 for "never" would hide behind it.
+START_NS = 1_000 * NS_PER_SECOND
+EPOCH_AT_START_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    """A ``Clock`` for tests and simulations: both readings move together, by ``advance_ns`` alone."""
+
+    def __init__(self, *, start_ns: int = START_NS, epoch_ms: int = EPOCH_AT_START_MS) -> None:
+        self._start_ns = start_ns
+        self._now_ns = start_ns
+        self._epoch_ms = epoch_ms
+
+    def monotonic_ns(self) -> int:
+        return self._now_ns
+
+    def epoch_ms(self) -> int:
+        return self._epoch_ms + (self._now_ns - self._start_ns) // NS_PER_MS
+
+    def advance_ns(self, delta_ns: int) -> int:
+        """Moves time on by ``delta_ns`` and returns the new reading. Raises ConfigurationError when asked to go back."""
+        if delta_ns < 0:
+            raise ConfigurationError(f"a clock cannot go back by {-delta_ns} ns")
+        self._now_ns += delta_ns
+        return self._now_ns

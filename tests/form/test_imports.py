@@ -1,0 +1,73 @@
+"""Imports point downwards, and only the doors let the world in."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.form
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "mainstem"
+
+WORLD = {"asyncio", "multiprocessing", "random", "select", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
+
+# The doors: who may touch the world, and which part of it. Everything else is arithmetic on memory, handed its time and its chance.
+DOORS: dict[str, set[str]] = {
+    "clock.py": {"time"},
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of the standard library that the file imports when it runs (imports for type checkers do not count)."""
+    names: set[str] = set()
+    tree = ast.parse(path.read_text(), str(path))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def allowed(relative: str) -> set[str]:
+    found: set[str] = set()
+    for door, names in DOORS.items():
+        if relative == door or (door.endswith("/") and relative.startswith(door)):
+            found |= names
+    return found
+
+
+def test_only_the_doors_import_the_world() -> None:
+    trespasses = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        relative = path.relative_to(PACKAGE).as_posix()
+        if extra := (imported(path) & WORLD) - allowed(relative):
+            trespasses.append(f"{relative} imports {', '.join(sorted(extra))}")
+    assert trespasses == []
+
+
+def test_no_door_stands_open_that_nobody_uses() -> None:
+    unused = []
+    for door, names in DOORS.items():
+        paths = list((PACKAGE / door).rglob("*.py")) if door.endswith("/") else [PACKAGE / door]
+        used: set[str] = set().union(*(imported(path) for path in paths)) if paths else set()
+        if rest := names - used:
+            unused.append(f"{door}: {', '.join(sorted(rest))}")
+    assert unused == []
+
+
+@pytest.mark.timeout(180)
+def test_imports_point_downwards() -> None:
+    command = shutil.which("lint-imports", path=str(Path(sys.executable).parent)) or shutil.which("lint-imports")
+    assert command, "import-linter is a development dependency"
+    result = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-1000:]

@@ -1,0 +1,73 @@
+"""The grain of the code: sizes, names once, stubs that match, a repository that speaks of the product only."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.form
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "mainstem"
+FILE_LIMIT = 700  # lines: above it two things live in one file
+FUNCTION_LIMIT = 70  # lines: above it two levels of abstraction do
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_no_file_is_longer_than_one_can_hold_in_mind() -> None:
+    assert [f"{p.relative_to(ROOT)}: {n}" for p in SOURCES if (n := len(p.read_text().splitlines())) > FILE_LIMIT] == []
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
+                lines = node.end_lineno - node.lineno + 1
+                if lines > FUNCTION_LIMIT:
+                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines}")
+    assert long == []
+
+
+def test_the_layout_numbers_are_written_once() -> None:
+    result = subprocess.run([sys.executable, ROOT / "tools/write_layout_pxd.py", "--check"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_compiled_module_has_its_stub() -> None:
+    missing = []
+    for path in (PACKAGE / "_core").glob("*.py"):
+        compiled = path.stem not in {"__init__", "layout", "plain"}
+        if compiled and not (path.with_suffix(".pyi").exists() and path.with_suffix(".pxd").exists()):
+            missing.append(path.name)
+    assert missing == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [str(p.relative_to(ROOT)) for p in SOURCES if ast.get_docstring(ast.parse(p.read_text())) is None]
+    assert silent == []
+
+
+def public_definitions(tree: ast.Module) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    ]
+
+
+def test_every_public_class_and_function_is_documented() -> None:
+    undocumented = []
+    for path in SOURCES:
+        relative = path.relative_to(PACKAGE)
+        if relative.parts[0] == "_core":
+            continue  # documented in the stubs
+        for node in public_definitions(ast.parse(path.read_text())):
+            if ast.get_docstring(node) is None:
+                undocumented.append(f"{relative}:{node.lineno} {node.name}")
+    assert undocumented == []

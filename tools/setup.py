@@ -1,0 +1,87 @@
+"""What `make build` runs: a virtual environment with Mainstem, compiled, and everything that its tests and demo need.
+
+Safe to run again: it does nothing when nothing changed, compiles only what changed, and installs again only after an edit of
+pyproject.toml. Needs Python >= 3.11 and nothing else; where there is no C compiler it takes the one in the ziglang wheel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MINIMUM = (3, 11)
+EXTRAS = "all"
+
+
+def main(venv: Path) -> None:
+    if sys.version_info < MINIMUM:
+        have = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer, and {sys.executable} is {have}: run make PYTHON=python3.12, say.")
+    os.chdir(ROOT)
+    python = venv / "bin" / "python"
+    stamp = venv / "mainstem-installed"
+    wanted = fingerprint()
+    if not python.exists():
+        create(venv)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        install(python)
+        stamp.write_text(wanted)
+    compile_core(python)
+
+
+def fingerprint() -> str:
+    """Changes when the dependencies or the list of modules might have."""
+    text = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "setup.py").read_bytes() + sys.version.encode()
+    return hashlib.sha256(text).hexdigest()
+
+
+def create(venv: Path) -> None:
+    say(f"creating {venv}")
+    try:
+        run(sys.executable, "-m", "venv", str(venv))
+    except subprocess.CalledProcessError:
+        sys.exit("Python's venv module does not work here: install it first (on Debian: apt-get install python3-venv).")
+
+
+def install(python: Path) -> None:
+    say("installing Mainstem and its dependencies (several minutes the first time: Spark is large)")
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "--upgrade", "pip>=25.1", "setuptools>=77", "wheel")
+    run(*pip, "--group", "dev")
+    # The compiled modules are built in place, so an edit of a .py file is seen at once and only what changed is compiled.
+    run(*pip, "--no-build-isolation", "--editable", f".[{EXTRAS}]", env=compiler_environment(python))
+
+
+def compile_core(python: Path) -> None:
+    run(str(python), "setup.py", "--quiet", "build_ext", "--inplace", "-j2", env=compiler_environment(python), stdout=subprocess.DEVNULL)
+
+
+def compiler_environment(python: Path) -> dict[str, str]:
+    environment = dict(os.environ)
+    if "CC" in environment or any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        return environment
+    say("no C compiler found: taking the one in the ziglang wheel")
+    run(str(python), "-m", "pip", "install", "--quiet", "ziglang")
+    environment["CC"] = f"{python} -m ziglang cc"
+    environment["LDSHARED"] = f"{python} -m ziglang cc -shared"
+    return environment
+
+
+def say(text: str) -> None:
+    print(f"mainstem: {text}", file=sys.stderr, flush=True)
+
+
+def run(*command: str, env: dict[str, str] | None = None, stdout: int | None = None) -> None:
+    subprocess.run(command, check=True, env=env, stdout=stdout)
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"mainstem: this step failed: {' '.join(map(str, error.cmd))}")
