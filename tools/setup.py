@@ -21,7 +21,9 @@ EXTRAS = "all"
 def main(venv: Path) -> None:
     if sys.version_info < MINIMUM:
         have = ".".join(map(str, sys.version_info[:3]))
-        sys.exit(f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer, and {sys.executable} is {have}: run make PYTHON=python3.12, say.")
+        sys.exit(
+            f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer; {sys.executable} is {have} (try make PYTHON=python3.12)."
+        )
     os.chdir(ROOT)
     python = venv / "bin" / "python"
     stamp = venv / "mainstem-installed"
@@ -58,7 +60,16 @@ def install(python: Path) -> None:
 
 
 def compile_core(python: Path) -> None:
-    run(str(python), "setup.py", "--quiet", "build_ext", "--inplace", "-j2", env=compiler_environment(python), stdout=subprocess.DEVNULL)
+    run(
+        str(python),
+        "setup.py",
+        "--quiet",
+        "build_ext",
+        "--inplace",
+        "-j2",
+        env=compiler_environment(python),
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def compiler_environment(python: Path) -> dict[str, str]:

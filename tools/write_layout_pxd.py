@@ -12,7 +12,11 @@ CORE = Path(__file__).parent.parent / "src/mainstem/_core"
 def text() -> str:
     names = runpy.run_path(str(CORE / "layout.py"))
     lines = [f"    {name} = {value}" for name, value in names.items() if name.isupper() and isinstance(value, int)]
-    return "# Written from layout.py by tools/write_layout_pxd.py: edit that file, then run the tool.\ncdef enum:\n" + "\n".join(lines) + "\n"
+    return (
+        "# Written from layout.py by tools/write_layout_pxd.py: edit that file, then run the tool.\ncdef enum:\n"
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PEERS = Path(__file__).resolve().parent.parent / "peers"
 ROLE_TIMEOUT_S = 60.0  # a role that says nothing for so long has failed
@@ -31,7 +33,10 @@ class Role:
         words = [f"{key}={value}" for key, value in options.items()]
         self.name = f"{script} {role}"
         self._process = subprocess.Popen(
-            [python, str(PEERS / f"{script}.py"), role, *words], stdout=subprocess.PIPE, text=True, start_new_session=True
+            [python, str(PEERS / f"{script}.py"), role, *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self._timer = threading.Timer(ROLE_TIMEOUT_S, self.kill)
         self._timer.daemon = True

@@ -41,7 +41,16 @@ class Report:
     skipped: dict[str, str] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
 
-    def pair(self, name: str, *, peer: str, ours: float, theirs: float, goal: float | None = None, smaller_is_better: bool = False) -> None:
+    def pair(
+        self,
+        name: str,
+        *,
+        peer: str,
+        ours: float,
+        theirs: float,
+        goal: float | None = None,
+        smaller_is_better: bool = False,
+    ) -> None:
         """Adds one pair; ``smaller_is_better`` turns times into a ratio that is larger when ours is shorter."""
         ratio = self.ratios.setdefault(name, Ratio(peer=peer, goal=goal))
         ratio.pairs.append(theirs / ours if smaller_is_better else ours / theirs)
@@ -65,7 +74,8 @@ class Report:
         print("  ".join(f"{key}: {value}" for key, value in facts["machine"].items()))
         for name, ratio in facts["ratios"].items():
             goal = "" if ratio["goal"] is None else f"  goal {ratio['goal']:g}: {'met' if ratio['met'] else 'NOT MET'}"
-            print(f"{name:44} {ratio['median']:9.2f} x {ratio['peer']:12} ({ratio['min']:.2f}-{ratio['max']:.2f}, {ratio['pairs']} pairs){goal}")
+            spread = f"({ratio['min']:.2f}-{ratio['max']:.2f}, {ratio['pairs']} pairs)"
+            print(f"{name:44} {ratio['median']:9.2f} x {ratio['peer']:12} {spread}{goal}")
         for name, value in facts["figures"].items():
             print(f"{name:44} {value:14,.3f}")
         for peer, why in facts["skipped"].items():
@@ -74,7 +84,14 @@ class Report:
 
 def machine() -> dict[str, Any]:
     """Enough to know which machine a figure came from."""
-    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), platform.machine())
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
     return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
 
 

@@ -2,8 +2,8 @@
 
 Imports nothing but the standard library: a peer may run under another Python.
 
-Roles: ``driver`` (runs until it is told to stop), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then a message of
-one byte that ends it; the subscriber counts), ``pong`` and ``ping`` (round trips, one in flight).
+Roles: ``driver`` (runs until it is told to stop), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then
+a message of one byte that ends it; the subscriber counts), ``pong`` and ``ping`` (round trips, one in flight).
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LAST = b"\x00"  # the message of one byte that ends a throughput run
 CHECK_EVERY = 256  # messages between two looks at the clock

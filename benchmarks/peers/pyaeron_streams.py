@@ -19,7 +19,9 @@ def driver(options: Options) -> None:
 
 
 def channel(options: Options, offset: int = 0) -> str:
-    return pyaeron.IPC_CHANNEL if options.transport == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{options.port + offset}"
+    return (
+        pyaeron.IPC_CHANNEL if options.transport == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{options.port + offset}"
+    )
 
 
 def sub(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""Plain sockets from Python: AF_UNIX SEQPACKET for ipc (reliable), UDP with plain send and recv_into for udp (lossy: what arrives is counted)."""
+"""Plain sockets from Python: AF_UNIX SEQPACKET for ipc; UDP for udp, which loses: what arrives is counted."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate,
 
 
 def address(options: Options) -> str:
-    return f"ipc:///tmp/mainstem-bench-{options.port}" if options.transport == "ipc" else f"tcp://127.0.0.1:{options.port}"
+    return (
+        f"ipc:///tmp/mainstem-bench-{options.port}" if options.transport == "ipc" else f"tcp://127.0.0.1:{options.port}"
+    )
 
 
 def sub(options: Options) -> None:

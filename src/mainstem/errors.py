@@ -52,7 +52,7 @@ class ClosedError(MainstemError):
     """The publication, subscription, stream or connection is closed."""
 
 
-class TimedOut(MainstemError, TimeoutError):  # noqa: N818 - reads as what happened, like TimeoutError's relatives
+class TimedOut(MainstemError, TimeoutError):
     """Something did not happen in time. ``timeout`` is in seconds."""
 
     def __init__(self, message: str, *, timeout: float | None = None) -> None:
@@ -72,19 +72,19 @@ class OfferError(MainstemError):
     """A blocking send that did not succeed."""
 
 
-class BackPressured(OfferError):  # noqa: N818
+class BackPressured(OfferError):
     """The window is full: somebody downstream is slower than this publisher."""
 
 
-class NotConnected(OfferError):  # noqa: N818
+class NotConnected(OfferError):
     """No subscriber is connected."""
 
 
-class AdminAction(OfferError):  # noqa: N818
+class AdminAction(OfferError):
     """The log rotated just now; the same call again will succeed."""
 
 
-class MaxPositionExceeded(OfferError):  # noqa: N818
+class MaxPositionExceeded(OfferError):
     """The stream has used up its positions (term length times 2**31); a new publication is needed."""
 
 
@@ -122,19 +122,19 @@ class ChannelError(MainstemError):
     """A channel half can no longer be used; the subclass says why, and the reason is sticky."""
 
 
-class NoReceivers(ChannelError):  # noqa: N818
+class NoReceivers(ChannelError):
     """Every receiver of the channel closed."""
 
 
-class Cancelled(ChannelError):  # noqa: N818
+class Cancelled(ChannelError):
     """The sender cancelled the channel."""
 
 
-class ConnectionLost(ChannelError):  # noqa: N818
+class ConnectionLost(ChannelError):
     """The connection under the channel ended."""
 
 
-class LostInTransit(ChannelError):  # noqa: N818
+class LostInTransit(ChannelError):
     """The other half was lost on its way here."""
 
 

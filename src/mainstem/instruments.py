@@ -5,8 +5,10 @@ An engine holds one ``Instrument`` and calls it; ``NULL_INSTRUMENT`` does nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Instrument(Protocol):

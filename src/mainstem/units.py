@@ -32,7 +32,9 @@ def parse_duration_ns(text: str, *, name: str = "duration") -> int:
     """Nanoseconds from ``100``, ``10us``, ``200ms`` or ``5s``. Raises ConfigurationError."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ConfigurationError(f"{name}: {text!r} is not a duration (a whole number with ns, us, ms or s after it, as in 10ms)")
+        raise ConfigurationError(
+            f"{name}: {text!r} is not a duration (a whole number with ns, us, ms or s after it, as in 10ms)"
+        )
     return int(match[1]) * _DURATION_FACTORS[match[2]]
 
 

@@ -15,7 +15,19 @@ pytestmark = pytest.mark.form
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mainstem"
 
-WORLD = {"asyncio", "multiprocessing", "random", "select", "selectors", "signal", "socket", "ssl", "subprocess", "threading", "time"}
+WORLD = {
+    "asyncio",
+    "multiprocessing",
+    "random",
+    "select",
+    "selectors",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "threading",
+    "time",
+}
 
 # The doors: who may touch the world, and which part of it. Everything else is arithmetic on memory, handed its time and its chance.
 DOORS: dict[str, set[str]] = {

@@ -35,7 +35,9 @@ def test_no_function_is_longer_than_a_screen() -> None:
 
 
 def test_the_layout_numbers_are_written_once() -> None:
-    result = subprocess.run([sys.executable, ROOT / "tools/write_layout_pxd.py", "--check"], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, ROOT / "tools/write_layout_pxd.py", "--check"], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
 
 
@@ -67,7 +69,9 @@ def test_every_public_class_and_function_is_documented() -> None:
         relative = path.relative_to(PACKAGE)
         if relative.parts[0] == "_core":
             continue  # documented in the stubs
-        for node in public_definitions(ast.parse(path.read_text())):
-            if ast.get_docstring(node) is None:
-                undocumented.append(f"{relative}:{node.lineno} {node.name}")
+        undocumented += [
+            f"{relative}:{node.lineno} {node.name}"
+            for node in public_definitions(ast.parse(path.read_text()))
+            if ast.get_docstring(node) is None
+        ]
     assert undocumented == []

@@ -29,7 +29,9 @@ class StreamChecker:
     def delivered(self, message: bytes, position: int) -> None:
         """One message arrived, whose stream position after it is ``position``."""
         if not self._outstanding:
-            raise Violation(f"{self.name}: message {self.delivered_count} arrived, but only {self.offered_count} were offered")
+            raise Violation(
+                f"{self.name}: message {self.delivered_count} arrived, but only {self.offered_count} were offered"
+            )
         expected = self._outstanding.popleft()
         if message != expected:
             raise Violation(
