@@ -22,7 +22,7 @@ def main(venv: Path) -> None:
     if sys.version_info < MINIMUM:
         have = ".".join(map(str, sys.version_info[:3]))
         sys.exit(
-            f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer; {sys.executable} is {have} (try make PYTHON=python3.12)."
+            f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer; {sys.executable} is {have}: try make PYTHON=python3.12"
         )
     os.chdir(ROOT)
     python = venv / "bin" / "python"
