@@ -200,3 +200,29 @@ CNC_CLIENT_LIVENESS_TIMEOUT_OFFSET = 24
 CNC_START_TIMESTAMP_OFFSET = 32
 CNC_PID_OFFSET = 40
 CNC_PAGE_SIZE_OFFSET = 48
+
+# Columns of frames: one bit a column, and why a walk over frames ended. Shared by every module that reads frames.
+COLUMN_POSITION = 1
+COLUMN_SESSION_ID = 2
+COLUMN_STREAM_ID = 4
+COLUMN_TERM_ID = 8
+COLUMN_TERM_OFFSET = 16
+COLUMN_FLAGS = 32
+COLUMN_TYPE = 64
+COLUMN_RESERVED_VALUE = 128
+COLUMN_OFFSET = 256
+COLUMN_LENGTH = 512
+COLUMN_PAYLOAD = 1024
+COLUMN_HEADERS = 255
+COLUMN_ALL = 1791
+
+WALK_AT_LIMIT = 0
+WALK_AT_END = 1
+WALK_FULL = 2
+WALK_TORN = 3
+WALK_CORRUPT = 4
+
+# Rows between two looks at capacities: the headers of so many frames stay in the first-level cache.
+COLUMN_CHUNK_ROWS = 512
+# Offsets into a payload column are int32, as Arrow's ``binary`` has them; a batch is cut well before they end.
+COLUMN_MAX_PAYLOAD = 1073741824

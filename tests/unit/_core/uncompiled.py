@@ -1,0 +1,47 @@
+"""The compiled modules once more, as plain Python: ``load("columns")`` beside ``mainstem._core.columns``.
+
+They form a package of their own, ``mainstem_uncompiled``, so that uncompiled classes meet uncompiled classes only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+import mainstem._core
+
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType
+
+PACKAGE = "mainstem_uncompiled"
+FOLDER = mainstem._core.__path__[0]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, fullname: str) -> CodeType:
+        # Compiled afresh: the byte code beside the source belongs to the package under its own name.
+        source = self.get_data(self.path).replace(b"mainstem._core", PACKAGE.encode())
+        return self.source_to_code(source, self.path)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] != PACKAGE:
+            return None
+        name = fullname[len(PACKAGE) + 1 :]
+        file = f"{FOLDER}/{name or '__init__'}.py"
+        locations = [FOLDER] if not name else None
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=_Loader(fullname, file), submodule_search_locations=locations
+        )
+
+
+def load(name: str) -> ModuleType:
+    """The module ``mainstem._core.NAME``, uncompiled."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    return importlib.import_module(f"{PACKAGE}.{name}")
