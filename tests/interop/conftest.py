@@ -1,0 +1,147 @@
+"""Other implementations, where the environment names them.
+
+``MAINSTEM_AERONMD``: a reference media driver's binary. ``MAINSTEM_PYAERON_PYTHON``: a Python that can import pyaeron.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+START_TIMEOUT_S = 30.0
+RESULT_TIMEOUT_S = 150.0
+
+DriverFactory = Callable[..., "DriverProcess"]
+
+
+class DriverProcess:
+    """A media driver in a process of its own, whichever implementation it is."""
+
+    def __init__(self, command: list[str], directory: Path, environment: dict[str, str]) -> None:
+        self.directory = directory
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **environment, "AERON_DIR": str(directory)}, stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        cnc = directory / "cnc.dat"
+        while not (cnc.exists() and cnc.stat().st_size > 128 and cnc.read_bytes()[:4] != bytes(4)):
+            assert self.process.poll() is None, f"the driver ended at start: {command}"
+            assert time.monotonic() < deadline, f"the driver did not start: {command}"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+@pytest.fixture
+def aeron_directory() -> Iterator[Callable[[], Path]]:
+    """Hands out fresh Aeron directories on shared memory and removes them afterwards."""
+    made: list[Path] = []
+
+    def make() -> Path:
+        path = Path(tempfile.mkdtemp(prefix="mainstem-interop-", dir="/dev/shm"))
+        made.append(path)
+        return path / "aeron"
+
+    yield make
+    for path in made:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def start_driver(aeron_directory: Callable[[], Path]) -> Iterator[DriverFactory]:
+    """``start_driver("reference" | "mainstem", **environment)``; every driver is stopped at the end."""
+    running: list[DriverProcess] = []
+
+    def start(kind: str, **environment: str) -> DriverProcess:
+        if kind == "reference":
+            binary = os.environ.get("MAINSTEM_AERONMD")
+            if not binary:
+                pytest.skip("MAINSTEM_AERONMD names no reference driver")
+            command = [binary]
+            environment.setdefault("AERON_THREADING_MODE", "SHARED")
+        else:
+            command = [sys.executable, "-m", "mainstem", "driver"]
+            environment.setdefault("AERON_THREADING_MODE", "SHARED")
+        driver = DriverProcess(command, aeron_directory(), environment)
+        running.append(driver)
+        return driver
+
+    yield start
+    for driver in running:
+        driver.stop()
+
+
+class Peer:
+    """One end of a stream, in a process of its own."""
+
+    def __init__(self, python: str, script: str, *arguments: object, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [python, str(HERE / script), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+
+    def wait_ready(self) -> None:
+        assert self._line() == "ready"
+
+    def result(self) -> dict[str, Any]:
+        facts: dict[str, Any] = json.loads(self._line())
+        self.process.wait(30)
+        return facts
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        assert line, f"a peer ended without a word (exit {self.process.wait()})"
+        return line
+
+
+@pytest.fixture
+def start_peer() -> Iterator[Callable[..., Peer]]:
+    """``start_peer("pyaeron" | "mainstem", role, directory, channel, stream, count, largest)``."""
+    running: list[Peer] = []
+
+    def start(kind: str, *arguments: object, environment: dict[str, str] | None = None) -> Peer:
+        if kind == "pyaeron":
+            python = os.environ.get("MAINSTEM_PYAERON_PYTHON")
+            if not python:
+                pytest.skip("MAINSTEM_PYAERON_PYTHON names no Python with pyaeron")
+            peer = Peer(python, "pyaeron_peer.py", *arguments, environment=environment)
+        else:
+            peer = Peer(sys.executable, "mainstem_peer.py", *arguments, environment=environment)
+        running.append(peer)
+        return peer
+
+    yield start
+    for peer in running:
+        peer.stop()

@@ -1,0 +1,54 @@
+"""The messages that both ends of an interoperability test know: every one can be recomputed from its index.
+
+Standard library only: the other end may run under another Python.
+"""
+
+from __future__ import annotations
+
+import random
+
+SEED = 20_260
+TABLE = 4096  # lengths and offsets repeat after so many messages, shifted by the round, so that no two rounds are alike
+POOL = 1 << 20
+
+
+class Traffic:
+    """``message(i)`` for any i: mixed lengths from 0 to ``largest``, most of them small."""
+
+    def __init__(self, largest: int, *, fragment: int = 1376) -> None:
+        chance = random.Random(SEED)
+        self._pool = chance.randbytes(POOL + largest)
+        self._lengths = [self._length(chance, largest, fragment) for _ in range(TABLE)]
+        self._lengths[7] = 0
+        self._lengths[11] = fragment
+        self._lengths[13] = fragment + 1
+        self._lengths[17] = largest
+        self._offsets = [chance.randrange(POOL) for _ in range(TABLE)]
+
+    @staticmethod
+    def _length(chance: random.Random, largest: int, fragment: int) -> int:
+        kind = chance.random()
+        if kind < 0.9:
+            return chance.randrange(0, 300)
+        if kind < 0.998:
+            return chance.randrange(0, min(largest, 3 * fragment))
+        return chance.randrange(0, min(largest, 32 * fragment))
+
+    def message(self, index: int) -> bytes:
+        slot = index % TABLE
+        offset = (self._offsets[slot] + index // TABLE) % POOL
+        return self._pool[offset : offset + self._lengths[slot]]
+
+
+class Expected:
+    """Checks a stream of messages against ``Traffic``, in order, from index 0."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+        self.count = 0
+        self.fault = ""
+
+    def take(self, message: bytes) -> None:
+        if not self.fault and message != self._traffic.message(self.count):
+            self.fault = f"message {self.count} differs ({len(message)} bytes)"
+        self.count += 1
