@@ -41,7 +41,7 @@ bench: build
 	$(BIN)/python benchmarks/run.py
 
 docs: build
-	$(BIN)/python tools/build_docs.py
+	$(BIN)/python -m mkdocs build --quiet
 
 clean:
 	rm -rf $(VENV) build dist out site src/*.egg-info src/mainstem/_core/*.so
