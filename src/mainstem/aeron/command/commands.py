@@ -1,0 +1,257 @@
+"""Commands: client to driver (behaviour, section 5). Each class is one record; its fields are the layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, ClassVar
+
+from mainstem.aeron.command import wire
+from mainstem.errors import RemoteProtocolError
+
+MAX_COUNTER_KEY_LENGTH = 112  # what a counter's metadata record has room for
+MAX_COUNTER_LABEL_LENGTH = 380
+MAX_REASON_LENGTH = 1023  # what an error frame on the wire has room for
+MAX_TOKEN_LENGTH = 4096
+REVOKE = 1  # flag of RemovePublication: subscribers lose the stream at once, undrained
+
+CounterKey = Annotated[bytes, wire.Counted(MAX_COUNTER_KEY_LENGTH, text=False, align=4)]
+CounterLabel = Annotated[str, wire.Counted(MAX_COUNTER_LABEL_LENGTH, text=True)]
+Reason = Annotated[str, wire.Counted(MAX_REASON_LENGTH, text=True)]
+Token = Annotated[bytes, wire.Counted(MAX_TOKEN_LENGTH, text=False)]
+
+
+class CommandType(IntEnum):
+    """Type ids of the records in the to-driver buffer."""
+
+    ADD_PUBLICATION = 0x01
+    REMOVE_PUBLICATION = 0x02
+    ADD_EXCLUSIVE_PUBLICATION = 0x03
+    ADD_SUBSCRIPTION = 0x04
+    REMOVE_SUBSCRIPTION = 0x05
+    CLIENT_KEEPALIVE = 0x06
+    ADD_DESTINATION = 0x07
+    REMOVE_DESTINATION = 0x08
+    ADD_COUNTER = 0x09
+    REMOVE_COUNTER = 0x0A
+    CLIENT_CLOSE = 0x0B
+    ADD_RCV_DESTINATION = 0x0C
+    REMOVE_RCV_DESTINATION = 0x0D
+    TERMINATE_DRIVER = 0x0E
+    ADD_STATIC_COUNTER = 0x0F
+    REJECT_IMAGE = 0x10
+    REMOVE_DESTINATION_BY_ID = 0x11
+    GET_NEXT_AVAILABLE_SESSION_ID = 0x12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(wire.Message):
+    """What every command begins with: who asks, and the id that the answer will carry."""
+
+    client_id: wire.I64
+    correlation_id: wire.I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPublication(Command):
+    """A concurrent publication, shared with whoever else asks for the same channel and stream."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_PUBLICATION
+    stream_id: wire.I32
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddExclusivePublication(Command):
+    """A publication with one writer and a log of its own."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_EXCLUSIVE_PUBLICATION
+    stream_id: wire.I32
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePublication(Command):
+    """Gives up a publication of either kind; older clients leave the flags out."""
+
+    TYPE: ClassVar[int] = CommandType.REMOVE_PUBLICATION
+    registration_id: wire.I64
+    flags: wire.U64 = 0
+
+    @property
+    def revoke(self) -> bool:
+        """Whether the stream ends at once, without draining."""
+        return bool(self.flags & REVOKE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSubscription(Command):
+    """A subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_SUBSCRIPTION
+    registration_correlation_id: wire.I64 = -1
+    stream_id: wire.I32
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveSubscription(Command):
+    """Gives up a subscription."""
+
+    TYPE: ClassVar[int] = CommandType.REMOVE_SUBSCRIPTION
+    registration_id: wire.I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientKeepalive(Command):
+    """Says that the client lives; modern clients write their heartbeat counter instead."""
+
+    TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddDestination(Command):
+    """Adds a destination to a publication whose channel says ``control-mode=manual``."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_DESTINATION
+    registration_id: wire.I64
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDestination(Command):
+    """Removes a publication's destination, matched by its resolved address."""
+
+    TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION
+    registration_id: wire.I64
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddCounter(Command):
+    """A counter that lives as long as its client."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_COUNTER
+    type_id: wire.I32
+    key: CounterKey
+    label: CounterLabel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCounter(Command):
+    """Frees a counter."""
+
+    TYPE: ClassVar[int] = CommandType.REMOVE_COUNTER
+    registration_id: wire.I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientClose(Command):
+    """Says that the client ends now."""
+
+    TYPE: ClassVar[int] = CommandType.CLIENT_CLOSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddReceiveDestination(Command):
+    """Adds a destination to a subscription; the channel may be udp, ipc or a spy."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_RCV_DESTINATION
+    registration_id: wire.I64
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveReceiveDestination(Command):
+    """Removes a subscription's destination."""
+
+    TYPE: ClassVar[int] = CommandType.REMOVE_RCV_DESTINATION
+    registration_id: wire.I64
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateDriver(Command):
+    """Asks the driver to end; its termination validator decides."""
+
+    TYPE: ClassVar[int] = CommandType.TERMINATE_DRIVER
+    token: Token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddStaticCounter(Command):
+    """A counter that belongs to no client; asked again with the same type and registration it is the same counter."""
+
+    TYPE: ClassVar[int] = CommandType.ADD_STATIC_COUNTER
+    registration_id: wire.I64
+    type_id: wire.I32
+    key: CounterKey
+    label: CounterLabel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectImage(Command):
+    """Refuses an image: its sender is told why."""
+
+    TYPE: ClassVar[int] = CommandType.REJECT_IMAGE
+    MIN_LENGTH: ClassVar[int] = 40  # the reference driver takes nothing shorter, even for an empty reason
+    image_correlation_id: wire.I64
+    position: wire.I64
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDestinationById(Command):
+    """Removes a destination by the correlation id of the command that added it."""
+
+    TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION_BY_ID
+    resource_registration_id: wire.I64
+    destination_registration_id: wire.I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetNextAvailableSessionId(Command):
+    """Asks for a session id that is free for that stream (control protocol 1.0.0 or later)."""
+
+    TYPE: ClassVar[int] = CommandType.GET_NEXT_AVAILABLE_SESSION_ID
+    stream_id: wire.I32
+
+
+COMMANDS: dict[int, type[Command]] = {
+    cls.TYPE: cls
+    for cls in (
+        AddPublication,
+        AddExclusivePublication,
+        RemovePublication,
+        AddSubscription,
+        RemoveSubscription,
+        ClientKeepalive,
+        AddDestination,
+        RemoveDestination,
+        AddCounter,
+        RemoveCounter,
+        ClientClose,
+        AddReceiveDestination,
+        RemoveReceiveDestination,
+        TerminateDriver,
+        AddStaticCounter,
+        RejectImage,
+        RemoveDestinationById,
+        GetNextAvailableSessionId,
+    )
+}
+UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of section 6.1
+
+
+def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
+    """The command in a record of the to-driver buffer.
+
+    Raises RemoteProtocolError: code 6 when the type is unknown, code 7 when the record is malformed. The driver logs both
+    and answers neither.
+    """
+    cls = COMMANDS.get(type_id)
+    if cls is None:
+        raise RemoteProtocolError(
+            f"unknown command type {type_id:#x}", rule="command type", code=UNKNOWN_COMMAND_TYPE_ID
+        )
+    return cls.decode(payload)

@@ -1,0 +1,229 @@
+"""Responses: driver to every client (behaviour, section 6). Each class is one record; its fields are the layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from ipaddress import IPv4Address, IPv6Address
+from typing import Annotated, ClassVar
+
+from mainstem.aeron.command import wire
+from mainstem.aeron.command.error_code import ErrorCode
+
+ADDRESS_IPV4 = 1
+ADDRESS_IPV6 = 2
+
+# The driver's error messages may carry a whole call trace.
+MAX_MESSAGE_LENGTH = 1 << 16
+
+Message = Annotated[str, wire.Counted(MAX_MESSAGE_LENGTH, text=True)]
+AlignedText = Annotated[str, wire.Counted(wire.MAX_TEXT_LENGTH, text=True, align=4)]
+
+
+class ResponseType(IntEnum):
+    """Type ids of the records in the to-clients buffer."""
+
+    ON_ERROR = 0x0F01
+    ON_AVAILABLE_IMAGE = 0x0F02
+    ON_PUBLICATION_READY = 0x0F03
+    ON_OPERATION_SUCCESS = 0x0F04
+    ON_UNAVAILABLE_IMAGE = 0x0F05
+    ON_EXCLUSIVE_PUBLICATION_READY = 0x0F06
+    ON_SUBSCRIPTION_READY = 0x0F07
+    ON_COUNTER_READY = 0x0F08
+    ON_UNAVAILABLE_COUNTER = 0x0F09
+    ON_CLIENT_TIMEOUT = 0x0F0A
+    ON_STATIC_COUNTER = 0x0F0B
+    ON_PUBLICATION_ERROR = 0x0F0C
+    ON_NEXT_AVAILABLE_SESSION_ID = 0x0F0D
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response(wire.Message):
+    """Every response; clients pick theirs by the ids in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnError(Response):
+    """A command was refused."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_ERROR
+    offending_correlation_id: wire.I64
+    error_code: wire.I32
+    message: Message
+
+    @property
+    def code(self) -> ErrorCode:
+        """The error code; UNKNOWN where the number means nothing here."""
+        return ErrorCode(self.error_code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnAvailableImage(Response):
+    """A stream can be read: its log, and the counter that holds the subscriber's position."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_AVAILABLE_IMAGE
+    image_correlation_id: wire.I64
+    session_id: wire.I32
+    stream_id: wire.I32
+    subscription_registration_id: wire.I64
+    subscriber_position_id: wire.I32
+    log_file: AlignedText
+    source_identity: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPublicationReady(Response):
+    """A publication can be written: its log, and the counter that limits it.
+
+    ``original_registration_id`` differs from the command's own id where an existing publication is shared.
+    """
+
+    TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_READY
+    correlation_id: wire.I64
+    original_registration_id: wire.I64
+    session_id: wire.I32
+    stream_id: wire.I32
+    position_limit_id: wire.I32
+    channel_status_id: wire.I32
+    log_file: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnExclusivePublicationReady(OnPublicationReady):
+    """The same for an exclusive publication."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_EXCLUSIVE_PUBLICATION_READY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnOperationSuccess(Response):
+    """A command that needs no other answer was done."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_OPERATION_SUCCESS
+    correlation_id: wire.I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnUnavailableImage(Response):
+    """A stream ended for that subscription."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_UNAVAILABLE_IMAGE
+    image_correlation_id: wire.I64
+    subscription_registration_id: wire.I64
+    stream_id: wire.I32
+    channel: wire.Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnSubscriptionReady(Response):
+    """A subscription is there; ``channel_status_id`` is -1 for IPC."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_SUBSCRIPTION_READY
+    correlation_id: wire.I64
+    channel_status_id: wire.I32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnCounterReady(Response):
+    """A counter was allocated; a client's heartbeat counter comes with the client id as correlation id."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_COUNTER_READY
+    correlation_id: wire.I64
+    counter_id: wire.I32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnUnavailableCounter(Response):
+    """A counter was freed."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_UNAVAILABLE_COUNTER
+    registration_id: wire.I64
+    counter_id: wire.I32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnClientTimeout(Response):
+    """The driver gave that client up."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_CLIENT_TIMEOUT
+    client_id: wire.I64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnStaticCounter(Response):
+    """A counter that belongs to no client is there."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_STATIC_COUNTER
+    correlation_id: wire.I64
+    counter_id: wire.I32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPublicationError(Response):
+    """A receiver refused a publication's stream."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_ERROR
+    registration_id: wire.I64
+    destination_registration_id: wire.I64
+    session_id: wire.I32
+    stream_id: wire.I32
+    receiver_id: wire.I64
+    group_tag: wire.I64
+    address_type: wire.I16
+    source_port: wire.U16
+    source_address: wire.Bytes16
+    error_code: wire.I32
+    message: Message
+
+    @property
+    def code(self) -> ErrorCode:
+        """The error code; UNKNOWN where the number means nothing here."""
+        return ErrorCode(self.error_code)
+
+    @property
+    def source(self) -> str:
+        """The receiver as ``ip:port`` or ``[v6]:port``; empty when the record names no address."""
+        if self.address_type == ADDRESS_IPV4:
+            return f"{IPv4Address(self.source_address[:4])}:{self.source_port}"
+        if self.address_type == ADDRESS_IPV6:
+            return f"[{IPv6Address(self.source_address)}]:{self.source_port}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnNextAvailableSessionId(Response):
+    """A session id that is free."""
+
+    TYPE: ClassVar[int] = ResponseType.ON_NEXT_AVAILABLE_SESSION_ID
+    correlation_id: wire.I64
+    session_id: wire.I32
+
+
+RESPONSES: dict[int, type[Response]] = {
+    cls.TYPE: cls
+    for cls in (
+        OnError,
+        OnAvailableImage,
+        OnPublicationReady,
+        OnOperationSuccess,
+        OnUnavailableImage,
+        OnExclusivePublicationReady,
+        OnSubscriptionReady,
+        OnCounterReady,
+        OnUnavailableCounter,
+        OnClientTimeout,
+        OnStaticCounter,
+        OnPublicationError,
+        OnNextAvailableSessionId,
+    )
+}
+
+
+def decode_response(type_id: int, payload: bytes | memoryview) -> Response | None:
+    """The response in a record of the to-clients buffer; None for a type that a newer driver may know.
+
+    Raises RemoteProtocolError (code 7) when the record is malformed.
+    """
+    cls = RESPONSES.get(type_id)
+    return None if cls is None else cls.decode(payload)

@@ -1,0 +1,122 @@
+"""Records as dataclasses whose fields, in their order, are the layout: ``stream_id: I32`` is a little-endian int32.
+
+Texts and byte strings carry an int32 length before them. They are UTF-8 with undecodable bytes kept (file names may hold
+them); what the reference writes is ASCII.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, ClassVar, Self, get_type_hints
+
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
+
+MALFORMED_COMMAND = 7  # the error code of section 6.1 for a record that cannot be read
+
+# Anything longer than this is not a text that either side writes; a URI or a path stays below 4096 bytes.
+MAX_TEXT_LENGTH = 4095
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A number of fixed size."""
+
+    layout: struct.Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Bytes behind their int32 length; ``align`` is what the next field is aligned to (from the start of the record)."""
+
+    limit: int
+    text: bool
+    align: int = 1
+
+
+I16 = Annotated[int, Fixed(struct.Struct("<h"))]
+U16 = Annotated[int, Fixed(struct.Struct("<H"))]
+I32 = Annotated[int, Fixed(struct.Struct("<i"))]
+I64 = Annotated[int, Fixed(struct.Struct("<q"))]
+U64 = Annotated[int, Fixed(struct.Struct("<Q"))]
+Bytes16 = Annotated[bytes, Fixed(struct.Struct("<16s"))]
+Text = Annotated[str, Counted(MAX_TEXT_LENGTH, text=True)]
+
+_LENGTH = struct.Struct("<i")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record: ``TYPE`` is its type id, ``MIN_LENGTH`` what the driver wants at least (shorter ones are padded)."""
+
+    TYPE: ClassVar[int]
+    MIN_LENGTH: ClassVar[int] = 0
+
+    def encode(self) -> bytes:
+        """The record's payload. Raises LocalProtocolError where a value does not fit its field."""
+        out = bytearray()
+        for name, kind, _ in _layout(type(self)):
+            value = getattr(self, name)
+            if isinstance(kind, Fixed):
+                try:
+                    out += kind.layout.pack(value)
+                except struct.error as error:
+                    reason = f"{type(self).__name__}: {name} {value!r} does not fit its field ({error})"
+                    raise LocalProtocolError(reason, rule=name) from None
+                continue
+            data = value.encode("utf-8", "surrogateescape") if kind.text else bytes(value)
+            if len(data) > kind.limit:
+                reason = f"{type(self).__name__}: {name} of {len(data)} bytes exceeds the maximum of {kind.limit}"
+                raise LocalProtocolError(reason, rule=name)
+            out += _LENGTH.pack(len(data)) + data
+            out += bytes(-len(out) % kind.align)
+        return bytes(out).ljust(self.MIN_LENGTH, b"\0")
+
+    @classmethod
+    def decode(cls, payload: bytes | memoryview) -> Self:
+        """Reads a record's payload. Raises RemoteProtocolError (code 7) when it is too short or a length in it is wrong."""
+        at = 0
+        values: dict[str, Any] = {}
+        for name, kind, optional in _layout(cls):
+            if optional and at >= len(payload):
+                break
+            if isinstance(kind, Fixed):
+                cls._need(name, payload, at + kind.layout.size)
+                (values[name],) = kind.layout.unpack_from(payload, at)
+                at += kind.layout.size
+                continue
+            cls._need(name, payload, at + 4)
+            (length,) = _LENGTH.unpack_from(payload, at)
+            at += 4
+            if not 0 <= length <= kind.limit:
+                raise cls._malformed(name, f"length {length} is not in 0 to {kind.limit}")
+            cls._need(name, payload, at + length)
+            data = bytes(payload[at : at + length])
+            values[name] = data.decode("utf-8", "surrogateescape") if kind.text else data
+            at += length
+            at += -at % kind.align
+        return cls(**values)
+
+    @classmethod
+    def _need(cls, name: str, payload: bytes | memoryview, end: int) -> None:
+        if len(payload) < end:
+            raise cls._malformed(name, f"the record ends at byte {len(payload)}, the field at {end}")
+
+    @classmethod
+    def _malformed(cls, name: str, why: str) -> RemoteProtocolError:
+        return RemoteProtocolError(f"malformed {cls.__name__}: {name}: {why}", rule=name, code=MALFORMED_COMMAND)
+
+
+_LAYOUTS: dict[type[Any], tuple[tuple[str, Fixed | Counted, bool], ...]] = {}
+
+
+def _layout(cls: type[Any]) -> tuple[tuple[str, Fixed | Counted, bool], ...]:
+    """Name, kind, and whether it may be absent: the last field, when it has a default. Worked out once a class."""
+    if cls not in _LAYOUTS:
+        hints = get_type_hints(cls, include_extras=True)
+        declared = fields(cls)
+        _LAYOUTS[cls] = tuple(
+            (field.name, hints[field.name].__metadata__[0], field is declared[-1] and field.default is not MISSING)
+            for field in declared
+        )
+    return _LAYOUTS[cls]
