@@ -11,6 +11,8 @@ else:
 from mmap import mmap
 
 
+# No cycle leads through it, and the collector, were it to clear one, would drop the view before the buffer exported from it.
+@cython.no_gc
 @cython.cclass
 class AtomicBuffer:
     """A writable region of memory. Other compiled modules read ``base`` and ``capacity`` directly."""

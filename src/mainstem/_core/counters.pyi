@@ -1,7 +1,6 @@
-from collections.abc import (
-    Buffer,  # type: ignore[attr-defined]
-    Iterator,
-)
+from collections.abc import Iterator
+
+from typing_extensions import Buffer
 
 from mainstem._core.buffer import AtomicBuffer
 

@@ -1,0 +1,255 @@
+"""The command-and-control file: where a driver and its clients meet (behaviour, section 2; CnC version 0.2.0)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.broadcast import BroadcastReceiver, BroadcastTransmitter
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.counters import CountersReader
+from mainstem._core.ring_buffer import ManyToOneRingBuffer
+from mainstem.aeron.directory import cnc_path
+from mainstem.clock import NS_PER_MS
+from mainstem.errors import ConfigurationError, DriverTimeout
+
+if TYPE_CHECKING:
+    from mainstem.aeron.files import Files
+
+CNC_VERSION_MAJOR = layout.CNC_VERSION >> 16
+NOT_READY = 0
+DRIVER_SHUT_DOWN = -1  # what the consumer heartbeat reads after a clean shutdown
+ATTACH_POLL_INTERVAL_NS = 16 * NS_PER_MS  # how often the reference's client looks again
+MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with 32 bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CncLayout:
+    """Lengths of the five sections in bytes, trailers included, and the page size that the file is rounded up to."""
+
+    to_driver_length: int = (1 << 20) + layout.RING_TRAILER_LENGTH
+    to_clients_length: int = (1 << 20) + layout.BROADCAST_TRAILER_LENGTH
+    counters_metadata_length: int = 32 << 20
+    counters_values_length: int = 8 << 20
+    error_log_length: int = 4 << 20
+    page_size: int = 4096
+
+    def __post_init__(self) -> None:
+        for name, length, trailer in (
+            ("to-driver buffer", self.to_driver_length, layout.RING_TRAILER_LENGTH),
+            ("to-clients buffer", self.to_clients_length, layout.BROADCAST_TRAILER_LENGTH),
+        ):
+            capacity = length - trailer
+            if capacity < 64 or capacity & (capacity - 1):
+                raise ConfigurationError(f"{name}: {length} is not a power of two (of at least 64) plus {trailer}")
+        counters = self.counters_values_length // layout.COUNTER_VALUE_LENGTH
+        if counters < 1 or self.counters_metadata_length < counters * layout.COUNTER_METADATA_LENGTH:
+            raise ConfigurationError(
+                f"counters: {self.counters_metadata_length} bytes of metadata do not cover {counters} counters"
+            )
+        if self.error_log_length < 0 or self.page_size < 1 or self.page_size & (self.page_size - 1):
+            raise ConfigurationError(
+                f"page size {self.page_size} is not a power of two, or the error log has no length"
+            )
+        if self.file_length > MAX_CNC_LENGTH:
+            raise ConfigurationError(f"CnC file of {self.file_length} bytes exceeds the maximum of {MAX_CNC_LENGTH}")
+
+    @property
+    def sections(self) -> tuple[int, int, int, int, int]:
+        """The lengths in the order in which the sections lie in the file."""
+        return (
+            self.to_driver_length,
+            self.to_clients_length,
+            self.counters_metadata_length,
+            self.counters_values_length,
+            self.error_log_length,
+        )
+
+    @property
+    def content_length(self) -> int:
+        """Metadata and sections, before the file is rounded up to whole pages."""
+        return layout.CNC_METADATA_LENGTH + sum(self.sections)
+
+    @property
+    def file_length(self) -> int:
+        """The length of the file."""
+        return -(-self.content_length // self.page_size) * self.page_size
+
+
+class CncFile:
+    """A mapped CnC file. Made by ``create`` (the driver) or ``map`` (anybody else); ``close`` unmaps it.
+
+    ``to_driver`` is the commands' ring buffer. The other sections are buffers: ``to_clients_buffer``,
+    ``counters_metadata``, ``counters_values`` and ``error_log``; the methods build what reads or writes them.
+    """
+
+    def __init__(self, files: Files, path: str, buffer: AtomicBuffer, cnc_layout: CncLayout) -> None:
+        self.path = path
+        self.layout = cnc_layout
+        self.buffer = buffer
+        self._files = files
+        offset = layout.CNC_METADATA_LENGTH
+        parts = []
+        for length in cnc_layout.sections:
+            parts.append(AtomicBuffer(buffer, offset, length))
+            offset += length
+        self._parts = parts
+        to_driver, self.to_clients_buffer, self.counters_metadata, self.counters_values, self.error_log = parts
+        self.to_driver = ManyToOneRingBuffer(to_driver)
+
+    @classmethod
+    def create(
+        cls,
+        files: Files,
+        directory: str,
+        *,
+        client_liveness_timeout_ns: int,
+        start_timestamp_ms: int,
+        pid: int,
+        cnc_layout: CncLayout | None = None,
+    ) -> CncFile:
+        """A new file in the directory, complete but for its version: clients wait until ``signal_ready``."""
+        cnc_layout = cnc_layout or CncLayout()
+        path = cnc_path(directory)
+        buffer = files.create(path, cnc_layout.file_length)
+        for at, value in (
+            (layout.CNC_TO_DRIVER_LENGTH_OFFSET, cnc_layout.to_driver_length),
+            (layout.CNC_TO_CLIENTS_LENGTH_OFFSET, cnc_layout.to_clients_length),
+            (layout.CNC_COUNTERS_METADATA_LENGTH_OFFSET, cnc_layout.counters_metadata_length),
+            (layout.CNC_COUNTERS_VALUES_LENGTH_OFFSET, cnc_layout.counters_values_length),
+            (layout.CNC_ERROR_LOG_LENGTH_OFFSET, cnc_layout.error_log_length),
+            (layout.CNC_PAGE_SIZE_OFFSET, cnc_layout.page_size),
+        ):
+            buffer.put_i32(at, value)
+        buffer.put_i64(layout.CNC_CLIENT_LIVENESS_TIMEOUT_OFFSET, client_liveness_timeout_ns)
+        buffer.put_i64(layout.CNC_START_TIMESTAMP_OFFSET, start_timestamp_ms)
+        buffer.put_i64(layout.CNC_PID_OFFSET, pid)
+        return cls(files, path, buffer, cnc_layout)
+
+    @classmethod
+    def map(cls, files: Files, directory: str) -> CncFile | None:
+        """The directory's file, or None while it is missing, too short or not ready.
+
+        Raises ConfigurationError when its major version is not ours or its lengths make no sense.
+        """
+        path = cnc_path(directory)
+        try:
+            if files.size(path) <= layout.CNC_METADATA_LENGTH:
+                return None
+            buffer = files.map(path)
+        except FileNotFoundError:
+            return None
+        try:
+            version = buffer.get_i32_acquire(layout.CNC_VERSION_OFFSET)
+            if version == NOT_READY:
+                files.unmap(buffer)
+                return None
+            if version >> 16 != CNC_VERSION_MAJOR:
+                text = ".".join(str(version >> shift & 0xFF) for shift in (16, 8, 0))
+                raise ConfigurationError(f"{path}: CnC version {text} is not one of {CNC_VERSION_MAJOR}.x.x")
+            cnc_layout = CncLayout(
+                to_driver_length=buffer.get_i32(layout.CNC_TO_DRIVER_LENGTH_OFFSET),
+                to_clients_length=buffer.get_i32(layout.CNC_TO_CLIENTS_LENGTH_OFFSET),
+                counters_metadata_length=buffer.get_i32(layout.CNC_COUNTERS_METADATA_LENGTH_OFFSET),
+                counters_values_length=buffer.get_i32(layout.CNC_COUNTERS_VALUES_LENGTH_OFFSET),
+                error_log_length=buffer.get_i32(layout.CNC_ERROR_LOG_LENGTH_OFFSET),
+                page_size=buffer.get_i32(layout.CNC_PAGE_SIZE_OFFSET),
+            )
+            if buffer.capacity < cnc_layout.content_length:
+                files.unmap(buffer)
+                return None
+            return cls(files, path, buffer, cnc_layout)
+        except ConfigurationError:
+            files.unmap(buffer)
+            raise
+
+    def signal_ready(self) -> None:
+        """Stores the version: from here on clients attach. The driver's last step, after its first heartbeat."""
+        self.buffer.put_i32_release(layout.CNC_VERSION_OFFSET, layout.CNC_VERSION)
+
+    @property
+    def version(self) -> int:
+        """``major << 16 | minor << 8 | patch``; 0 before the driver is ready."""
+        return self.buffer.get_i32_acquire(layout.CNC_VERSION_OFFSET)
+
+    @property
+    def client_liveness_timeout_ns(self) -> int:
+        """How long a client may be silent before the driver gives it up."""
+        return self.buffer.get_i64(layout.CNC_CLIENT_LIVENESS_TIMEOUT_OFFSET)
+
+    @property
+    def start_timestamp_ms(self) -> int:
+        """When the driver started, in epoch milliseconds."""
+        return self.buffer.get_i64(layout.CNC_START_TIMESTAMP_OFFSET)
+
+    @property
+    def pid(self) -> int:
+        """The driver's process id."""
+        return self.buffer.get_i64(layout.CNC_PID_OFFSET)
+
+    def transmitter(self) -> BroadcastTransmitter:
+        """The driver's end of the to-clients buffer."""
+        return BroadcastTransmitter(self.to_clients_buffer)
+
+    def receiver(self) -> BroadcastReceiver:
+        """A client's end of the to-clients buffer."""
+        return BroadcastReceiver(self.to_clients_buffer)
+
+    def counters(self) -> CountersReader:
+        """A reader of all counters."""
+        return CountersReader(self.counters_metadata, self.counters_values)
+
+    def is_driver_active(self, *, now_ms: int, timeout_ms: int) -> bool:
+        """Whether the driver's heartbeat is there and younger than ``timeout_ms``; ``now_ms`` is epoch time."""
+        heartbeat = self.to_driver.consumer_heartbeat_ms
+        return heartbeat > 0 and now_ms - heartbeat <= timeout_ms
+
+    def close(self) -> None:
+        """Unmaps the file. Whatever was built over it raises IndexError from then on; may be called twice."""
+        if self._parts:
+            for part in self._parts:
+                part.close()
+            self._parts = []
+            self._files.unmap(self.buffer)
+
+
+class CncAttach:
+    """Waits for a driver, step by step, without sleeping (behaviour, section 2.3).
+
+    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it gives the file. The wait is bounded by the driver
+    timeout, counted from ``now_ns``.
+    """
+
+    def __init__(self, files: Files, directory: str, *, driver_timeout_ms: int, now_ns: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._timeout_ms = driver_timeout_ms
+        self._deadline_ns = now_ns + driver_timeout_ms * NS_PER_MS
+
+    def step(self, now_ns: int, *, epoch_ms: int) -> CncFile | None:
+        """The file once its driver is ready and alive, else None. Raises DriverTimeout when the wait is over."""
+        cnc = CncFile.map(self._files, self._directory)
+        if cnc is None:
+            waiting_for = f"{cnc_path(self._directory)} is not there or not ready"
+        elif cnc.is_driver_active(now_ms=epoch_ms, timeout_ms=self._timeout_ms):
+            return cnc
+        else:
+            # Mapped afresh next time: a driver that starts anew makes a new file under the same name.
+            waiting_for = _why_inactive(cnc, epoch_ms)
+            cnc.close()
+        if now_ns >= self._deadline_ns:
+            timeout = self._timeout_ms / 1000
+            raise DriverTimeout(
+                f"no media driver in {self._directory} within {timeout:g} s: {waiting_for}", timeout=timeout
+            )
+        return None
+
+
+def _why_inactive(cnc: CncFile, epoch_ms: int) -> str:
+    heartbeat = cnc.to_driver.consumer_heartbeat_ms
+    if heartbeat == DRIVER_SHUT_DOWN:
+        return "the driver has been shut down"
+    if heartbeat == 0:
+        return "the driver has not given its first heartbeat"
+    return f"the driver's last heartbeat is {epoch_ms - heartbeat} ms old"

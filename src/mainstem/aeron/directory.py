@@ -1,0 +1,52 @@
+"""What lies where in a driver's directory (behaviour, section 1)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tempfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CNC_FILE = "cnc.dat"
+LOSS_REPORT_FILE = "loss-report.dat"
+PUBLICATIONS = "publications"
+IMAGES = "images"
+
+
+def default_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """Where a driver and its clients meet unless they were told otherwise: ``/dev/shm/aeron-USER`` where there is such a place."""
+    if directory := environ.get("AERON_DIR"):
+        return directory
+    user = environ.get("USER") or _user_name()
+    shared_memory = "/dev/shm"
+    return f"{shared_memory if os.path.isdir(shared_memory) else tempfile.gettempdir()}/aeron-{user}"
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "default"  # a container may run under a user that no table knows
+
+
+def cnc_path(directory: str) -> str:
+    """The command-and-control file."""
+    return f"{directory}/{CNC_FILE}"
+
+
+def loss_report_path(directory: str) -> str:
+    """The loss report."""
+    return f"{directory}/{LOSS_REPORT_FILE}"
+
+
+def publication_path(directory: str, registration_id: int) -> str:
+    """The log of a publication, named after the command that created it."""
+    return f"{directory}/{PUBLICATIONS}/{registration_id}.logbuffer"
+
+
+def image_path(directory: str, registration_id: int) -> str:
+    """The log of an image."""
+    return f"{directory}/{IMAGES}/{registration_id}.logbuffer"

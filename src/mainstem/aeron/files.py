@@ -1,0 +1,216 @@
+"""The files door: the only place that maps shared memory.
+
+``MappedFiles`` are files that other processes map too. ``MemoryFiles`` are the same in one process without a file system,
+for simulation and for a driver that nobody else need see.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shutil
+from contextlib import suppress
+from typing import Protocol
+
+from mainstem._core.buffer import AtomicBuffer
+from mainstem.errors import StorageSpaceError
+
+FILE_MODE = 0o666  # less the umask, as the reference creates them, so that a group may share a driver
+DIRECTORY_MODE = 0o777
+
+
+class Files(Protocol):
+    """Named regions of memory. Paths are absolute and use ``/``; a missing file raises FileNotFoundError."""
+
+    page_size: int
+
+    def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
+        """A new zeroed file of ``length`` bytes, mapped.
+
+        A sparse file takes its space when it is first written; otherwise all of it is taken and touched now. Raises
+        FileExistsError, and StorageSpaceError when there is too little room.
+        """
+        ...
+
+    def map(self, path: str) -> AtomicBuffer:
+        """A whole existing file, shared with everybody who maps it."""
+        ...
+
+    def unmap(self, buffer: AtomicBuffer) -> None:
+        """Closes a buffer of ``create`` or ``map``. Views that are still out keep the memory mapped until they go."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Removes the name, if it is there; whoever maps the file keeps its memory."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or directory."""
+        ...
+
+    def size(self, path: str) -> int:
+        """The file's length in bytes."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """The file's whole content."""
+        ...
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Writes a plain file, replacing one that is there."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Makes the directory and those above it, where they are missing."""
+        ...
+
+    def delete_directory(self, path: str) -> None:
+        """Removes the directory and all in it, if it is there."""
+        ...
+
+    def free_space(self, path: str) -> int:
+        """Bytes that a new file under that directory may still take."""
+        ...
+
+
+class MappedFiles:
+    """Files of the operating system, mapped shared."""
+
+    def __init__(self) -> None:
+        self.page_size = mmap.PAGESIZE
+        self._mappings: dict[int, tuple[AtomicBuffer, mmap.mmap]] = {}
+
+    def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            if sparse:
+                os.ftruncate(descriptor, length)
+            else:
+                os.posix_fallocate(descriptor, 0, length)
+            return self._map(descriptor, populate=not sparse)
+        except OSError as error:
+            os.unlink(path)
+            if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                available = self.free_space(os.path.dirname(path))
+                message = f"{path} needs {length} bytes, and {available} are free"
+                raise StorageSpaceError(message, needed=length, available=available) from None
+            raise
+        finally:
+            os.close(descriptor)
+
+    def map(self, path: str) -> AtomicBuffer:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return self._map(descriptor, populate=False)
+        finally:
+            os.close(descriptor)
+
+    def _map(self, descriptor: int, *, populate: bool) -> AtomicBuffer:
+        flags = mmap.MAP_SHARED | (getattr(mmap, "MAP_POPULATE", 0) if populate else 0)
+        mapping = mmap.mmap(descriptor, 0, flags=flags)
+        buffer = AtomicBuffer(mapping)
+        self._mappings[id(buffer)] = (buffer, mapping)
+        return buffer
+
+    def unmap(self, buffer: AtomicBuffer) -> None:
+        _, mapping = self._mappings.pop(id(buffer), (None, None))
+        buffer.close()
+        if mapping is not None:
+            # With a view of the memory still out, the mapping goes when the last of them does.
+            with suppress(BufferError):
+                mapping.close()
+
+    def delete(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+
+    def delete_directory(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def free_space(self, path: str) -> int:
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
+
+
+class MemoryFiles:
+    """A file system in memory: one process, nothing left behind.
+
+    ``space`` is how many bytes all files together may take, so that a full disk can be tried.
+    """
+
+    def __init__(self, *, space: int = 1 << 40, page_size: int = 4096) -> None:
+        self.page_size = page_size
+        self._space = space
+        self._files: dict[str, bytearray] = {}
+        self._directories: set[str] = set()
+
+    def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
+        del sparse  # memory is memory
+        if path in self._files:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        available = self.free_space(path)
+        if length > available:
+            message = f"{path} needs {length} bytes, and {available} are free"
+            raise StorageSpaceError(message, needed=length, available=available)
+        self._files[path] = bytearray(length)
+        return AtomicBuffer(self._files[path])
+
+    def map(self, path: str) -> AtomicBuffer:
+        return AtomicBuffer(self._file(path))
+
+    def unmap(self, buffer: AtomicBuffer) -> None:
+        buffer.close()
+
+    def delete(self, path: str) -> None:
+        self._files.pop(path, None)
+
+    def exists(self, path: str) -> bool:
+        return path in self._files or path in self._directories
+
+    def size(self, path: str) -> int:
+        return len(self._file(path))
+
+    def read_bytes(self, path: str) -> bytes:
+        return bytes(self._file(path))
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        self._files[path] = bytearray(data)
+
+    def make_directory(self, path: str) -> None:
+        while path and path != "/":
+            self._directories.add(path)
+            path = os.path.dirname(path)
+
+    def delete_directory(self, path: str) -> None:
+        inside = path + "/"
+        self._files = {name: data for name, data in self._files.items() if not name.startswith(inside)}
+        self._directories = {name for name in self._directories if name != path and not name.startswith(inside)}
+
+    def free_space(self, path: str) -> int:
+        del path  # one file system
+        return self._space - sum(map(len, self._files.values()))
+
+    def _file(self, path: str) -> bytearray:
+        try:
+            return self._files[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
