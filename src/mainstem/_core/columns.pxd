@@ -21,6 +21,8 @@ cdef class FrameWalk:
     cdef readonly int64_t boundary
     cdef readonly int64_t frames
     cdef readonly int64_t messages
+    cdef readonly int64_t others
+    cdef readonly int64_t last
     cdef readonly int stopped
 
     cdef void walk(self, uint8_t *base, int64_t offset, int64_t limit, int64_t rows) noexcept nogil

@@ -79,13 +79,15 @@ class FrameWalk:
         self.boundary = 0
         self.frames = 0
         self.messages = 0
+        self.others = 0
+        self.last = 0
         self.stopped = WALK_AT_LIMIT
 
     def run(self, source, offset: cython.longlong, limit: cython.longlong, max_messages: cython.longlong = -1):
         region: Region = Region(source)
         region.check(offset, limit)
-        self.offset = self.boundary = offset
-        self.frames = self.messages = 0
+        self.offset = self.boundary = self.last = offset
+        self.frames = self.messages = self.others = 0
         left: cython.longlong = max_messages if max_messages >= 0 else limit - offset + 1
         step: cython.longlong = 0
         base = region.base
@@ -122,6 +124,7 @@ class FrameWalk:
                     break
                 frames += 1
                 flags = get8(base, o + FRAME_FLAGS_OFFSET)
+                self.last = o
                 o += step
                 if flags & FLAG_END:
                     messages += 1
@@ -129,6 +132,8 @@ class FrameWalk:
             else:
                 if self.boundary == o:
                     self.boundary = o + step
+                self.others += 1
+                self.last = o
                 o += step
         self.offset = o
         self.frames += frames

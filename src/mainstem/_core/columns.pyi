@@ -9,7 +9,8 @@ class FrameWalk:
     """Walks frames without copying anything: counts them, and finds where the last whole message ends.
 
     After ``run``: ``offset`` is where the walk ended, ``boundary`` the end of the last whole message (padding after
-    it included), ``frames`` and ``messages`` how many DATA frames and ends of messages were passed, ``stopped`` why
+    it included), ``frames`` and ``messages`` how many DATA frames and ends of messages were passed, ``others`` how
+    many frames of other types (padding), ``last`` where the last frame of all starts, ``stopped`` why the walk ended
     (``layout.WALK_...``).
     """
 
@@ -17,6 +18,8 @@ class FrameWalk:
     boundary: int
     frames: int
     messages: int
+    others: int
+    last: int
     stopped: int
     def __init__(self) -> None: ...
     def run(self, source: Buffer | AtomicBuffer, offset: int, limit: int, max_messages: int = -1) -> int:

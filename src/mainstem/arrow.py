@@ -1,0 +1,51 @@
+"""Columns of frames as Arrow: a wrapper over ``_core.columns`` that copies nothing. Needs pyarrow (``mainstem[arrow]``)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@cache
+def column_types() -> dict[str, Any]:
+    """The Arrow type of each column by name, in the order in which a batch has them."""
+    import pyarrow as pa
+
+    return {
+        "position": pa.int64(),
+        "session_id": pa.int32(),
+        "stream_id": pa.int32(),
+        "term_id": pa.int32(),
+        "term_offset": pa.int32(),
+        "flags": pa.int16(),
+        "type": pa.int16(),
+        "reserved_value": pa.int64(),
+        "offset": pa.int64(),
+        "length": pa.int32(),
+        "payload": pa.binary(),
+    }
+
+
+def arrays(taken: dict[str, bytearray], rows: int) -> dict[str, Any]:
+    """Arrow arrays over the buffers that ``Columns.take`` handed out, by column name; ``rows`` long, without nulls."""
+    import pyarrow as pa
+
+    out: dict[str, Any] = {}
+    for name, kind in column_types().items():
+        if name == "payload" and "payload" in taken:
+            buffers = [None, pa.py_buffer(taken["payload_offsets"]), pa.py_buffer(taken["payload"])]
+            out[name] = pa.Array.from_buffers(kind, rows, buffers)
+        elif name in taken:
+            out[name] = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(taken[name])])
+    return out
+
+
+def record_batch(taken: dict[str, bytearray], rows: int) -> pa.RecordBatch:
+    """The same as a record batch; a batch of no columns has no rows, as Arrow has it."""
+    import pyarrow as pa
+
+    columns = arrays(taken, rows)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

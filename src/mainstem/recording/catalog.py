@@ -1,0 +1,237 @@
+"""``archive.catalog``: what recordings a directory holds, in Aeron Archive's own layout (version 3.1.0).
+
+A header of 32 bytes, then an entry for each recording, aligned; catalogs of the older form say alignment 0, which means 1024
+with the first entry at 1024. All integers are little-endian. Every change is atomic for whoever reads or is killed meanwhile:
+a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned store.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mainstem.errors import RecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CATALOG_FILE = "archive.catalog"
+CATALOG_VERSION = 3 << 16 | 1 << 8 | 0
+HEADER_LENGTH = 32
+ENTRY_HEADER_LENGTH = 32
+ALIGNMENT = 64
+OLD_ALIGNMENT = 1024
+NULL = -1
+
+STATE_INVALID, STATE_VALID, STATE_DELETED = 0, 1, 2
+
+_HEADER = struct.Struct("<iiqi")
+_ENTRY_HEADER = struct.Struct("<iii")
+_FIXED = struct.Struct("<7q6i")
+_LENGTH = struct.Struct("<i")
+_START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40, 48
+
+# A catalog of a million recordings is 200 MB; what is larger is not a catalog.
+MAX_CATALOG_LENGTH = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingDescriptor:
+    """One recording as its catalog describes it. Timestamps are epoch milliseconds, -1 where there is none yet."""
+
+    recording_id: int
+    start_timestamp: int
+    stop_timestamp: int = NULL
+    start_position: int = 0
+    stop_position: int = NULL
+    initial_term_id: int = 0
+    segment_file_length: int = 128 << 20
+    term_buffer_length: int = 16 << 20
+    mtu_length: int = 1408
+    session_id: int = 0
+    stream_id: int = 0
+    stripped_channel: str = ""
+    original_channel: str = ""
+    source_identity: str = ""
+    control_session_id: int = NULL
+    correlation_id: int = NULL
+    entry_offset: int = field(default=-1, compare=False, repr=False)
+
+    def encode(self) -> bytes:
+        """The descriptor's bytes, without entry header and padding."""
+        fixed = _FIXED.pack(
+            self.control_session_id,
+            self.correlation_id,
+            self.recording_id,
+            self.start_timestamp,
+            self.stop_timestamp,
+            self.start_position,
+            self.stop_position,
+            self.initial_term_id,
+            self.segment_file_length,
+            self.term_buffer_length,
+            self.mtu_length,
+            self.session_id,
+            self.stream_id,
+        )
+        texts = (self.stripped_channel, self.original_channel, self.source_identity)
+        encoded = [text.encode("ascii", "replace") for text in texts]
+        return fixed + b"".join(_LENGTH.pack(len(text)) + text for text in encoded)
+
+    @classmethod
+    def decode(cls, data: bytes, entry_offset: int = -1) -> RecordingDescriptor:
+        """A descriptor from an entry's bytes after its header. Raises RecordingError when they are too few."""
+        try:
+            values = _FIXED.unpack_from(data, 0)
+            at, texts = _FIXED.size, []
+            for _ in range(3):
+                (length,) = _LENGTH.unpack_from(data, at)
+                if length < 0 or at + 4 + length > len(data):
+                    raise RecordingError(
+                        f"catalog entry at {entry_offset}: a text of {length} bytes reaches over its end"
+                    )
+                texts.append(data[at + 4 : at + 4 + length].decode("ascii", "replace"))
+                at += 4 + length
+        except struct.error as error:
+            raise RecordingError(f"catalog entry at {entry_offset} has only {len(data)} bytes") from error
+        return cls(
+            control_session_id=values[0],
+            correlation_id=values[1],
+            recording_id=values[2],
+            start_timestamp=values[3],
+            stop_timestamp=values[4],
+            start_position=values[5],
+            stop_position=values[6],
+            initial_term_id=values[7],
+            segment_file_length=values[8],
+            term_buffer_length=values[9],
+            mtu_length=values[10],
+            session_id=values[11],
+            stream_id=values[12],
+            stripped_channel=texts[0],
+            original_channel=texts[1],
+            source_identity=texts[2],
+            entry_offset=entry_offset,
+        )
+
+    def check(self) -> None:
+        """Raises RecordingError when the lengths could not be those of a recording."""
+        term, segment = self.term_buffer_length, self.segment_file_length
+        if term < 65536 or term > 1 << 30 or term & (term - 1):
+            raise RecordingError(f"recording {self.recording_id}: term length {term} is no power of two in 64k-1g")
+        if segment < term or segment % term:
+            raise RecordingError(f"recording {self.recording_id}: segment length {segment} is no multiple of {term}")
+
+
+def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
+    """The valid recordings of ``directory`` in catalog order; with ``deleted`` also those marked as deleted.
+
+    Raises RecordingError when there is no catalog there or it is not one.
+    """
+    path = directory / CATALOG_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
+    wanted = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
+    return [descriptor for state, descriptor in entries(data, str(path)) if state in wanted]
+
+
+def entries(data: bytes, name: str = CATALOG_FILE) -> Iterator[tuple[int, RecordingDescriptor]]:
+    """Every entry's state and descriptor. Raises RecordingError for what is no catalog."""
+    for offset, length, state in _entry_offsets(data, name):
+        if state == STATE_INVALID:
+            continue
+        start = offset + ENTRY_HEADER_LENGTH
+        yield state, RecordingDescriptor.decode(data[start : start + length], offset)
+
+
+def _entry_offsets(data: bytes, name: str) -> Iterator[tuple[int, int, int]]:
+    if len(data) < HEADER_LENGTH or len(data) > MAX_CATALOG_LENGTH:
+        raise RecordingError(f"{name} is no catalog: it has {len(data)} bytes")
+    version, _, _, alignment = _HEADER.unpack_from(data, 0)
+    if version >> 16 not in (2, 3):
+        raise RecordingError(
+            f"{name} has version {version >> 16}.{version >> 8 & 255}.{version & 255}; 2.x and 3.x are read"
+        )
+    offset = HEADER_LENGTH if alignment else OLD_ALIGNMENT
+    while offset + ENTRY_HEADER_LENGTH <= len(data):
+        length, state, _ = _ENTRY_HEADER.unpack_from(data, offset)
+        if length <= 0:
+            return
+        if offset + ENTRY_HEADER_LENGTH + length > len(data):
+            raise RecordingError(f"{name}: the entry at {offset} reaches over the end of the file")
+        yield offset, length, state
+        step = ENTRY_HEADER_LENGTH + length
+        grain = alignment or OLD_ALIGNMENT
+        offset += (step + grain - 1) // grain * grain
+
+
+class Catalog:
+    """The catalog of one directory, open for writing. One process writes: the recorder's lock sees to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._path = directory / CATALOG_FILE
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if os.fstat(self._fd).st_size < HEADER_LENGTH:
+            header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
+            os.pwrite(self._fd, header.ljust(HEADER_LENGTH, b"\0"), 0)
+
+    def close(self) -> None:
+        """Closes the file; may be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """As ``read_catalog``."""
+        return read_catalog(self.directory)
+
+    def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
+        """Appends a recording under the next free id and returns it with that id."""
+        data = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+        _, _, next_id, alignment = _HEADER.unpack_from(data, 0)
+        grain, end = alignment or OLD_ALIGNMENT, HEADER_LENGTH if alignment else OLD_ALIGNMENT
+        for offset, length, _ in _entry_offsets(data, str(self._path)):
+            end = offset + (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
+        added = replace(descriptor, recording_id=next_id, entry_offset=end)
+        added.check()
+        body = added.encode()
+        whole = (ENTRY_HEADER_LENGTH + len(body) + grain - 1) // grain * grain
+        if alignment == 0 and whole > OLD_ALIGNMENT:
+            raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
+        length = whole - ENTRY_HEADER_LENGTH
+        entry = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0") + body
+        os.ftruncate(self._fd, end)
+        os.pwrite(self._fd, entry.ljust(whole, b"\0"), end)
+        os.pwrite(self._fd, struct.pack("<q", next_id + 1), 8)
+        os.pwrite(self._fd, _LENGTH.pack(length), end)
+        return added
+
+    def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
+        at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + field_offset
+        os.pwrite(self._fd, struct.pack("<q", value), at)
+
+    def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
+        """Marks a recording as ended at ``stop_position``."""
+        self._store(descriptor, _STOP_POSITION, stop_position)
+        self._store(descriptor, _STOP_TIMESTAMP, timestamp_ms)
+        return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
+
+    def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
+        """Marks an ended recording as active again; it goes on at the position where it had stopped."""
+        self._store(descriptor, _STOP_TIMESTAMP, NULL)
+        self._store(descriptor, _STOP_POSITION, NULL)
+        return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
+
+    def delete(self, descriptor: RecordingDescriptor) -> None:
+        """Marks a recording as deleted; its id is not used again."""
+        os.pwrite(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
+
+    def sync(self) -> None:
+        """Waits until the catalog is on the device."""
+        os.fsync(self._fd)

@@ -1,0 +1,153 @@
+"""``<recordingId>.mainstem-positions``: how far a recording is durable, and a sparse index of positions and times.
+
+It is Mainstem's own, beside the files of Aeron Archive; a directory without it is read all the same, only by walking. Its
+header of 64 bytes holds the *recorded position*, which is stored only after the frames up to it were written, in one aligned
+store, so that a reader in another process may trust it at any moment. Entries of 24 bytes follow, about one for each 64 KiB:
+a position at which a message ends, when it was recorded, and how many messages the recording held until there.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import struct
+from dataclasses import dataclass
+from mmap import ACCESS_READ, MAP_SHARED, PROT_READ, PROT_WRITE, mmap
+from typing import TYPE_CHECKING
+
+from mainstem._core.buffer import AtomicBuffer
+from mainstem.errors import RecordingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAGIC = b"MSPOSN01"
+HEADER_LENGTH = 64
+ENTRY_LENGTH = 24
+RECORDED_POSITION_OFFSET = 16
+RECORDED_TIME_OFFSET = 24
+# A split or a time filter is exact to about so much; it costs one part in three thousand of the recording's size.
+INDEX_INTERVAL = 64 << 10
+# On a slow stream times are exact to this.
+INDEX_INTERVAL_NS = 100_000_000
+
+_HEADER = struct.Struct("<8sqqq")
+_ENTRY = struct.Struct("<3q")
+
+
+def positions_file(directory: Path, recording_id: int) -> Path:
+    """Where the positions of a recording are kept."""
+    return directory / f"{recording_id}.mainstem-positions"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """Up to ``position`` the recording holds ``messages`` whole messages; it was recorded at epoch ``time_ns``."""
+
+    position: int
+    time_ns: int
+    messages: int
+
+
+class PositionsWriter:
+    """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing."""
+
+    def __init__(self, directory: Path, recording_id: int, position: int) -> None:
+        path = positions_file(directory, recording_id)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        kept = [e for e in _read_entries(self._fd) if e.position <= position]
+        os.pwrite(self._fd, _HEADER.pack(MAGIC, recording_id, position, 0).ljust(HEADER_LENGTH, b"\0"), 0)
+        os.ftruncate(self._fd, HEADER_LENGTH + len(kept) * ENTRY_LENGTH)
+        self.last = kept[-1] if kept else None
+        self._end = HEADER_LENGTH + len(kept) * ENTRY_LENGTH
+        self._map = mmap(self._fd, HEADER_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
+        self._header = AtomicBuffer(self._map)
+
+    def publish(self, position: int, time_ns: int) -> None:
+        """Says that everything before ``position`` is written. Call it after it is."""
+        self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
+        self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
+
+    def append(self, entry: IndexEntry) -> None:
+        """Adds an entry to the index; its position must be the end of a message and must be written already."""
+        os.pwrite(self._fd, _ENTRY.pack(entry.position, entry.time_ns, entry.messages), self._end)
+        self._end += ENTRY_LENGTH
+        self.last = entry
+
+    def sync(self) -> None:
+        """Waits until the file is on the device."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Closes the file; may be called twice."""
+        if self._fd >= 0:
+            self._header.close()
+            self._map.close()
+            os.close(self._fd)
+            self._fd = -1
+
+
+class PositionsReader:
+    """A reader's side: the recorded position now, and the index as far as it was read; ``refresh`` reads on."""
+
+    def __init__(self, directory: Path, recording_id: int) -> None:
+        self._path = positions_file(directory, recording_id)
+        self._file = self._path.open("rb", buffering=0)
+        size = os.fstat(self._file.fileno()).st_size
+        if size < HEADER_LENGTH:
+            self._file.close()
+            raise RecordingError(f"{self._path} has only {size} bytes")
+        self._map = mmap(self._file.fileno(), HEADER_LENGTH, access=ACCESS_READ)
+        # One aligned load of eight bytes: struct would put them together from parts.
+        self._words = memoryview(self._map).cast("q")
+        magic, found_id = self._map[:8], self._words[1]
+        if magic != MAGIC or found_id != recording_id:
+            self.close()
+            raise RecordingError(f"{self._path} is not the positions of recording {recording_id}")
+        self.entries: list[IndexEntry] = []
+        self._positions: list[int] = []
+        self.refresh()
+
+    @property
+    def recorded_position(self) -> int:
+        """Everything before it is written. Never goes back while the recorder lives."""
+        return self._words[RECORDED_POSITION_OFFSET // 8]
+
+    def refresh(self) -> None:
+        """Reads the entries that came since."""
+        fresh = _read_entries(self._file.fileno(), len(self.entries))
+        limit = self.recorded_position
+        for entry in fresh:
+            if entry.position > limit:
+                break
+            self.entries.append(entry)
+            self._positions.append(entry.position)
+
+    def at_or_before(self, position: int) -> IndexEntry | None:
+        """The last entry whose position is not past ``position``."""
+        at = bisect.bisect_right(self._positions, position)
+        return self.entries[at - 1] if at else None
+
+    def at_or_after(self, position: int) -> IndexEntry | None:
+        """The first entry whose position is not before ``position``."""
+        at = bisect.bisect_left(self._positions, position)
+        return self.entries[at] if at < len(self.entries) else None
+
+    def first_at_time(self, time_ns: int) -> IndexEntry | None:
+        """The last entry that was recorded before ``time_ns``: reading on from it meets everything recorded since."""
+        at = bisect.bisect_left(self.entries, time_ns, key=lambda entry: entry.time_ns)
+        return self.entries[at - 1] if at else None
+
+    def close(self) -> None:
+        """Closes the file; may be called twice."""
+        self._words.release()
+        self._map.close()
+        self._file.close()
+
+
+def _read_entries(fd: int, skip: int = 0) -> list[IndexEntry]:
+    start = HEADER_LENGTH + skip * ENTRY_LENGTH
+    size = max(os.fstat(fd).st_size - start, 0) // ENTRY_LENGTH * ENTRY_LENGTH
+    data = os.pread(fd, size, start) if size else b""
+    data = data[: len(data) // ENTRY_LENGTH * ENTRY_LENGTH]
+    return [IndexEntry(*values) for values in _ENTRY.iter_unpack(data)]

@@ -1,0 +1,225 @@
+"""Reading recordings by position: those of Mainstem's recorder and those of Aeron Archive alike, also while being written."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem._core.columns import FrameWalk
+from mainstem._core.layout import WALK_AT_LIMIT
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import NULL, RecordingDescriptor, read_catalog
+from mainstem.recording.positions import IndexEntry, PositionsReader, positions_file
+from mainstem.recording.segments import (
+    SegmentMemory,
+    find_end,
+    first_segment_base,
+    segment_base,
+    segment_bases,
+    segment_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from mmap import mmap
+
+# Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions looks at few.
+MAX_MAPPED_SEGMENTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``. Valid until the reader closes."""
+
+    memory: mmap | bytes
+    offset: int
+    limit: int
+    position: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a walk came: the end of the last whole message, and how many messages ended on the way."""
+
+    position: int
+    messages: int
+
+
+class RecordingReader:
+    """One recording, read by position. Use it as a context manager."""
+
+    def __init__(self, directory: Path | str, descriptor: RecordingDescriptor) -> None:
+        self.directory = Path(directory)
+        self.descriptor = descriptor
+        self.positions: PositionsReader | None = None
+        if positions_file(self.directory, descriptor.recording_id).exists():
+            self.positions = PositionsReader(self.directory, descriptor.recording_id)
+        self._segments: OrderedDict[int, SegmentMemory] = OrderedDict()
+        self._walked = 0
+        self._counted: tuple[int, int] | None = None
+
+    def __enter__(self) -> RecordingReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmaps everything; may be called twice."""
+        while self._segments:
+            self._segments.popitem()[1].close()
+        if self.positions is not None:
+            self.positions.close()
+            self.positions = None
+
+    @property
+    def start_position(self) -> int:
+        """The first position that can still be read: later than the recording's own start when segments were purged."""
+        bases = segment_bases(self.directory, self.descriptor.recording_id)
+        return max(self.descriptor.start_position, bases[0]) if bases else self.descriptor.start_position
+
+    def end_position(self) -> int:
+        """How far the recording can be read now: where it stopped, else its recorded position, else what a walk finds.
+
+        A walk leaves out a last frame that reaches over a page, because nothing shows yet that all of it is there.
+        """
+        if self.descriptor.stop_position != NULL:
+            return self.descriptor.stop_position
+        if self.positions is not None:
+            return self.positions.recorded_position
+        end = find_end(self.directory, self.descriptor, known=self._walked)
+        self._walked = max(end.suspect, self._walked)
+        return self._walked
+
+    def runs(self, start: int, end: int) -> Iterator[Run]:
+        """The memory of ``[start, end)``, one run for each segment. Raises RecordingError when a segment is missing."""
+        position = start
+        while position < end:
+            base = segment_base(self.descriptor, position)
+            segment = self._segment(base)
+            stop = min(end, base + self.descriptor.segment_file_length)
+            limit = min(stop - base, segment.length)
+            if limit <= position - base:
+                raise RecordingError(f"{segment.path} ends at {segment.length} bytes, before position {position}")
+            yield Run(segment.memory, position - base, limit, position, segment.path)
+            if base + limit < stop:
+                raise RecordingError(f"{segment.path} ends at {segment.length} bytes, before position {stop}")
+            position = stop
+
+    def _segment(self, base: int) -> SegmentMemory:
+        if base in self._segments:
+            self._segments.move_to_end(base)
+            return self._segments[base]
+        if base < first_segment_base(self.descriptor):
+            raise RecordingError(f"recording {self.descriptor.recording_id} starts after position {base}")
+        segment = SegmentMemory(self.directory / segment_name(self.descriptor.recording_id, base), base)
+        self._segments[base] = segment
+        if len(self._segments) > MAX_MAPPED_SEGMENTS:
+            # Dropped, not closed: an iterator may still hold a run of it.
+            self._segments.popitem(last=False)
+        return segment
+
+    def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
+        """Walks ``[start, end)`` from a message's start; stops at ``end``, after so many messages, or at a fault."""
+        walk, position, messages = FrameWalk(), start, 0
+        for run in self.runs(start, end):
+            left = -1 if max_messages is None else max_messages - messages
+            stopped = walk.run(run.memory, run.offset, run.limit, left)
+            position = run.position + walk.boundary - run.offset if walk.boundary > run.offset else position
+            messages += walk.messages
+            if stopped != WALK_AT_LIMIT or messages == max_messages:
+                break
+        return Progress(position, messages)
+
+    def advance(self, start: int, end: int, *, max_bytes: int | None = None, max_messages: int | None = None) -> int:
+        """The end of the last whole message in ``[start, end)`` within these limits; ``start`` where there is none.
+
+        ``start`` must be where a message starts. A message longer than ``max_bytes`` is taken whole all the same.
+        """
+        target = end if max_bytes is None else min(end, start + max_bytes)
+        if target <= start:
+            return start
+        found = self._advance_to(start, target, max_messages)
+        if found == start and target < end:
+            found = self.walk(start, end, max_messages=1).position
+        return found
+
+    def _advance_to(self, start: int, target: int, max_messages: int | None) -> int:
+        if self.positions is None:
+            return self.walk(start, target, max_messages=max_messages).position
+        self.positions.refresh()
+        if max_messages is None:
+            entry = self.positions.at_or_before(target)
+            near = entry.position if entry is not None and entry.position > start else start
+            return self.walk(near, target).position if near < target else near
+        before = self.messages_before(start)
+        near, left = start, max_messages
+        entry = self._entry_by_messages(before + max_messages, target)
+        if entry is not None and entry.position > start:
+            near, left = entry.position, before + max_messages - entry.messages
+        progress = self.walk(near, target, max_messages=left) if near < target and left else Progress(near, 0)
+        self._counted = (progress.position, before + max_messages - left + progress.messages)
+        return progress.position
+
+    def _entry_by_messages(self, messages: int, target: int) -> IndexEntry | None:
+        assert self.positions is not None
+        entries = self.positions.entries
+        low, high = 0, len(entries)
+        while low < high:
+            middle = (low + high) // 2
+            if entries[middle].messages <= messages and entries[middle].position <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return entries[low - 1] if low else None
+
+    def messages_before(self, position: int) -> int:
+        """How many messages the recording holds before ``position``, which must be a message's start."""
+        if self._counted is not None and self._counted[0] == position:
+            return self._counted[1]
+        near, count = self.descriptor.start_position, 0
+        if self.positions is not None:
+            entry = self.positions.at_or_before(position)
+            if entry is not None:
+                near, count = entry.position, entry.messages
+        near = max(near, self.start_position)
+        return count + (self.walk(near, position).messages if near < position else 0)
+
+    def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
+        """``[start, end)`` in up to ``parts`` ranges of about equal size; each starts where a message starts."""
+        borders = [start]
+        for i in range(1, parts):
+            target = start + (end - start) * i // parts
+            if target > borders[-1]:
+                border = self.advance(borders[-1], end, max_bytes=target - borders[-1])
+                if borders[-1] < border < end:
+                    borders.append(border)
+        borders.append(end)
+        return [(a, b) for a, b in pairwise(borders) if a < b]
+
+    def position_at_time(self, time_ns: int) -> int:
+        """Where to start so as to meet everything recorded at or after epoch ``time_ns``; the start without an index."""
+        if self.positions is None:
+            return self.start_position
+        self.positions.refresh()
+        entry = self.positions.first_at_time(time_ns)
+        return max(entry.position if entry else 0, self.start_position)
+
+
+def open_recordings(directory: Path | str) -> list[RecordingReader]:
+    """A reader for each recording of ``directory``. Raises RecordingError where there is no catalog."""
+    path = Path(directory)
+    return [RecordingReader(path, descriptor) for descriptor in read_catalog(path)]
+
+
+def open_recording(directory: Path | str, recording_id: int) -> RecordingReader:
+    """A reader for one recording. Raises RecordingError when the catalog has none of that id."""
+    path = Path(directory)
+    for descriptor in read_catalog(path):
+        if descriptor.recording_id == recording_id:
+            return RecordingReader(path, descriptor)
+    raise RecordingError(f"{directory} holds no recording {recording_id}")

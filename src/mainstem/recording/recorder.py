@@ -1,0 +1,300 @@
+"""The recorder: any subscription, moved run by run into segments, each byte once, whatever is killed when.
+
+How nothing is lost or doubled over the recorder's own death:
+
+* A run of frames is written, then the recorded position moves over it, and only then is the run released in the image. So
+  the subscriber position that the driver sees never passes the recorded position.
+* A driver keeps a dead client's subscription until the client liveness timeout (10 s by default) has passed, and its position
+  goes on holding the publisher back; a new subscriber joins the image at the lowest position of all its subscribers. A
+  recorder that comes back within that time therefore joins at or before the recorded position. What it meets once more it
+  skips, by position.
+* For longer absences an ``Anchor`` (``recording.anchor``), in any process that lives on, holds the image at the recorded
+  position, and so the publisher, until the recorder is back.
+* A recorder that joins *past* the recorded position (the timeout has passed and nobody held the image) never pretends: it
+  starts a new recording, whose start position shows the gap, and logs it.
+* After the machine itself went down, the end of each recording is found by walking its frames: what is torn is cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import CATALOG_FILE, NULL, Catalog, RecordingDescriptor
+from mainstem.recording.positions import PositionsReader, positions_file
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.segments import find_end
+from mainstem.recording.writer import RecordingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+log = logging.getLogger(__name__)
+
+LOCK_FILE = "mainstem-recorder.lock"
+# A run is written and released at once; so much keeps the publisher's window moving and a system call worth its price.
+MAX_RUN_LENGTH = 1 << 20
+DEFAULT_SEGMENT_LENGTH = 128 << 20
+
+
+class RecordableImage(Protocol):
+    """What the recorder needs of an image; the client's ``Image`` has it."""
+
+    @property
+    def session_id(self) -> int: ...
+    @property
+    def initial_term_id(self) -> int: ...
+    @property
+    def term_buffer_length(self) -> int: ...
+    @property
+    def mtu_length(self) -> int: ...
+    @property
+    def source_identity(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def is_closed(self) -> bool: ...
+    def block_poll(self, handler: Callable[[memoryview, int, int], object], limit: int, /) -> int:
+        """Hands a run of whole frames to ``handler(run, session_id, term_id)``; the position moves when it returns."""
+        ...
+
+
+class RecordableSubscription(Protocol):
+    """What the recorder needs of a subscription."""
+
+    @property
+    def channel(self) -> str: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def images(self) -> Iterable[Any]: ...
+
+
+class _ImageRecording:
+    """One image on its way into one recording. Frames before the recorded position are met again and skipped."""
+
+    def __init__(self, image: RecordableImage, writer: RecordingWriter, clock: Clock) -> None:
+        self.image, self.writer, self._clock = image, writer, clock
+        self._met = image.position
+
+    def _on_run(self, run: memoryview, _session_id: int, _term_id: int) -> None:
+        skip = min(self.writer.position - self._met, run.nbytes)
+        if skip < run.nbytes:
+            self.writer.write(run[skip:], self._clock.epoch_ms() * NS_PER_MS)
+        self._met += run.nbytes
+
+    def do_work(self) -> int:
+        self._met = self.image.position
+        return self.image.block_poll(self._on_run, MAX_RUN_LENGTH)
+
+
+class Recorder:
+    """Records into one directory, alone (a lock sees to it). Run ``do_work`` often; ``close`` ends the recordings.
+
+    Opening it recovers: a recording that was not ended, because its recorder was killed or the machine went down, is
+    ended at its recorded position, or earlier where its frames end earlier. Raises RecordingError when another recorder
+    has the directory.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        segment_length: int = DEFAULT_SEGMENT_LENGTH,
+        durable: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._segment_length = segment_length
+        self._durable = durable
+        self._clock = clock
+        self._lock = os.open(self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise RecordingError(f"another recorder is at work in {self.directory}") from error
+        self._catalog = Catalog(self.directory)
+        self._subscriptions: list[RecordableSubscription] = []
+        self._images: dict[int, _ImageRecording] = {}
+        self._writers: dict[int, RecordingWriter] = {}
+        self._closed = False
+        self._recover()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- recovery ----------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        for descriptor in self._catalog.recordings():
+            if descriptor.stop_position == NULL:
+                end = self._recovered_end(descriptor)
+                self._catalog.stop(descriptor, end, self._clock.epoch_ms())
+
+    def _recovered_end(self, descriptor: RecordingDescriptor) -> int:
+        if not positions_file(self.directory, descriptor.recording_id).exists():
+            return find_end(self.directory, descriptor).suspect
+        positions = PositionsReader(self.directory, descriptor.recording_id)
+        recorded = positions.recorded_position
+        positions.close()
+        end = find_end(self.directory, descriptor, limit=recorded)
+        if end.position < recorded:
+            log.warning(
+                "recording %d was recorded up to %d, but its frames end at %d (%s): it is cut there",
+                descriptor.recording_id,
+                recorded,
+                end.position,
+                end.reason,
+            )
+        return end.position
+
+    # -- recordings --------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        session_id: int,
+        stream_id: int,
+        initial_term_id: int,
+        term_buffer_length: int,
+        mtu_length: int,
+        join_position: int,
+        channel: str = "",
+        source_identity: str = "",
+    ) -> RecordingWriter:
+        """A writer for a stream that is met from ``join_position`` on.
+
+        When the last recording of the same session and stream ended at or after ``join_position``, it is extended from
+        where it ended (skip what is met again); else a new recording starts at ``join_position``.
+        """
+        previous = self._previous(session_id, stream_id, initial_term_id, term_buffer_length)
+        if previous is not None and previous.start_position <= join_position <= previous.stop_position:
+            with RecordingReader(self.directory, previous) as reader:
+                messages = reader.messages_before(previous.stop_position)
+            descriptor, position = previous, previous.stop_position
+        else:
+            if previous is not None:
+                log.warning(
+                    "stream %d session %d: joined at %d, but recording %d ends at %d; a new recording starts",
+                    stream_id,
+                    session_id,
+                    join_position,
+                    previous.recording_id,
+                    previous.stop_position,
+                )
+            descriptor, position, messages = (
+                self._added(
+                    RecordingDescriptor(
+                        recording_id=NULL,
+                        start_timestamp=self._clock.epoch_ms(),
+                        start_position=join_position,
+                        stop_position=join_position,
+                        initial_term_id=initial_term_id,
+                        segment_file_length=max(self._segment_length, term_buffer_length),
+                        term_buffer_length=term_buffer_length,
+                        mtu_length=mtu_length,
+                        session_id=session_id,
+                        stream_id=stream_id,
+                        stripped_channel=channel,
+                        original_channel=channel,
+                        source_identity=source_identity,
+                    )
+                ),
+                join_position,
+                0,
+            )
+        writer = RecordingWriter(self.directory, descriptor, position, messages=messages, durable=self._durable)
+        # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
+        writer.descriptor = self._catalog.extend(descriptor)
+        self._writers[descriptor.recording_id] = writer
+        return writer
+
+    def _added(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
+        return self._catalog.add(descriptor)
+
+    def _previous(
+        self, session_id: int, stream_id: int, initial_term_id: int, term_buffer_length: int
+    ) -> RecordingDescriptor | None:
+        key = (session_id, stream_id, initial_term_id, term_buffer_length)
+        found = None
+        for d in self._catalog.recordings():
+            if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) == key:
+                found = d
+        return found if found is not None and found.recording_id not in self._writers else None
+
+    def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
+        """Ends a recording: closes its files and gives it its stop position."""
+        writer.close()
+        self._writers.pop(writer.descriptor.recording_id, None)
+        return self._catalog.stop(writer.descriptor, writer.position, self._clock.epoch_ms())
+
+    # -- subscriptions -----------------------------------------------------------------------------------------------
+
+    def add_subscription(self, subscription: RecordableSubscription) -> None:
+        """Records every image of the subscription, those it has and those to come. The caller keeps and closes it."""
+        self._subscriptions.append(subscription)
+
+    def do_work(self) -> int:
+        """Moves what is there from the images to the segments; returns the bytes moved."""
+        bytes_moved = 0
+        live: set[int] = set()
+        for subscription in self._subscriptions:
+            for image in subscription.images:
+                if image.is_closed:
+                    continue
+                live.add(id(image))
+                recording = self._images.get(id(image)) or self._joined(subscription, image)
+                bytes_moved += recording.do_work()
+        for key in [key for key in self._images if key not in live]:
+            self.stop(self._images.pop(key).writer)
+        return bytes_moved
+
+    def _joined(self, subscription: RecordableSubscription, image: RecordableImage) -> _ImageRecording:
+        writer = self.start(
+            session_id=image.session_id,
+            stream_id=subscription.stream_id,
+            initial_term_id=image.initial_term_id,
+            term_buffer_length=image.term_buffer_length,
+            mtu_length=image.mtu_length,
+            join_position=image.position,
+            channel=subscription.channel,
+            source_identity=image.source_identity,
+        )
+        recording = self._images[id(image)] = _ImageRecording(image, writer, self._clock)
+        return recording
+
+    @property
+    def active(self) -> dict[int, int]:
+        """The recorded position of each recording that is being written, by recording id."""
+        return {recording_id: writer.position for recording_id, writer in self._writers.items()}
+
+    def close(self) -> None:
+        """Ends every recording and gives the directory free; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._images.clear()
+        for writer in list(self._writers.values()):
+            self.stop(writer)
+        self._catalog.close()
+        os.close(self._lock)
+
+
+__all__ = [
+    "CATALOG_FILE",
+    "DEFAULT_SEGMENT_LENGTH",
+    "MAX_RUN_LENGTH",
+    "RecordableImage",
+    "RecordableSubscription",
+    "Recorder",
+]

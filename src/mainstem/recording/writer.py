@@ -1,0 +1,96 @@
+"""One recording being written: segments, then the index, then the recorded position, in that order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.columns import FrameWalk
+from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
+from mainstem.errors import RecordingError
+from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, PositionsWriter
+from mainstem.recording.segments import SegmentWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.recording.catalog import RecordingDescriptor
+
+
+class RecordingWriter:
+    """Appends runs of frames to a recording from ``position`` on; what the files hold past it is cut.
+
+    ``messages`` is what the recording holds up to ``position``. With ``durable`` the recorded position
+    moves only when the frames are on the device, which survives the loss of power, and costs a flush for each run.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        descriptor: RecordingDescriptor,
+        position: int,
+        *,
+        messages: int = 0,
+        durable: bool = False,
+    ) -> None:
+        self.descriptor = descriptor
+        self.messages = messages
+        self._durable = durable
+        # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.
+        self._positions = PositionsWriter(directory, descriptor.recording_id, position)
+        self._segments = SegmentWriter(directory, descriptor, position, durable=durable)
+        self._walk = FrameWalk()
+
+    @property
+    def position(self) -> int:
+        """The recorded position."""
+        return self._segments.position
+
+    def write(self, frames: memoryview, time_ns: int) -> None:
+        """Appends a run of whole frames, which lies within one term, recorded at epoch ``time_ns``.
+
+        Raises RecordingError when the run holds anything but whole frames, OSError when the disk does not take it; the
+        recorded position has then not moved over what failed.
+        """
+        walk, start = self._walk, self.position
+        if walk.run(frames, 0, frames.nbytes) != WALK_AT_LIMIT:
+            raise RecordingError(
+                f"recording {self.descriptor.recording_id}: the run at {start} is not whole frames after {walk.offset} bytes"
+            )
+        if walk.others:
+            self._write_with_padding(frames)
+        else:
+            self._segments.write(frames)
+        self.messages += walk.messages
+        if self._durable:
+            self._segments.sync()
+        if walk.boundary == frames.nbytes:
+            self._index(time_ns)
+        self._positions.publish(self.position, time_ns)
+
+    def _index(self, time_ns: int) -> None:
+        last = self._positions.last
+        position, since = (last.position, last.time_ns) if last else (self.descriptor.start_position, 0)
+        if self.position - position >= INDEX_INTERVAL or time_ns - since >= INDEX_INTERVAL_NS:
+            # An index is in the order of its times even when the clock was set back.
+            self._positions.append(IndexEntry(self.position, max(time_ns, since), self.messages))
+
+    def _write_with_padding(self, frames: memoryview) -> None:
+        start = at = 0
+        while at < frames.nbytes:
+            length = int.from_bytes(frames[at : at + 4], "little", signed=True)
+            aligned = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+            if int.from_bytes(frames[at + 6 : at + 8], "little") != TYPE_DATA:
+                if at > start:
+                    self._segments.write(frames[start:at])
+                self._segments.write_padding(frames[at : at + 32], aligned)
+                start = at + aligned
+            at += aligned
+        if at > start:
+            self._segments.write(frames[start:at])
+
+    def close(self) -> None:
+        """Closes the files; may be called twice. The catalog is the recorder's matter."""
+        self._segments.close()
+        if self._durable:
+            self._positions.sync()
+        self._positions.close()

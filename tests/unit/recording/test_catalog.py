@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import (
+    CATALOG_FILE,
+    CATALOG_VERSION,
+    Catalog,
+    RecordingDescriptor,
+    read_catalog,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def le(*values: int, width: int = 4) -> bytes:
+    return b"".join(value.to_bytes(width, "little", signed=True) for value in values)
+
+
+# An entry written out by hand: 32 bytes of header, 80 fixed bytes, three texts.
+BODY = (
+    le(-1, 12, 3, 1_700_000_000_000, -1, 4096, -1, width=8)
+    + le(-9, 134217728, 16777216, 1408, 77, 1001)
+    + le(9) + b"aeron:ipc"
+    + le(19) + b"aeron:ipc?alias=one"
+    + le(0)
+)  # fmt: skip
+DESCRIPTOR = RecordingDescriptor(
+    recording_id=3,
+    correlation_id=12,
+    start_timestamp=1_700_000_000_000,
+    start_position=4096,
+    initial_term_id=-9,
+    session_id=77,
+    stream_id=1001,
+    stripped_channel="aeron:ipc",
+    original_channel="aeron:ipc?alias=one",
+)
+
+
+def entry(body: bytes, *, state: int = 1, grain: int = 64) -> bytes:
+    whole = (32 + len(body) + grain - 1) // grain * grain
+    return (le(whole - 32, state, 0) + bytes(20) + body).ljust(whole, b"\0")
+
+
+def header(*, alignment: int = 64, version: int = CATALOG_VERSION) -> bytes:
+    return le(version, 32) + le(4, width=8) + le(alignment) + bytes(12)
+
+
+def test_a_descriptor_is_encoded_as_aeron_archive_does() -> None:
+    assert DESCRIPTOR.encode() == BODY
+    assert RecordingDescriptor.decode(BODY + bytes(17)) == DESCRIPTOR
+
+
+def test_reads_a_catalog_written_out_by_hand(tmp_path: Path) -> None:
+    deleted = entry(BODY.replace(le(3, width=8), le(2, width=8)), state=2)
+    invalid = entry(BODY, state=0)
+    (tmp_path / CATALOG_FILE).write_bytes(header() + deleted + invalid + entry(BODY) + bytes(4096))
+    assert read_catalog(tmp_path) == [DESCRIPTOR]
+    assert [d.recording_id for d in read_catalog(tmp_path, deleted=True)] == [2, 3]
+
+
+def test_reads_a_catalog_of_the_older_form(tmp_path: Path) -> None:
+    (tmp_path / CATALOG_FILE).write_bytes(
+        header(alignment=0).ljust(1024, b"\0") + entry(BODY, grain=1024) + entry(BODY, grain=1024) + bytes(1024)
+    )
+    assert read_catalog(tmp_path) == [DESCRIPTOR, DESCRIPTOR]
+    catalog = Catalog(tmp_path)
+    added = catalog.add(DESCRIPTOR)
+    catalog.close()
+    assert (added.recording_id, added.entry_offset) == (4, 3072)
+    assert read_catalog(tmp_path)[2] == added
+
+
+def test_writes_a_catalog_that_reads_as_written(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    first = catalog.add(DESCRIPTOR)
+    second = catalog.add(DESCRIPTOR)
+    assert (first.recording_id, second.recording_id) == (0, 1)
+    stopped = catalog.stop(first, 8192, 1_700_000_001_000)
+    assert read_catalog(tmp_path) == [stopped, second]
+    assert catalog.extend(stopped) == first
+    catalog.delete(second)
+    catalog.close()
+    catalog.close()
+    assert read_catalog(tmp_path) == [first]
+    data = (tmp_path / CATALOG_FILE).read_bytes()
+    assert data[:20] == le(CATALOG_VERSION, 32) + le(2, width=8) + le(64)
+    assert len(data[32:]) % 64 == 0
+
+
+def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_used_again(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    first = catalog.add(DESCRIPTOR)
+    whole = (tmp_path / CATALOG_FILE).read_bytes()
+    catalog.add(DESCRIPTOR)
+    catalog.close()
+    grown = (tmp_path / CATALOG_FILE).read_bytes()
+    # The last thing written of an entry is its length.
+    for cut in range(len(whole), len(grown)):
+        torn = bytearray(grown[:cut])
+        torn[len(whole) : len(whole) + 4] = bytes(min(4, cut - len(whole)))
+        (tmp_path / CATALOG_FILE).write_bytes(torn)
+        assert read_catalog(tmp_path) == [first]
+    catalog = Catalog(tmp_path)
+    assert catalog.add(DESCRIPTOR).entry_offset == len(whole)
+    catalog.close()
+    assert len(read_catalog(tmp_path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "0 bytes"),
+        (header(version=9 << 16), "version 9"),
+        (header() + le(5000, 1, 0) + bytes(60), "over the end"),
+        (header() + le(8, 1, 0) + bytes(60), "only 8 bytes"),
+        (header() + entry(BODY[:80] + le(1 << 20)), "text of 1048576"),
+    ],
+)
+def test_says_what_is_wrong_with_a_file_that_is_no_catalog(tmp_path: Path, data: bytes, reason: str) -> None:
+    (tmp_path / CATALOG_FILE).write_bytes(data)
+    with pytest.raises(RecordingError, match=reason):
+        read_catalog(tmp_path)
+
+
+def test_a_directory_without_a_catalog_holds_no_recordings(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="holds no recordings"):
+        read_catalog(tmp_path)
+
+
+def test_a_length_that_no_recording_has_is_refused(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path)
+    for name, value in (("term_buffer_length", 100_000), ("segment_file_length", (16 << 20) + 1)):
+        with pytest.raises(RecordingError, match=str(value)):
+            catalog.add(RecordingDescriptor(recording_id=0, start_timestamp=0, **{name: value}))
+    catalog.close()
+
+
+def test_the_version_is_three_one_zero() -> None:
+    assert struct.pack("<i", CATALOG_VERSION) == b"\x00\x01\x03\x00"

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.streams import Stream, record
+
+from mainstem.errors import RecordingError
+from mainstem.recording import (
+    Recorder,
+    RecordingReader,
+    batches,
+    messages,
+    open_recording,
+    open_recordings,
+    read_catalog,
+)
+from mainstem.recording.positions import INDEX_INTERVAL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TERM = 65536
+STREAM = {"session_id": 77, "stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
+
+
+def payloads(count: int, seed: int = 1, most: int = 3000) -> list[bytes]:
+    rng = random.Random(seed)
+    return [struct.pack("<q", i) + rng.randbytes(rng.randrange(most)) for i in range(count)]
+
+
+def recorded(directory: Path, recording_id: int = 0) -> list[bytes]:
+    with open_recording(directory, recording_id) as reader:
+        return [payload for _, payload in messages(reader, reader.start_position, reader.end_position())]
+
+
+def make(directory: Path, sent: list[bytes], **options: Any) -> None:
+    with Recorder(directory, segment_length=2 * TERM) as recorder:
+        writer = recorder.start(**STREAM, join_position=0)
+        record(writer, Stream(term_length=TERM), sent, **options)
+
+
+def test_what_was_recorded_is_read_back_whole_over_terms_and_segments(tmp_path: Path) -> None:
+    sent = payloads(300)
+    make(tmp_path, sent)
+    assert recorded(tmp_path) == sent
+    (descriptor,) = read_catalog(tmp_path)
+    assert descriptor.stop_position > 4 * TERM
+    assert descriptor.session_id == 77
+
+
+def test_the_recorded_position_follows_each_write_while_recording(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, segment_length=2 * TERM)
+    writer = recorder.start(**STREAM, join_position=0)
+    stream, sent = Stream(), payloads(100)
+    with open_recording(tmp_path, 0) as reader:
+        assert reader.end_position() == 0
+        for i, (start, run) in enumerate(stream.runs(sent)):
+            assert reader.end_position() == start
+            writer.write(memoryview(run), i)
+            assert reader.end_position() == stream.position
+        assert [p for _, p in messages(reader, 0, reader.end_position())] == sent
+    recorder.close()
+
+
+def killed(recorder: Recorder) -> None:
+    """What a kill leaves: the lock is given back, nothing is closed or written."""
+    os.close(recorder._lock)
+
+
+@pytest.mark.parametrize("rest", [0, 1, 7, 31, 32, 33, 100])
+def test_a_recording_goes_on_where_a_killed_recorder_left_it(tmp_path: Path, rest: int) -> None:
+    sent = payloads(120)
+    stream = Stream()
+    runs = list(stream.runs(sent))
+    recorder = Recorder(tmp_path, segment_length=2 * TERM)
+    writer = recorder.start(**STREAM, join_position=0)
+    half = len(runs) // 2
+    for i, (_, run) in enumerate(runs[:half]):
+        writer.write(memoryview(run), i)
+    # A run of which some bytes were written, but whose position was not published yet.
+    torn = memoryview(runs[half][1])[:rest]
+    if rest:
+        os.pwrite(writer._segments._fd, torn, writer.position - writer._segments._base)
+    killed(recorder)
+
+    with Recorder(tmp_path, segment_length=2 * TERM) as again:
+        assert read_catalog(tmp_path)[0].stop_position == runs[half][0]
+        join = runs[half - 3][0]
+        writer = again.start(**STREAM, join_position=join)
+        assert (writer.descriptor.recording_id, writer.position) == (0, runs[half][0])
+        for i, (start, run) in enumerate(runs[half - 3 :]):
+            if start >= writer.position:
+                writer.write(memoryview(run), half + i)
+    assert recorded(tmp_path) == sent
+
+
+def test_a_stream_met_later_than_it_was_recorded_becomes_a_new_recording(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path, payloads(10))
+    stop = read_catalog(tmp_path)[0].stop_position
+    with Recorder(tmp_path) as recorder, caplog.at_level(logging.WARNING):
+        writer = recorder.start(**STREAM, join_position=stop + 64)
+        assert (writer.descriptor.recording_id, writer.descriptor.start_position) == (1, stop + 64)
+    assert "a new recording starts" in caplog.text
+
+
+def test_another_session_becomes_a_new_recording(tmp_path: Path) -> None:
+    make(tmp_path, payloads(10))
+    with Recorder(tmp_path) as recorder:
+        assert recorder.start(**(STREAM | {"session_id": 78}), join_position=0).descriptor.recording_id == 1
+        assert recorder.start(**(STREAM | {"initial_term_id": 0}), join_position=0).descriptor.recording_id == 2
+        assert recorder.active == {1: 0, 2: 0}
+
+
+def test_frames_that_the_device_lost_are_cut_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sent = payloads(40, most=900)
+    recorder = Recorder(tmp_path, segment_length=2 * TERM)
+    writer = recorder.start(**STREAM, join_position=0)
+    stream = Stream()
+    runs = list(stream.runs(sent))
+    for i, (_, run) in enumerate(runs):
+        writer.write(memoryview(run), i)
+    killed(recorder)
+    (path,) = tmp_path.glob("0-*.rec")
+    os.truncate(path, runs[30][0] + 10)
+    with caplog.at_level(logging.WARNING), Recorder(tmp_path):
+        assert read_catalog(tmp_path)[0].stop_position == runs[30][0]
+    assert "it is cut there" in caplog.text
+    assert recorded(tmp_path) == sent[:30]
+
+
+def test_one_recorder_has_a_directory_for_itself(tmp_path: Path) -> None:
+    with Recorder(tmp_path), pytest.raises(RecordingError, match="another recorder"):
+        Recorder(tmp_path)
+    Recorder(tmp_path).close()
+
+
+def test_a_run_that_is_not_whole_frames_is_refused_and_moves_nothing(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        writer = recorder.start(**STREAM, join_position=0)
+        run = Stream().message(b"x" * 100)
+        for bad in (run[:-32], run + bytes(32), b"\x10" + run[1:]):
+            with pytest.raises(RecordingError, match="not whole frames"):
+                writer.write(memoryview(bad), 0)
+        assert writer.position == 0
+
+
+def test_padding_inside_a_run_is_written_as_headers_only(tmp_path: Path) -> None:
+    stream = Stream()
+    one, pad, two = (
+        stream.message(b"one"),
+        bytearray(stream.frame(b"", 0xC0, kind=0, length=256)),
+        stream.message(b"two"),
+    )
+    pad[32:] = b"\xee" * 224
+    with Recorder(tmp_path) as recorder:
+        recorder.start(**STREAM, join_position=0).write(memoryview(one + pad + two), 0)
+    assert recorded(tmp_path) == [b"one", b"two"]
+    assert b"\xee" not in (tmp_path / "0-0.rec").read_bytes()
+
+
+def test_a_recording_without_positions_of_ours_is_read_by_walking(tmp_path: Path) -> None:
+    sent = payloads(300)
+    recorder = Recorder(tmp_path, segment_length=2 * TERM)
+    record(recorder.start(**STREAM, join_position=0), Stream(), sent)
+    killed(recorder)
+    (tmp_path / "0.mainstem-positions").unlink()
+    found = recorded(tmp_path)
+    # The last frame may reach over a page, and then nothing shows that it is whole.
+    assert found in (sent, sent[:-1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1000), parts=st.integers(1, 12), rows=st.integers(1, 50), indexed=st.booleans())
+def test_parts_hold_each_message_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, parts: int, rows: int, indexed: bool
+) -> None:
+    directory = tmp_path_factory.mktemp("recording")
+    sent = payloads(150, seed, most=6000)
+    make(directory, sent)
+    if not indexed:
+        (directory / "0.mainstem-positions").unlink()
+    found: list[bytes] = []
+    with open_recording(directory, 0) as reader:
+        cuts = reader.cuts(0, reader.end_position(), parts)
+        assert len(cuts) <= parts
+        for start, end in cuts:
+            for taken, count in batches(reader, start, end, rows=rows):
+                assert 0 < count <= rows
+                ends = memoryview(taken["payload_offsets"]).cast("i")
+                found += [bytes(taken["payload"][a:b]) for a, b in itertools.pairwise(ends)]
+    assert found == sent
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data(), indexed=st.booleans())
+def test_advancing_ends_at_messages_within_its_limits(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, indexed: bool
+) -> None:
+    directory = tmp_path_factory.mktemp("recording")
+    sent = payloads(150, 5, most=6000)
+    make(directory, sent)
+    if not indexed:
+        (directory / "0.mainstem-positions").unlink()
+    with open_recording(directory, 0) as reader:
+        end = reader.end_position()
+        ends = [p for p, _ in messages(reader, 0, end)]
+        position = count = 0
+        while position < end:
+            most_bytes = data.draw(st.none() | st.integers(1, 100_000))
+            most_messages = data.draw(st.none() | st.integers(1, 60))
+            reached = reader.advance(position, end, max_bytes=most_bytes, max_messages=most_messages)
+            passed = sum(position < p <= reached for p in ends)
+            assert passed >= 1 or reached == end
+            if most_messages is not None:
+                assert passed <= most_messages
+            if most_bytes is not None:
+                assert reached - position <= most_bytes or passed == 1
+            assert reader.messages_before(reached) == count + passed
+            position, count = reached, count + passed
+        assert count == len(sent)
+
+
+def test_times_lead_to_positions(tmp_path: Path) -> None:
+    sent = payloads(200)
+    make(tmp_path, sent, time_ns=1_000_000_000, step_ns=50_000_000)
+    with open_recording(tmp_path, 0) as reader:
+        assert reader.positions is not None
+        entries = reader.positions.entries
+        assert len(entries) > 20
+        for at in (0, 10, len(entries) - 1):
+            start = reader.position_at_time(entries[at].time_ns)
+            assert start == (entries[at - 1].position if at else 0)
+        assert reader.position_at_time(0) == 0
+        gaps = [b.position - a.position for a, b in itertools.pairwise(entries)]
+        assert max(gaps) <= INDEX_INTERVAL + 8192
+
+
+def test_a_fault_in_the_middle_is_reported_with_its_place_or_ends_the_reading(tmp_path: Path) -> None:
+    sent = payloads(100, most=500)
+    make(tmp_path, sent)
+    stream = Stream()
+    at = list(stream.runs(sent))[50][0]
+    path = tmp_path / "0-0.rec"
+    data = bytearray(path.read_bytes())
+    for bad, reason in ((0, "nothing was written"), (17, "not possible"), (1 << 28, "cut off")):
+        data[at : at + 4] = struct.pack("<i", bad)
+        path.write_bytes(data)
+        with open_recording(tmp_path, 0) as reader:
+            with pytest.raises(RecordingError, match=rf"offset {at} .*{reason}"):
+                list(batches(reader, 0, reader.end_position()))
+            kept = sum(rows for _, rows in batches(reader, 0, reader.end_position(), strict=False))
+            assert kept == 50
+
+
+def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:
+    make(tmp_path, payloads(300))
+    os.truncate(tmp_path / "0-131072.rec", 70_000)
+    (reader,) = open_recordings(tmp_path)
+    with reader, pytest.raises(RecordingError, match=r"0-131072\.rec at offset \d+ .*cut off"):
+        list(batches(reader, 0, reader.end_position()))
+    (tmp_path / "0-131072.rec").unlink()
+    with RecordingReader(tmp_path, reader.descriptor) as reader, pytest.raises(RecordingError, match="is missing"):
+        list(batches(reader, 0, reader.end_position()))
+    (tmp_path / "0-0.rec").unlink()
+    with RecordingReader(tmp_path, reader.descriptor) as reader:
+        assert reader.start_position == 4 * TERM
+
+
+def test_a_segment_of_padding_longer_than_a_batch_is_passed(tmp_path: Path) -> None:
+    stream = Stream(term_length=1 << 25)
+    with Recorder(tmp_path, segment_length=1 << 25) as recorder:
+        writer = recorder.start(**(STREAM | {"term_buffer_length": 1 << 25}), join_position=0)
+        writer.write(memoryview(stream.message(b"before")), 0)
+        pad = bytearray(stream.frame(b"", 0xC0, kind=0, length=(1 << 25) - 64))
+        writer.write(memoryview(pad), 0)
+        writer.write(memoryview(stream.message(b"after")), 0)
+    assert recorded(tmp_path) == [b"before", b"after"]
