@@ -1,0 +1,71 @@
+"""What both ends agree on before the first byte, and how much this end is willing to hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mainstem.errors import ConfigurationError
+from mainstem.mux.bymux.codec import INFINITE, MAX_STREAM_ID
+from mainstem.mux.bymux.state import Half
+
+# Both halves of a window travel while a grant is on its way: enough for 1 GB/s at a quarter of a millisecond.
+STREAM_WINDOW = 256 * 1024
+# Streams that a peer may have at once. Times the window it bounds what one connection can make this end hold.
+PEER_STREAMS = 1024
+# A write packet's largest body: at 100 Mbit/s it occupies the line for 5 ms.
+PACKET_LIMIT = 64 * 1024
+# Answers (Pong, StopRead, Credit) that wait because the peer does not read; beyond it the peer is given up.
+CONTROL_LIMIT = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class InitialStream:
+    """A stream that exists from the start (section "Initial State"). Credits are in bytes, or ``INFINITE``."""
+
+    stream_id: int
+    own_credit: int = field(default=0, kw_only=True)
+    peer_credit: int = field(default=0, kw_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A connection's configuration; the defaults are vanilla bymux.
+
+    Both ends must agree on the starting credits, on ``initial_streams`` (with own and peer exchanged), on the initial global
+    credits and on the initial halves. The rest is each end's own choice.
+
+    ``stream_window``: bytes that this end holds for each stream, kept granted by Appendix B's rule; ``INFINITE`` gives
+    infinite credit; 0 leaves granting to the caller. ``peer_streams``: streams that the peer may have at once; 0 leaves it to
+    the caller. ``packet_limit``: the largest body of a Write. Heartbeats: an interval of 0 switches them off.
+    """
+
+    stream_window: int = STREAM_WINDOW
+    peer_streams: int = PEER_STREAMS
+    packet_limit: int = PACKET_LIMIT
+    control_limit: int = CONTROL_LIMIT
+    own_start_credit: int = 0
+    peer_start_credit: int = 0
+    initial_streams: tuple[InitialStream, ...] = ()
+    initial_own_streams: int = 0
+    initial_peer_streams: int = 0
+    initial_own_half: Half = Half.OPEN
+    initial_peer_half: Half = Half.OPEN
+    ping_interval_ns: int = 0
+    ping_timeout_ns: int = 10_000_000_000
+    stream_ping_interval_ns: int = 0
+    stream_ping_timeout_ns: int = 10_000_000_000
+    answer_stream_pings: bool = True
+
+    def __post_init__(self) -> None:
+        amounts = ("stream_window", "peer_streams", "own_start_credit", "peer_start_credit")
+        for name in (*amounts, "initial_own_streams", "initial_peer_streams"):
+            value = getattr(self, name)
+            if not 0 <= value <= INFINITE:
+                raise ConfigurationError(f"{name}={value} lies outside 0..2**64-1")
+        if not 1 <= self.packet_limit <= 1 << 30:
+            raise ConfigurationError(f"packet_limit={self.packet_limit} lies outside 1..2**30 bytes")
+        seen: set[int] = set()
+        for stream in self.initial_streams:
+            if not 0 <= stream.stream_id <= MAX_STREAM_ID or stream.stream_id in seen:
+                raise ConfigurationError(f"initial stream id {stream.stream_id} is out of range or given twice")
+            seen.add(stream.stream_id)

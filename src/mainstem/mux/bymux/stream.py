@@ -1,0 +1,76 @@
+"""One stream's state at one end (Appendix A)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.mux.bymux.state import Half
+from mainstem.mux.queues import OutQueue
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from mainstem.mux.heartbeat import Heartbeat
+
+
+class Stream:
+    """The handle of one stream: it stays valid for its owner after the stream ended and its id went to another one.
+
+    Read-only for users: ``id``, ``own`` and ``peer`` (halves), ``send_credit`` (bytes we may send), ``receive_credit`` (bytes
+    the peer may send, in our view), ``unconsumed`` (bytes handed out and not yet consumed), ``ended``. ``owner`` is free for
+    whoever drives the connection.
+    """
+
+    __slots__ = (
+        "close_wanted",
+        "created_here",
+        "discarding",
+        "ended",
+        "grant_due",
+        "heartbeat",
+        "id",
+        "notify_below",
+        "own",
+        "owner",
+        "peer",
+        "pings",
+        "queue",
+        "receive_credit",
+        "released",
+        "restorable",
+        "scheduled",
+        "send_credit",
+        "unconsumed",
+    )
+
+    def __init__(self, stream_id: int, *, send_credit: int, receive_credit: int, created_here: bool) -> None:
+        self.id = stream_id
+        self.own = Half.OPEN
+        self.peer = Half.OPEN
+        self.send_credit = send_credit
+        self.receive_credit = receive_credit
+        self.created_here = created_here
+        self.queue = OutQueue()
+        self.close_wanted = False
+        self.discarding = False
+        self.ended = False
+        self.released = False
+        self.scheduled = False
+        self.grant_due = False
+        self.restorable = 0
+        self.unconsumed = 0
+        self.notify_below = -1
+        self.pings: deque[int] | None = None
+        self.heartbeat: Heartbeat | None = None
+        self.owner: Any = None
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait for credit or for their turn."""
+        return self.queue.size
+
+    def __repr__(self) -> str:
+        return (
+            f"<bymux stream {self.id}: own {self.own.name}, peer {self.peer.name}, credit {self.send_credit} to send and "
+            f"{self.receive_credit} to receive, {self.queue.size} bytes queued>"
+        )

@@ -1,0 +1,58 @@
+"""When to ask the peer whether it is alive, and when to give it up. Arithmetic on ``now_ns`` only."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from mainstem.errors import ConfigurationError
+
+
+class Verdict(Enum):
+    """What a heartbeat asks for at an instant."""
+
+    QUIET = "quiet"
+    PING = "ping"
+    DEAD = "dead"
+
+
+class Heartbeat:
+    """One peer's (or one stream's) heartbeat.
+
+    ``interval_ns`` without hearing anything asks for a ping; ``timeout_ns`` after that ping without hearing anything gives
+    the peer up. An interval of 0 switches the heartbeat off.
+    """
+
+    __slots__ = ("_heard_ns", "_pinged_ns", "interval_ns", "timeout_ns")
+
+    def __init__(self, *, interval_ns: int, timeout_ns: int, now_ns: int) -> None:
+        if interval_ns < 0 or (interval_ns and timeout_ns <= 0):
+            raise ConfigurationError(
+                f"a heartbeat needs an interval of at least 0 and a time-out above 0, not {interval_ns} and {timeout_ns} ns"
+            )
+        self.interval_ns = interval_ns
+        self.timeout_ns = timeout_ns
+        self._heard_ns = now_ns
+        self._pinged_ns = -1
+
+    def heard(self, now_ns: int) -> None:
+        """The peer showed that it is alive."""
+        self._heard_ns = now_ns
+        self._pinged_ns = -1
+
+    def next_timeout_ns(self) -> int | None:
+        """The instant at which :meth:`check` will next answer something else than ``QUIET``."""
+        if not self.interval_ns:
+            return None
+        if self._pinged_ns >= 0:
+            return self._pinged_ns + self.timeout_ns
+        return self._heard_ns + self.interval_ns
+
+    def check(self, now_ns: int) -> Verdict:
+        """What is due at ``now_ns``; ``PING`` is answered once for each silence and starts the time-out."""
+        due = self.next_timeout_ns()
+        if due is None or now_ns < due:
+            return Verdict.QUIET
+        if self._pinged_ns >= 0:
+            return Verdict.DEAD
+        self._pinged_ns = now_ns
+        return Verdict.PING
