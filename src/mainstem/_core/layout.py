@@ -226,3 +226,9 @@ WALK_CORRUPT = 4
 COLUMN_CHUNK_ROWS = 512
 # Offsets into a payload column are int32, as Arrow's ``binary`` has them; a batch is cut well before they end.
 COLUMN_MAX_PAYLOAD = 1073741824
+
+# What a controlled poll's handler answers.
+ACTION_ABORT = 1
+ACTION_BREAK = 2
+ACTION_COMMIT = 3
+ACTION_CONTINUE = 4

@@ -93,3 +93,11 @@ def copy_bytes(d: Memory, o: int, s: Memory, so: int, n: int) -> None:
 
 def zero_out(b: Memory, o: int, n: int) -> None:
     b.u8[o : o + n] = bytes(n)
+
+
+def wrap_i32(v: int) -> int:
+    return ((v + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def align_frame(n: int) -> int:
+    return (n + 31) & ~31

@@ -1,0 +1,124 @@
+"""Many messages in one argument: a list of bytes, or the data and offsets buffers of an Arrow column."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+else:
+    from mainstem._core.plain import *
+    from mainstem._core.plain import Memory
+
+
+@cython.cclass
+class Messages:
+    """How an appender reads a batch: the size of each message, and its bytes copied to where they belong."""
+
+    def size(self, i):  # noqa: ARG002 - subclasses do the work
+        return 0
+
+    def copy(self, i, start, length, base, p):  # noqa: ARG002 - subclasses do the work
+        return
+
+
+@cython.cclass
+class MessageList(Messages):
+    """A list of bytes. Other bytes-like items are copied first, so that no size can change while it is read."""
+
+    def __init__(self, items):
+        plain: cython.bint = type(items) is list
+        if plain:
+            for item in items:
+                if type(item) is not bytes:
+                    plain = False
+                    break
+        self.items = items if plain else [m if type(m) is bytes else bytes(memoryview(m)) for m in items]
+        self.count = len(self.items)
+        self.largest = 0
+        i: cython.longlong
+        for i in range(self.count):
+            if self.size(i) > self.largest:
+                self.largest = self.size(i)
+
+    def size(self, i):
+        if cython.compiled:
+            return PyBytes_GET_SIZE(self.items[i])
+        else:
+            return len(self.items[i])
+
+    def copy(self, i, start, length, base, p):
+        if cython.compiled:
+            source: cython.p_char = PyBytes_AS_STRING(self.items[i])
+            copy_bytes(base, p, cython.cast(cython.p_uchar, source), start, length)
+        else:
+            copy_bytes(base, p, Memory(self.items[i]), start, length)
+
+
+@cython.cclass
+class MessageColumns(Messages):
+    """Rows of an Arrow binary column: one buffer of data, and where in it each row begins (int32, or int64 if wide)."""
+
+    def __init__(
+        self, data, offsets, first: cython.longlong = 0, count: cython.longlong = -1, wide: cython.bint = False
+    ):
+        width: cython.longlong = 8 if wide else 4
+        data_length: cython.longlong
+        offsets_length: cython.longlong
+        if cython.compiled:
+            PyObject_GetBuffer(data, cython.address(self.data_view), PyBUF_SIMPLE)
+            self.data_held = True
+            PyObject_GetBuffer(offsets, cython.address(self.offsets_view), PyBUF_SIMPLE)
+            self.offsets_held = True
+            self.data = cython.cast(cython.p_uchar, self.data_view.buf)
+            self.offsets = cython.cast(cython.p_uchar, self.offsets_view.buf)
+            data_length = self.data_view.len
+            offsets_length = self.offsets_view.len
+        else:
+            self.data = Memory(data)
+            self.offsets = Memory(offsets)
+            data_length = len(self.data.u8)
+            offsets_length = len(self.offsets.u8)
+        rows: cython.longlong = offsets_length // width - 1
+        if count < 0:
+            count = rows - first if rows > first else 0
+        if first < 0 or (count > 0 and first + count > rows):
+            raise ValueError(f"rows [{first}, {first + count}) lie outside a column of {max(rows, 0)}")
+        self.wide = wide
+        self.first = first
+        self.count = count
+        self.check_offsets(data_length)
+
+    def check_offsets(self, data_length: cython.longlong):
+        """Offsets must rise and stay inside the data; also finds the largest message."""
+        i: cython.longlong
+        before: cython.longlong = self.offset(0) if self.count > 0 else 0
+        after: cython.longlong
+        if before < 0:
+            raise ValueError(f"the column's first offset is {before}")
+        self.largest = 0
+        for i in range(self.count):
+            after = self.offset(i + 1)
+            if after < before or after > data_length:
+                raise ValueError(f"row {self.first + i} is [{before}, {after}) in {data_length} bytes of data")
+            if after - before > self.largest:
+                self.largest = after - before
+            before = after
+
+    if cython.compiled:
+
+        def __dealloc__(self):
+            if self.data_held:
+                PyBuffer_Release(cython.address(self.data_view))
+            if self.offsets_held:
+                PyBuffer_Release(cython.address(self.offsets_view))
+
+    def offset(self, i):
+        if self.wide:
+            return get64(self.offsets, (self.first + i) * 8)
+        return get32(self.offsets, (self.first + i) * 4)
+
+    def size(self, i):
+        return self.offset(i + 1) - self.offset(i)
+
+    def copy(self, i, start, length, base, p):
+        copy_bytes(base, p, self.data, self.offset(i) + start, length)
