@@ -1,0 +1,220 @@
+"""Agents: work in small duty cycles, and who runs them. The runner is a door: it starts a thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from mainstem.aeron.idle import IdleStrategy
+    from mainstem.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Agent(Protocol):
+    """Something with work to do, a little at a time, and never waiting."""
+
+    @property
+    def role_name(self) -> str:
+        """What it is called in logs and thread names."""
+        ...
+
+    def do_work(self, now_ns: int) -> int:
+        """One duty cycle at the monotonic time ``now_ns``; how much was done, 0 for nothing."""
+        ...
+
+    def on_close(self) -> None:
+        """Gives back what the agent holds; called once, after the last duty cycle, in the same thread."""
+        ...
+
+
+class AgentTerminated(Exception):
+    """Raised by ``do_work`` when the agent wants to be closed now."""
+
+
+def log_error(error: BaseException) -> None:
+    """The default error handler."""
+    logger.error("agent failed in a duty cycle", exc_info=error)
+
+
+class CompositeAgent:
+    """Several agents as one. A duty cycle runs each in turn, even when one of them raises."""
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        self.agents = tuple(agents)
+
+    @property
+    def role_name(self) -> str:
+        return "[" + ",".join(agent.role_name for agent in self.agents) + "]"
+
+    def do_work(self, now_ns: int) -> int:
+        work = 0
+        failures: list[Exception] = []
+        for agent in self.agents:
+            try:
+                work += agent.do_work(now_ns)
+            except Exception as error:
+                failures.append(error)
+        _raise_first(failures)
+        return work
+
+    def on_close(self) -> None:
+        failures: list[Exception] = []
+        for agent in self.agents:
+            try:
+                agent.on_close()
+            except Exception as error:
+                failures.append(error)
+        _raise_first(failures)
+
+
+def _raise_first(failures: list[Exception]) -> None:
+    """Raises the first failure, with the others noted on it."""
+    if failures:
+        for other in failures[1:]:
+            failures[0].add_note(f"also: {type(other).__name__}: {other}")
+        raise failures[0]
+
+
+class AgentInvoker:
+    """Runs an agent in the caller's own thread: each ``invoke`` is one duty cycle.
+
+    Errors go to the handler, as they do in a runner; ``AgentTerminated`` closes. Closing twice does nothing.
+    """
+
+    def __init__(
+        self, agent: Agent, *, clock: Clock = SYSTEM_CLOCK, error_handler: Callable[[BaseException], None] = log_error
+    ) -> None:
+        self.agent = agent
+        self.is_closed = False
+        self._clock = clock
+        self._error_handler = error_handler
+
+    def invoke(self) -> int:
+        """One duty cycle; how much was done. Does nothing once closed."""
+        if self.is_closed:
+            return 0
+        try:
+            return self.agent.do_work(self._clock.monotonic_ns())
+        except AgentTerminated:
+            self.close()
+        except Exception as error:
+            self._error_handler(error)
+        return 0
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            try:
+                self.agent.on_close()
+            except Exception as error:
+                self._error_handler(error)
+
+    def __enter__(self) -> AgentInvoker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AgentRunner:
+    """Runs an agent in a thread of its own, until it is closed or the agent ends itself.
+
+    After each duty cycle the idle strategy decides how to wait. An error in a duty cycle goes to the handler and the agent
+    goes on; what the handler itself raises ends the agent. The thread is a daemon: a program that forgets to close ends.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        idle: IdleStrategy,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        error_handler: Callable[[BaseException], None] = log_error,
+        on_start: Callable[[], None] | None = None,
+    ) -> None:
+        self.agent = agent
+        self._idle = idle
+        self._clock = clock
+        self._error_handler = error_handler
+        self._on_start = on_start
+        self._running = False
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the agent has been closed, by whomever."""
+        return self._closed.is_set()
+
+    def start(self) -> AgentRunner:
+        """Starts the thread. An agent runs once."""
+        if self._thread is not None:
+            raise RuntimeError(f"agent {self.agent.role_name} has been started already")
+        self._running = True
+        self._thread = threading.Thread(target=self._run, name=self.agent.role_name, daemon=True)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        agent, idle, clock = self.agent, self._idle, self._clock
+        try:
+            if self._on_start is not None:
+                self._on_start()
+            while self._running:
+                try:
+                    work = agent.do_work(clock.monotonic_ns())
+                except AgentTerminated:
+                    break
+                except Exception as error:
+                    self._error_handler(error)
+                    work = 0
+                idle.idle(work)
+        finally:
+            self._close_agent()
+
+    def _close_agent(self) -> None:
+        try:
+            self.agent.on_close()
+        except Exception as error:
+            self._error_handler(error)
+        finally:
+            self._closed.set()
+
+    def stop(self) -> None:
+        """Asks the thread to end after the duty cycle in hand, without waiting for it."""
+        self._running = False
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until the agent has been closed; false when ``timeout`` seconds were not enough."""
+        return self._closed.wait(timeout)
+
+    def close(self, timeout: float | None = 10.0) -> bool:
+        """Stops the thread, waits for it, and says whether it ended. May be called twice, and by the agent itself."""
+        self._running = False
+        thread = self._thread
+        if thread is None:
+            if not self._closed.is_set():
+                self._close_agent()
+            return True
+        if thread is threading.current_thread():
+            return False
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def __enter__(self) -> AgentRunner:
+        return self.start() if self._thread is None else self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,249 @@
+"""What the counters of a driver are called: type ids, keys and labels (behaviour, sections 8.3 to 8.6)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem._core.counters import CountersManager, CountersReader
+
+USER_TYPE_ID = 1000  # counters of applications take type ids from here on
+
+# What the fixed part of each key leaves of its 112 bytes; longer channels are cut.
+STREAM_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 20
+STATUS_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 4
+ADDRESS_LENGTH = COUNTER_KEY_MAX_LENGTH - 8
+
+_STREAM_KEY = struct.Struct("<qiii")
+_I32 = struct.Struct("<i")
+_I32_I32 = struct.Struct("<ii")
+_I64 = struct.Struct("<q")
+
+
+class CounterType(IntEnum):
+    """Type ids of the counters that a driver allocates."""
+
+    SYSTEM = 0
+    PUBLISHER_LIMIT = 1
+    SENDER_POSITION = 2
+    RECEIVER_HIGH_WATER_MARK = 3
+    SUBSCRIBER_POSITION = 4
+    RECEIVER_POSITION = 5
+    SEND_CHANNEL_STATUS = 6
+    RECEIVE_CHANNEL_STATUS = 7
+    SENDER_LIMIT = 9
+    PER_IMAGE = 10
+    CLIENT_HEARTBEAT = 11
+    PUBLISHER_POSITION = 12
+    SENDER_BACK_PRESSURE_EVENTS = 13
+    LOCAL_ADDRESS = 14
+    RESOLVER_NEIGHBORS = 15
+    RESOLVER_CACHE_ENTRIES = 16
+    FLOW_CONTROL_RECEIVERS = 17
+    DESTINATIONS = 18
+    SENDER_NAKS_RECEIVED = 19
+    RECEIVER_NAKS_SENT = 20
+    BOOTSTRAP_NEIGHBOR = 21
+
+
+STREAM_COUNTER_NAMES: dict[CounterType, str] = {
+    CounterType.PUBLISHER_LIMIT: "pub-lmt",
+    CounterType.SENDER_POSITION: "snd-pos",
+    CounterType.RECEIVER_HIGH_WATER_MARK: "rcv-hwm",
+    CounterType.SUBSCRIBER_POSITION: "sub-pos",
+    CounterType.RECEIVER_POSITION: "rcv-pos",
+    CounterType.SENDER_LIMIT: "snd-lmt",
+    CounterType.PUBLISHER_POSITION: "pub-pos",
+    CounterType.SENDER_BACK_PRESSURE_EVENTS: "snd-bpe",
+    CounterType.FLOW_CONTROL_RECEIVERS: "fc-receivers",
+    CounterType.SENDER_NAKS_RECEIVED: "snd-naks-received",
+    CounterType.RECEIVER_NAKS_SENT: "rcv-naks-sent",
+}
+
+
+class ChannelStatus(IntEnum):
+    """Values of the channel status counters."""
+
+    ERRORED = -1
+    INITIALIZING = 0
+    ACTIVE = 1
+    CLOSING = 2
+
+
+class CounterSpec(NamedTuple):
+    """What a counter is allocated with."""
+
+    type_id: int
+    key: bytes
+    label: str
+
+    def allocate(
+        self,
+        manager: CountersManager,
+        *,
+        now_ms: int,
+        registration_id: int = 0,
+        owner_id: int = -1,
+        reference_id: int = 0,
+        value: int = 0,
+    ) -> int:
+        """Allocates the counter and returns its id; ``now_ms`` is epoch time. Raises BufferError when there is no room."""
+        return manager.allocate(
+            self.type_id,
+            self.key,
+            self.label,
+            now_ms=now_ms,
+            registration_id=registration_id,
+            owner_id=owner_id,
+            reference_id=reference_id,
+            value=value,
+        )
+
+
+class StreamKey(NamedTuple):
+    """The key of a stream's counter; the channel may have been cut."""
+
+    registration_id: int
+    session_id: int
+    stream_id: int
+    channel: str
+
+
+def stream_counter(
+    type_id: CounterType, registration_id: int, *, session_id: int, stream_id: int, channel: str, name: str = ""
+) -> CounterSpec:
+    """A counter of one stream. ``name`` is needed for PER_IMAGE counters only; the other types have theirs."""
+    name = name or STREAM_COUNTER_NAMES[type_id]
+    data = _text(channel, STREAM_CHANNEL_LENGTH)
+    key = _STREAM_KEY.pack(registration_id, session_id, stream_id, len(data)) + data
+    return CounterSpec(type_id, key, _label(f"{name}: {registration_id} {session_id} {stream_id} {channel}"))
+
+
+def publisher_position(
+    registration_id: int, *, session_id: int, stream_id: int, channel: str, exclusive: bool
+) -> CounterSpec:
+    """How far a publication has been written."""
+    name = "pub-pos (exclusive)" if exclusive else "pub-pos (concurrent)"
+    kind = CounterType.PUBLISHER_POSITION
+    return stream_counter(kind, registration_id, session_id=session_id, stream_id=stream_id, channel=channel, name=name)
+
+
+def subscriber_position(
+    registration_id: int, *, session_id: int, stream_id: int, channel: str, join_position: int
+) -> CounterSpec:
+    """How far a subscriber has read; the label ends with where it joined."""
+    kind = CounterType.SUBSCRIBER_POSITION
+    spec = stream_counter(kind, registration_id, session_id=session_id, stream_id=stream_id, channel=channel)
+    suffix = f" @{join_position}"
+    return spec._replace(label=spec.label[: COUNTER_LABEL_MAX_LENGTH - len(suffix)] + suffix)
+
+
+def send_channel_status(channel: str, bind_address: str) -> CounterSpec:
+    """The state of a send endpoint (ChannelStatus), with the address that it is bound to."""
+    return _channel_counter(CounterType.SEND_CHANNEL_STATUS, "snd-channel", channel, bind_address)
+
+
+def receive_channel_status(channel: str, bind_address: str) -> CounterSpec:
+    """The state of a receive endpoint (ChannelStatus), with the address that it is bound to."""
+    return _channel_counter(CounterType.RECEIVE_CHANNEL_STATUS, "rcv-channel", channel, bind_address)
+
+
+def destinations(channel: str) -> CounterSpec:
+    """How many destinations a multi-destination publication has."""
+    return _channel_counter(CounterType.DESTINATIONS, "mdc-num-dest", channel, "")
+
+
+def _channel_counter(type_id: CounterType, name: str, channel: str, address: str) -> CounterSpec:
+    data = _text(channel, STATUS_CHANNEL_LENGTH)
+    label = f"{name}: {channel} {address}".rstrip()
+    return CounterSpec(type_id, _I32.pack(len(data)) + data, _label(label))
+
+
+def local_address(channel_status_id: int, address: str, *, receive: bool) -> CounterSpec:
+    """An address that an endpoint is bound to (its port resolved); the value is a ChannelStatus."""
+    data = _text(address, ADDRESS_LENGTH)
+    name = "rcv-local-sockaddr" if receive else "snd-local-sockaddr"
+    key = _I32_I32.pack(channel_status_id, len(data)) + data
+    return CounterSpec(CounterType.LOCAL_ADDRESS, key, _label(f"{name}: {channel_status_id} {address}"))
+
+
+def client_heartbeat(client_id: int) -> CounterSpec:
+    """When a client last said that it lives, in epoch milliseconds; the client writes it."""
+    return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: {client_id}")
+
+
+def parse_stream_key(key: bytes) -> StreamKey:
+    """Reads the key of a stream's counter."""
+    registration_id, session_id, stream_id, length = _STREAM_KEY.unpack_from(key)
+    return StreamKey(registration_id, session_id, stream_id, _cut(key, 20, length))
+
+
+def parse_channel_key(key: bytes) -> str:
+    """The channel in the key of a channel status or destinations counter."""
+    return _cut(key, 4, _I32.unpack_from(key)[0])
+
+
+def parse_local_address_key(key: bytes) -> tuple[int, str]:
+    """The channel status counter's id, and the address, in the key of a local address counter."""
+    channel_status_id, length = _I32_I32.unpack_from(key)
+    return channel_status_id, _cut(key, 8, length)
+
+
+def _text(text: str, limit: int) -> bytes:
+    return text.encode("utf-8", "replace")[:limit]
+
+
+def _label(text: str) -> str:
+    return text[:COUNTER_LABEL_MAX_LENGTH]
+
+
+def _cut(key: bytes, start: int, length: int) -> str:
+    return key[start : start + max(length, 0)].decode("utf-8", "replace")
+
+
+def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list[str]:
+    """The addresses that an endpoint is bound to and active on."""
+    found = []
+    for counter_id in reader:
+        if reader.type_id(counter_id) != CounterType.LOCAL_ADDRESS:
+            continue
+        endpoint, text = parse_local_address_key(reader.key(counter_id))
+        if endpoint == channel_status_id and reader.value(counter_id) == ChannelStatus.ACTIVE:
+            found.append(text)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CounterSnapshot:
+    """One counter as it was when it was read."""
+
+    counter_id: int
+    type_id: int
+    value: int
+    registration_id: int
+    owner_id: int
+    reference_id: int
+    key: bytes
+    label: str
+
+
+def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
+    """Every allocated counter, in the order of ids."""
+    for counter_id in reader:
+        yield CounterSnapshot(
+            counter_id=counter_id,
+            type_id=reader.type_id(counter_id),
+            value=reader.value(counter_id),
+            registration_id=reader.registration_id(counter_id),
+            owner_id=reader.owner_id(counter_id),
+            reference_id=reader.reference_id(counter_id),
+            key=reader.key(counter_id),
+            label=reader.label(counter_id),
+        )

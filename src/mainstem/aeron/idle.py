@@ -1,0 +1,177 @@
+"""What an agent does when it found no work. Doors: these sleep.
+
+What a pause costs differs a hundredfold: giving up the processor takes a fraction of a microsecond, while the shortest
+sleep takes some 80, however short a time was asked for, because the kernel's timers are that coarse. So only the last step of
+a strategy sleeps, and a sleep of zero is never used to yield.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
+from mainstem.errors import ConfigurationError
+from mainstem.units import format_duration_ns, parse_duration_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# The reference's backoff: spin, then yield, then park from the shortest to the longest time, doubling.
+MAX_SPINS = 10
+MAX_YIELDS = 20
+MIN_PARK_NS = NS_PER_US
+MAX_PARK_NS = NS_PER_MS
+DEFAULT_SLEEP_NS = NS_PER_MS
+
+
+class IdleStrategy(Protocol):
+    """Called after each duty cycle with how much work it did."""
+
+    name: str
+
+    def idle(self, work_count: int) -> None:
+        """Returns at once when there was work; else pauses."""
+        ...
+
+    def reset(self) -> None:
+        """Forgets earlier idling, after work was done."""
+        ...
+
+
+class BusySpinIdle:
+    """Never pauses: lowest latency, a whole core."""
+
+    name = "spin"
+
+    def idle(self, work_count: int) -> None:
+        """Nothing."""
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+class NoOpIdle(BusySpinIdle):
+    """Never pauses, for a caller that paces itself."""
+
+    name = "noop"
+
+
+class YieldIdle:
+    """Gives up the processor to whoever else wants it."""
+
+    name = "yield"
+
+    def idle(self, work_count: int) -> None:
+        if work_count <= 0:
+            os.sched_yield()
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+class SleepIdle:
+    """Sleeps for a fixed time."""
+
+    name = "sleep-ns"
+
+    def __init__(self, sleep_ns: int = DEFAULT_SLEEP_NS) -> None:
+        self.sleep_ns = sleep_ns
+
+    def idle(self, work_count: int) -> None:
+        if work_count <= 0:
+            time.sleep(self.sleep_ns / NS_PER_SECOND)
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+class BackoffIdle:
+    """Spins, then yields, then parks for longer and longer."""
+
+    name = "backoff"
+
+    def __init__(
+        self,
+        max_spins: int = MAX_SPINS,
+        max_yields: int = MAX_YIELDS,
+        min_park_ns: int = MIN_PARK_NS,
+        max_park_ns: int = MAX_PARK_NS,
+    ) -> None:
+        self.max_spins = max_spins
+        self.max_yields = max_yields
+        self.min_park_ns = min_park_ns
+        self.max_park_ns = max_park_ns
+        self._rounds = 0
+        self._park_ns = min_park_ns
+
+    def idle(self, work_count: int) -> None:
+        if work_count > 0:
+            self.reset()
+            return
+        self._rounds += 1
+        if self._rounds <= self.max_spins:
+            return
+        if self._rounds <= self.max_spins + self.max_yields:
+            os.sched_yield()
+            return
+        time.sleep(self._park_ns / NS_PER_SECOND)
+        self._park_ns = min(2 * self._park_ns, self.max_park_ns)
+
+    def reset(self) -> None:
+        self._rounds = 0
+        self._park_ns = self.min_park_ns
+
+
+def _backoff(arguments: list[str]) -> BackoffIdle:
+    if not arguments:
+        return BackoffIdle()
+    if len(arguments) != 4:
+        raise ConfigurationError("idle strategy backoff takes max spins, max yields, min park and max park, or nothing")
+    spins, yields, shortest, longest = (parse_duration_ns(text, name="idle strategy backoff") for text in arguments)
+    if not 0 < shortest <= longest:
+        raise ConfigurationError(
+            f"idle strategy backoff: the shortest park of {format_duration_ns(shortest)} is not above 0 and up to the"
+            f" longest of {format_duration_ns(longest)}"
+        )
+    return BackoffIdle(spins, yields, shortest, longest)
+
+
+def _sleep(arguments: list[str]) -> SleepIdle:
+    if len(arguments) > 1:
+        raise ConfigurationError("idle strategy sleep-ns takes one duration, or nothing")
+    return SleepIdle(*(parse_duration_ns(text, name="idle strategy sleep-ns") for text in arguments))
+
+
+def _plain(kind: Callable[[], IdleStrategy], name: str) -> Callable[[list[str]], IdleStrategy]:
+    def make(arguments: list[str]) -> IdleStrategy:
+        if arguments:
+            raise ConfigurationError(f"idle strategy {name} takes no arguments, and was given {', '.join(arguments)}")
+        return kind()
+
+    return make
+
+
+_MAKERS: dict[str, Callable[[list[str]], IdleStrategy]] = {
+    "backoff": _backoff,
+    "spin": _plain(BusySpinIdle, "spin"),
+    "noop": _plain(NoOpIdle, "noop"),
+    "yield": _plain(YieldIdle, "yield"),
+    "sleep-ns": _sleep,
+}
+_ALIASES = {"spinning": "spin", "busy-spin": "spin", "busy_spin": "spin", "yielding": "yield", "sleeping": "sleep-ns"}
+_ALIASES |= {"sleep": "sleep-ns", "sleep_ns": "sleep-ns", "no-op": "noop", "no_op": "noop"}
+IDLE_STRATEGIES = tuple(_MAKERS)
+
+
+def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
+    """The strategy of that name (behaviour, section 24): backoff, spin, noop, yield or sleep-ns.
+
+    ``arguments`` are separated by commas: a duration for ``sleep-ns``; max spins, max yields, shortest and longest park
+    for ``backoff``. Raises ConfigurationError.
+    """
+    maker = _MAKERS.get(_ALIASES.get(name, name))
+    if maker is None:
+        raise ConfigurationError(f"idle strategy {name!r} is not one of {', '.join(IDLE_STRATEGIES)}")
+    return maker([text.strip() for text in arguments.split(",")] if arguments.strip() else [])
