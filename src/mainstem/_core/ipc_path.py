@@ -1,0 +1,132 @@
+"""IPC publications' ordinary duty cycle, compiled: limit, cleaning, what was produced (behaviour, 11.6)."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.plain import *
+    from mainstem._core.term import bits_of, clean_to, tail_position
+
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.loop import Cycle
+from mainstem._core.positions import PositionSet
+from mainstem._core.table import PathTable
+
+# The limit moves in steps of this part of the window, so that producers do not share its cache line with every poll.
+LIMIT_STEPS = cython.declare(cython.longlong, 8)
+
+
+@cython.cclass
+class IpcPath:
+    """One IPC publication: its producers are held back by the slowest subscriber."""
+
+    def __init__(
+        self,
+        log: AtomicBuffer,
+        counters: AtomicBuffer,
+        initial_term_id: cython.int,
+        term_length: cython.longlong,
+        window_length: cython.longlong,
+        publisher_limit: cython.longlong,
+        publisher_position: cython.longlong,
+    ):
+        log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
+        for counter_id in (publisher_limit, publisher_position):
+            counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.log = log
+        self.base = log.base
+        self.meta = log.capacity - LOG_METADATA_LENGTH
+        self.counters = counters
+        self.cells = counters.base
+        self.initial_term_id = initial_term_id
+        self.term_length = term_length
+        self.bits = bits_of(term_length)
+        self.window_length = window_length
+        self.limit_at = publisher_limit * COUNTER_VALUE_LENGTH
+        self.produced_at = publisher_position * COUNTER_VALUE_LENGTH
+        self.publisher_limit = ld64(self.cells, self.limit_at)
+        self.subscribers = PositionSet(counters)
+        self.consumer_position = self.producer_position()
+        self.clean_position = self.consumer_position
+        self.trip_limit = self.consumer_position
+        self.draining = False
+        self.is_connected = False
+        self.key = 0
+
+    @property
+    def connected(self):
+        return bool(self.is_connected)
+
+    @connected.setter
+    def connected(self, value):
+        self.is_connected = bool(value)
+        st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if value else 0)
+
+    def producer_position(self):
+        return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
+
+    def clamp_limit(self, position: cython.longlong):
+        if position < self.publisher_limit:
+            self.publisher_limit = position
+            st64(self.cells, self.limit_at, position)
+
+    def work(self):
+        """One duty cycle; whether the limit moved."""
+        consumed: cython.longlong
+        limit: cython.longlong
+        ahead: cython.longlong
+        st64(self.cells, self.produced_at, tail_position(self.base, self.meta, self.term_length, self.initial_term_id))
+        if self.subscribers.count == 0:
+            if not self.draining and self.publisher_limit > self.consumer_position:
+                self.publisher_limit = self.consumer_position
+                self.trip_limit = self.consumer_position
+                st64(self.cells, self.limit_at, self.consumer_position)
+            return 0
+        consumed = self.subscribers.lowest(self.consumer_position)
+        if consumed > self.consumer_position:
+            self.consumer_position = consumed
+        limit = consumed + self.window_length
+        if self.draining or limit <= self.trip_limit:
+            return 0
+        self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed - self.term_length)
+        # What a producer may write must not reach what is not clean yet, three terms behind it.
+        ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
+        if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
+            self.publisher_limit = limit
+            st64(self.cells, self.limit_at, limit)
+            self.trip_limit = limit + self.window_length // LIMIT_STEPS
+        return 1
+
+    def do_work(self):
+        return self.work()
+
+
+@cython.cclass
+class IpcCycle(Cycle):
+    """All IPC publications of a driver, in its conductor's thread."""
+
+    def __init__(self):
+        Cycle.__init__(self)
+        self.path_table = PathTable()
+        self.next_key = 0
+
+    def __len__(self):
+        return self.path_table.count
+
+    def add(self, path: IpcPath):
+        self.next_key += 1
+        path.key = self.next_key
+        self.path_table.put(path.key, 0, path)
+
+    def remove(self, path: IpcPath):
+        self.path_table.remove(path.key, 0)
+
+    def cycle(self, now_ns):
+        i: cython.int
+        work: cython.int = 0
+        for i in range(self.path_table.count):
+            work += cython.cast(IpcPath, self.path_table.entries[i]).work()
+        return work
+
+    def do_work(self, now_ns: cython.longlong):
+        return self.run_cycle(now_ns)

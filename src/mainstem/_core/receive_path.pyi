@@ -1,0 +1,124 @@
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.datagram import Address, Transport
+from mainstem._core.events import EventBuffer
+from mainstem._core.loop import Cycle
+from mainstem._core.positions import PositionSet
+from mainstem._core.table import PathTable
+
+NEVER_NS: int
+
+class Silence:
+    """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpoint.silences``."""
+
+    until_ns: int
+    def __init__(self, until_ns: int) -> None: ...
+
+class ReceiveEndpoint:
+    """The sockets of a subscription's channel. Used by the receiver's thread only.
+
+    ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
+    ``silences`` sessions that Python knows about and does not want to hear of.
+    """
+
+    paths: PathTable
+    interests: PathTable
+    silences: PathTable
+    key: int
+    last_packet_ns: int
+    def __init__(self, counters: AtomicBuffer, key: int = 0) -> None: ...
+    def add_transport(self, transport: Transport) -> int:
+        """Takes a socket in and returns its index. Raises OverflowError above 16."""
+    def remove_transport(self, index: int) -> Transport | None: ...
+    def transport(self, index: int) -> Transport | None: ...
+    def indices(self) -> list[int]:
+        """The indices of the sockets that are there."""
+
+class ReceivePath:
+    """One image's way from the network into its log (behaviour, 15.3 to 15.5).
+
+    ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
+    validates and inserts datagrams, moves rcv-hwm and rcv-pos, cleans behind the consumers, schedules and sends status
+    messages, and writes the end of the stream into the log's metadata.
+
+    ``draining`` puts the EOS flag into status messages, ``rejected`` stops insertion and status messages, ``status_events``
+    reports each status message's time to Python; all may be set from any thread. ``window_length`` is what the next status
+    message offers.
+    """
+
+    log: AtomicBuffer
+    subscribers: PositionSet
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    mtu: int
+    term_length: int
+    join_position: int
+    key: int
+    window_length: int
+    force_status: bool
+    draining: bool
+    revoked: bool
+    rejected: bool
+    status_events: bool
+    status_interval_ns: int
+    connection_timeout_ns: int
+    gap_scan_interval_ns: int
+    next_python_ns: int
+    last_packet_ns: int
+    rebuild_position: int
+    high_water_mark: int
+    end_of_stream_position: int
+    clean_position: int
+    last_status_position: int
+    status_messages_sent: int
+    connections: int
+    def __init__(
+        self,
+        log: AtomicBuffer,
+        counters: AtomicBuffer,
+        session_id: int,
+        stream_id: int,
+        initial_term_id: int,
+        term_length: int,
+        mtu: int,
+        join_position: int,
+        window_length: int,
+        receiver_id: int,
+        high_water_mark: int,
+        receiver_position: int,
+        group_tag: int | None = None,
+        now_ns: int = 0,
+    ) -> None: ...
+    def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer) -> None: ...
+    def add_connection(
+        self, transport: Transport, index: int, control: Address, source: Address | None, now_ns: int
+    ) -> bool:
+        """A way to a sender: control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from
+        ``source`` where one is given, keep it alive. False when it was known (then it is refreshed) or 16 live already.
+        """
+    def remove_transport(self, index: int, now_ns: int) -> None:
+        """Forgets the connections through a socket that is going away."""
+    def connection_count(self, now_ns: int) -> int:
+        """Connections that live."""
+    def send_frame(self, frame: bytes, now_ns: int) -> int:
+        """Sends a control frame to every connection that lives; to how many it left."""
+    def send_nak(self, position: int, length: int, now_ns: int) -> int:
+        """Asks every live connection for a gap; to how many it left."""
+    def gaps(self, most: int = 64) -> list[tuple[int, int]]:
+        """What is missing up to the high-water mark, (position, length), none across a term's end."""
+    def fill_gap(self, position: int, length: int) -> bool:
+        """Makes a gap of an unreliable stream padding; False when it has been filled meanwhile."""
+    def status_now(self) -> None:
+        """The next cycle sends a status message whether one is due or not."""
+
+class ReceiverCycle(Cycle):
+    """All sockets and images of one receiver agent."""
+
+    events: EventBuffer
+    def __init__(self, counters: AtomicBuffer) -> None: ...
+    def add_endpoint(self, endpoint: ReceiveEndpoint) -> None: ...
+    def remove_endpoint(self, endpoint: ReceiveEndpoint) -> None: ...
+    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None: ...
+    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
+        """Its datagrams are not its any more; its status messages go on."""
+    def remove_path(self, path: ReceivePath) -> None: ...

@@ -1,0 +1,132 @@
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.datagram import Address, Transport
+from mainstem._core.events import EventBuffer
+from mainstem._core.positions import PositionSet
+from mainstem._core.table import PathTable
+
+NEVER_NS: int
+
+class SendEndpoint:
+    """The socket of a publication's channel: data out to one destination or to ``many``, control frames in.
+
+    ``destination`` None means the address the socket is connected to. Used by the sender's thread only.
+    """
+
+    transport: Transport
+    paths: PathTable
+    key: int
+    many: bool
+    destination_count: int
+    last_status_ns: int
+    def __init__(
+        self,
+        transport: Transport,
+        counters: AtomicBuffer,
+        key: int = 0,
+        many: bool = False,
+        destination: Address | None = None,
+    ) -> None: ...
+    def set_transport(self, transport: Transport) -> None: ...
+    def set_destination(self, destination: Address | None) -> None: ...
+    def add_destination(self, address: Address, receiver_id: int, now_ns: int) -> None:
+        """One more destination of many. Raises OverflowError above 256."""
+    def remove_destination(self, index: int) -> None: ...
+    def touch_destination(self, index: int, receiver_id: int, now_ns: int) -> None:
+        """Heard of: remembers the receiver and the time."""
+    def destination_rows(self) -> list[tuple[bytes, int, int]]:
+        """(packed address, receiver id, last heard of) of each destination."""
+    def send_frame(self, frame: bytes, only: Address | None = None) -> bool:
+        """One frame to ``only`` or to every destination; True when it left for all of them."""
+
+class SendPath:
+    """One network publication's way from its log to the network (behaviour, 11.6 and 14).
+
+    The last arguments of the constructor are counter ids; those counters must hold the start position already. The path
+    moves pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, cleans the log and writes is-connected by itself.
+
+    ``draining``, ``end_of_stream`` and ``revoked`` may be set from any thread; positions may be read from any thread.
+    ``tracks_minimum`` makes the limit the least of the counted receivers' (else it only rises), ``limit_frozen`` holds it,
+    ``limit_cap`` bounds it; ``group_ready`` says that flow control has the receivers it requires.
+    """
+
+    log: AtomicBuffer
+    spies: PositionSet
+    endpoint: SendEndpoint
+    destination: Address | None
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    mtu: int
+    term_length: int
+    window_length: int
+    publisher_limit: int
+    sender_position: int
+    sender_limit: int
+    clean_position: int
+    last_send_ns: int
+    last_status_ns: int
+    receiver_count: int
+    connected: bool
+    key: int
+    draining: bool
+    end_of_stream: bool
+    revoked: bool
+    spies_simulate_connection: bool
+    group_ready: bool
+    limit_frozen: bool
+    tracks_minimum: bool
+    has_initial_connection: bool
+    setup_elicited: bool
+    received_unicast_eos: bool
+    limit_cap: int
+    setup_due_ns: int
+    setup_interval_ns: int
+    heartbeat_interval_ns: int
+    receiver_timeout_ns: int
+    next_python_ns: int
+    def __init__(
+        self,
+        log: AtomicBuffer,
+        counters: AtomicBuffer,
+        session_id: int,
+        stream_id: int,
+        initial_term_id: int,
+        term_length: int,
+        mtu: int,
+        window_length: int,
+        publisher_limit: int,
+        publisher_position: int,
+        sender_position: int,
+        sender_limit: int,
+        back_pressure: int,
+        max_runs: int = 16,
+        spies_simulate_connection: bool = False,
+        now_ns: int = 0,
+    ) -> None: ...
+    @property
+    def has_receivers(self) -> bool:
+        """At least one receiver lives."""
+    def attach(self, endpoint: SendEndpoint, events: EventBuffer) -> None: ...
+    def set_destination(self, destination: Address | None) -> None:
+        """Only there from now on, whatever the endpoint's destinations are (response channels)."""
+    def send_setup(self, flags: int, ttl: int) -> bool:
+        """Sends a SETUP frame with the place where the stream is now; True when it left."""
+    def heartbeat_now(self) -> None:
+        """The next idle cycle sends a heartbeat whether one is due or not."""
+    def add_receiver(self, receiver_id: int, edge: int, now_ns: int, counts: bool = True) -> bool:
+        """A receiver that allows sending up to position ``edge``; False when 256 are tracked already.
+
+        ``counts`` is false for a receiver that lives but has no say in flow control.
+        """
+    def remove_receiver(self, receiver_id: int) -> bool:
+        """False when it was not known."""
+    def receivers(self) -> list[tuple[int, int, int, bool]]:
+        """(receiver id, edge, last heard of, counts) of each."""
+    def raise_sender_limit(self, edge: int) -> None:
+        """Raises the sender's limit to ``edge`` if it is below and not frozen."""
+    def clamp_limit(self, position: int) -> None:
+        """Pulls the publishers' limit down to ``position`` if it is above."""
+    def producer_position(self) -> int:
+        """Where the producers are, from the tail."""
+    def resend(self, position: int, length: int) -> int:
+        """Sends a range again, whole frames of it; the bytes that left. Nothing at or behind the sender's position is sent."""
