@@ -1,0 +1,484 @@
+"""Jmux as a sans-IO connection: what both roles share. :mod:`.client` and :mod:`.server` add what only one of them does.
+
+The tables of :mod:`.state` decide what may follow what; these files keep the rations and route.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar, NoReturn
+
+from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, RemoteProtocolError, TimedOut
+from mainstem.mux.heartbeat import Heartbeat, Verdict
+from mainstem.mux.jmux import codec, events
+from mainstem.mux.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
+from mainstem.mux.jmux.session import INFINITE, Session
+from mainstem.mux.jmux.settings import Settings
+from mainstem.mux.jmux.state import NEXT, Half, Input, Role, Rule
+from mainstem.mux.scheduler import RoundRobin
+
+# What a caller who names no limit gets from one data_to_send: few enough bytes to keep a small message's wait short.
+SEND_LIMIT = 256 * 1024
+# Pings of ours whose acknowledgments may be outstanding at once.
+MAX_OUTSTANDING_PINGS = 64
+
+_DATA = Kind.DATA
+
+
+class JmuxConnection:
+    """What a client's and a server's end of a Jmux connection have in common.
+
+    ``receive_data``, ``next_event``, ``data_to_send``, ``next_timeout_ns`` and ``handle_timeout`` are the verbs that every
+    protocol here has. Methods that send raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the
+    specification forbids what they ask for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
+    """
+
+    role: ClassVar[Role]
+
+    def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
+        self.settings = settings = settings or Settings()
+        self.peer_name = peer
+        self.failure: MainstemError | None = None
+        self.established = False
+        self.sessions: dict[int, Session] = {}
+        self._inbound_ration = settings.initial_ration or INFINITE
+        self._outbound_ration = 0
+        self._events: deque[events.Event] = deque()
+        self._control = bytearray()
+        self._ready: RoundRobin[Session] = RoundRobin()
+        self._increments: list[Session] = []
+        self._carry = bytearray()
+        self._body: Message | None = None
+        self._body_session: Session | None = None
+        self._body_left = 0
+        self._detail = bytearray()
+        self._pings: dict[int, int] = {}
+        self._next_cookie = 0
+        self._handshake_deadline_ns = now_ns + settings.handshake_timeout_ns
+        self._heartbeat = Heartbeat(
+            interval_ns=settings.ping_interval_ns, timeout_ns=settings.ping_timeout_ns, now_ns=now_ns
+        )
+
+    # ---- what comes in
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
+        """Takes bytes from the peer, cut anywhere; the bytes are copied as far as they are kept.
+
+        Raises :class:`~mainstem.errors.RemoteProtocolError` when the peer broke a rule. The connection has then failed:
+        what :meth:`data_to_send` still returns (an Error message that names the rule) should be sent before the transport is
+        closed. Events from before the fault can still be fetched.
+        """
+        if self.failure is not None:
+            self._check_alive()
+        self._heartbeat.heard(now_ns)
+        view = data if isinstance(data, memoryview) else memoryview(data)
+        position, end = 0, len(view)
+        while position < end and self.failure is None:
+            if self._body is not None:
+                taken = min(end - position, self._body_left)
+                self._receive_body(self._body, view[position : position + taken])
+                position += taken
+                continue
+            carry = self._carry
+            if not carry and self.established and end - position >= MESSAGE_HEADER_LENGTH:
+                self._receive_header(view, position, now_ns)
+                position += MESSAGE_HEADER_LENGTH
+                continue
+            length = MESSAGE_HEADER_LENGTH if self.established else CONNECTION_HEADER_LENGTH
+            taken = min(length - len(carry), end - position)
+            carry += view[position : position + taken]
+            position += taken
+            if not self.established:
+                self._check_magic(carry)
+            if len(carry) == length:
+                self._carry = bytearray()
+                if self.established:
+                    self._receive_header(memoryview(carry), 0, now_ns)
+                else:
+                    self._receive_connection_header(carry)
+        if len(self._control) > self.settings.control_limit:
+            self._violated(
+                "answers-not-read", f"{len(self._control)} bytes of answers wait for a peer that does not read"
+            )
+
+    def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
+        """The peer ended the byte stream. Raises ``RemoteProtocolError`` when that cut a message in two."""
+        self._check_alive()
+        if self._carry or self._body is not None:
+            self._violated("truncated-message", "the byte stream ended inside a message")
+        self._events.append(events.ConnectionEnded())
+        self.fail(ClosedError(f"the jmux connection to {self.peer_name} has ended"))
+
+    def next_event(self) -> events.Event | None:
+        """The oldest event not yet fetched, or ``None``."""
+        return self._events.popleft() if self._events else None
+
+    def _check_magic(self, carry: bytearray) -> None:
+        # Byte by byte: what is not Jmux at all gets neither a header nor an Error message.
+        if not codec.MAGIC.startswith(bytes(carry[:4])):
+            message = f"{self.peer_name} does not speak jmux: it began with {bytes(carry[:4]).hex()}"
+            error = RemoteProtocolError(message, rule="bad-magic", peer=self.peer_name)
+            self._control.clear()
+            self.fail(error)
+            raise error
+
+    def _receive_connection_header(self, data: bytearray) -> None:
+        raise NotImplementedError
+
+    def _establish(self, header: codec.ConnectionHeader) -> None:
+        self._outbound_ration = header.initial_ration or INFINITE
+        self.established = True
+        self._events.append(events.ConnectionEstablished())
+
+    def _receive_header(self, view: memoryview, position: int, now_ns: int) -> None:
+        first, second, value = codec.HEADER.unpack_from(view, position)
+        kind = codec.KINDS[first]
+        if kind is _DATA and second < codec.MAX_SESSIONS:
+            message = Message(_DATA, second, first & 0x1E, value)
+            self._body_session = self._receive_data_header(message)
+            if value:
+                self._body, self._body_left = message, value
+            else:
+                self._finish_data(message)
+            return
+        try:
+            decoded = codec.decode_message(view, position)
+        except ValueError as error:
+            self._violated("bad-message-header", str(error))
+        assert decoded is not None
+        self._receive_message(decoded, now_ns)
+
+    def _receive_message(self, message: Message, now_ns: int) -> None:
+        kind = message.kind
+        if kind is Kind.SHUTDOWN and self.role is Role.SERVER:
+            self._violated("shutdown-sent-by-client", "Shutdown sent by client")
+        if kind in codec.WITH_BODY:
+            if kind is Kind.ABORT:
+                self._body_session = self._session_for(message, Input.ABORT)
+            self._detail.clear()
+            if message.value:
+                self._body, self._body_left = message, message.value
+            else:
+                self._finish_body(message)
+        elif kind is Kind.INCREMENT_RATION:
+            self._receive_increment(self._session_for(message, Input.INCREMENT), message.increment)
+        elif kind is Kind.PING:
+            self._control += codec.encode_connection(Kind.PING_ACK, cookie=message.value)
+            self._events.append(events.PingReceived(message.value))
+        elif kind is Kind.PING_ACK:
+            if message.value not in self._pings:
+                self._violated("unexpected-ping-cookie", f"unexpected ping cookie: {message.value}")
+            self._events.append(events.PingAcknowledged(message.value, now_ns - self._pings.pop(message.value)))
+        elif kind is Kind.CLOSE:
+            self._receive_close(self._session_for(message, Input.CLOSE))
+        else:
+            self._receive_acknowledgment(self._session_for(message, Input.ACKNOWLEDGMENT))
+
+    def _session_for(self, message: Message, sent: Input) -> Session:
+        """The session a message is about, its sender's half moved; names the rule that the message breaks."""
+        session = self.sessions.get(message.session_id)
+        peer = self.role ^ 1
+        half = Half.NONE if session is None else self._peer_half(session)
+        following = NEXT[peer][half][sent]
+        if isinstance(following, Rule):
+            self._violated(following, REPORTS[following].format(message.session_id))
+        assert session is not None
+        self._set_peer_half(session, following)
+        return session
+
+    def _receive_data_header(self, message: Message) -> Session:
+        raise NotImplementedError
+
+    def _take_ration(self, session: Session, length: int) -> None:
+        if length > session.inbound:
+            self._violated(
+                "input-ration-exceeded", f"input ration exceeded: {length} bytes with {session.inbound} left"
+            )
+        if session.inbound < INFINITE:
+            session.inbound -= length
+
+    def _receive_body(self, message: Message, piece: memoryview) -> None:
+        self._body_left -= len(piece)
+        if message.kind is _DATA:
+            session = self._body_session
+            assert session is not None
+            if not session.discarding:
+                session.unconsumed += len(piece)
+                self._events.append(events.DataReceived(session, bytes(piece)))
+            if not self._body_left:
+                self._body = None
+                self._finish_data(message)
+            return
+        if message.kind is not Kind.NO_OPERATION:
+            self._detail += piece
+        if not self._body_left:
+            self._body = None
+            self._finish_body(message)
+
+    def _finish_body(self, message: Message) -> None:
+        detail = bytes(self._detail)
+        if message.kind is Kind.ABORT:
+            assert self._body_session is not None
+            self._receive_abort(self._body_session, bool(message.flags & codec.PARTIAL), detail)
+        elif message.kind is Kind.ERROR:
+            self._events.append(events.ErrorReceived(detail))
+            text = detail.decode("utf-8", "replace")
+            self.fail(RemoteProtocolError(f"{self.peer_name} reports an error of ours: {text}", rule="error-received"))
+        elif message.kind is Kind.SHUTDOWN:
+            self._receive_shutdown(detail)
+
+    def _finish_data(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
+        raise NotImplementedError
+
+    def _receive_shutdown(self, detail: bytes) -> None:
+        raise NotImplementedError
+
+    def _receive_close(self, session: Session) -> None:
+        raise NotImplementedError
+
+    def _receive_acknowledgment(self, session: Session) -> None:
+        raise NotImplementedError
+
+    def _receive_increment(self, session: Session, increment: int) -> None:
+        if self._own_half(session) is not Half.OPEN or session.outbound >= INFINITE:
+            return
+        if session.outbound + increment > MAX_RATION:
+            self._violated("ration-overflow", f"ration overflow: {increment} on top of {session.outbound}")
+        session.outbound += increment
+        if session.queue.size:
+            self._ready.add(session)
+
+    # ---- what the user asks for
+
+    def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes of the request or response; they leave as the ration and turns allow."""
+        if self.failure is not None:
+            self._check_alive()
+        if session.eof_wanted or session.ended or self._own_half(session) >= Half.FINISHED:
+            raise LocalProtocolError(f"data on finished session {session.id}", rule="data-on-finished-session")
+        session.queue.append(data)
+        if not session.scheduled and session.queue.size:
+            self._ready.add(session)
+
+    def flush(self, session: Session) -> None:
+        """Client: opens the session on the wire even before there is data (a reader may want the response first)."""
+        if session.client is Half.NONE and not session.ended:
+            session.flush_wanted = True
+            self._ready.add(session)
+
+    def consume(self, session: Session, count: int) -> None:
+        """``count`` bytes handed out on ``session`` take up no more room; restores the ration at half of its start value."""
+        if not 0 <= count <= session.unconsumed:
+            raise LocalProtocolError(
+                f"{count} bytes of session {session.id} cannot be consumed: {session.unconsumed} were handed out",
+                rule="consume",
+            )
+        session.unconsumed -= count
+        session.processing = True
+        due = session.unconsumed + session.inbound <= self._inbound_ration >> 1
+        if due and not session.increment_due and self._may_increment(session):
+            session.increment_due = True
+            self._increments.append(session)
+
+    def increment(self, session: Session, amount: int) -> None:
+        """Adds to the peer's ration by hand; ``amount`` must be 16 bits times a power of four."""
+        self._check_alive()
+        self._check_may(session, Input.INCREMENT, "an increment")
+        if session.inbound >= INFINITE or session.inbound + amount > MAX_RATION:
+            raise LocalProtocolError(f"an increment of {amount} on top of {session.inbound}", rule="ration-overflow")
+        try:
+            message = codec.encode_increment(session.id, amount)
+        except ValueError as error:
+            raise LocalProtocolError(str(error), rule="increment-not-expressible") from None
+        self._control += message
+        session.inbound += amount
+
+    def discard(self, session: Session) -> None:
+        """The reader wants nothing more: what still arrives is dropped, and the ration is restored no more."""
+        session.discarding = True
+        session.unconsumed = 0
+
+    def ping(self, *, now_ns: int = 0) -> int:
+        """Asks the peer for a sign of life; returns the cookie."""
+        self._check_alive()
+        if len(self._pings) >= MAX_OUTSTANDING_PINGS:
+            raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for an answer already", rule="ping-limit")
+        while self._next_cookie in self._pings:
+            self._next_cookie = (self._next_cookie + 1) & 0xFFFF
+        cookie = self._next_cookie
+        self._next_cookie = (cookie + 1) & 0xFFFF
+        self._pings[cookie] = now_ns
+        self._control += codec.encode_connection(Kind.PING, cookie=cookie)
+        return cookie
+
+    def no_operation(self) -> None:
+        """Sends the four bytes that mean nothing (never more: there are peers that cannot skip a body)."""
+        self._check_alive()
+        self._control += codec.encode_connection(Kind.NO_OPERATION)
+
+    # ---- what goes out
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`data_to_send` would return anything."""
+        if self._may_talk():
+            return bool(self._control or self._increments or self._ready)
+        return bool(self._greeting())
+
+    def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
+        """The next bytes for the transport: answers and rations first, then one Data message of each session in turn.
+
+        At most about ``limit`` bytes of data (a message is not cut), so that whatever becomes urgent meanwhile goes next.
+        """
+        out: list[bytes | memoryview] = []
+        greeting = self._greeting()
+        if greeting:
+            out.append(bytes(greeting))
+            greeting.clear()
+        if self._may_talk():
+            if self._increments:
+                self._emit_increments()
+            if self._control:
+                out.append(bytes(self._control))
+                self._control.clear()
+            if self._ready and self.failure is None:
+                self._ready.run(limit, out, self._turn)
+        return out[0] if len(out) == 1 and isinstance(out[0], bytes) else b"".join(out)
+
+    def _greeting(self) -> bytearray:
+        """Our connection header as long as it is due."""
+        raise NotImplementedError
+
+    def _may_talk(self) -> bool:
+        """Whether messages may be sent yet."""
+        raise NotImplementedError
+
+    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
+        raise NotImplementedError
+
+    def _emit_increments(self) -> None:
+        for session in self._increments:
+            session.increment_due = False
+            if not self._may_increment(session):
+                continue
+            amount = codec.largest_increment(self._inbound_ration - session.unconsumed - session.inbound)
+            if amount > 0:
+                session.inbound += amount
+                self._control += codec.encode_increment(session.id, amount)
+        self._increments.clear()
+
+    def _may_increment(self, session: Session) -> bool:
+        """Whether more may come on the session, and we may ask for it."""
+        return (
+            not session.discarding
+            and session.inbound < INFINITE
+            and self._peer_half(session) is Half.OPEN
+            and self._own_half(session) in (Half.OPEN, Half.FINISHED)
+            and self.failure is None
+        )
+
+    def _after_turn(self, session: Session) -> None:
+        if session.queue.size and session.outbound:
+            self._ready.add(session)
+        if session.queue.size <= session.notify_below:
+            session.notify_below = -1
+            self._events.append(events.SessionDrained(session))
+
+    # ---- time
+
+    def next_timeout_ns(self) -> int | None:
+        """When :meth:`handle_timeout` wants to be called, or ``None``."""
+        if self.failure is not None:
+            return None
+        if not self.established:
+            return self._handshake_deadline_ns
+        return self._heartbeat.next_timeout_ns()
+
+    def handle_timeout(self, now_ns: int) -> None:
+        """Does what is due: a ping, or the end of a peer that did not answer, which raises ``TimedOut``."""
+        self._check_alive()
+        if not self.established:
+            if now_ns >= self._handshake_deadline_ns:
+                self._time_out("did not send its connection header", self.settings.handshake_timeout_ns)
+            return
+        verdict = self._heartbeat.check(now_ns)
+        if verdict is Verdict.DEAD:
+            self._time_out("did not answer a ping", self.settings.ping_timeout_ns)
+        if verdict is Verdict.PING and len(self._pings) < MAX_OUTSTANDING_PINGS:
+            self.ping(now_ns=now_ns)
+
+    def _time_out(self, what: str, timeout_ns: int) -> NoReturn:
+        seconds = timeout_ns / 1e9
+        error = TimedOut(f"{self.peer_name} {what} for {seconds:g} s", timeout=seconds)
+        self.fail(error)
+        raise error
+
+    # ---- inside
+
+    def _own_half(self, session: Session) -> Half:
+        raise NotImplementedError
+
+    def _peer_half(self, session: Session) -> Half:
+        raise NotImplementedError
+
+    def _set_peer_half(self, session: Session, half: Half) -> None:
+        raise NotImplementedError
+
+    def fail(self, error: MainstemError) -> None:
+        """The connection is over (its transport broke, say): every session that was not complete fails."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        for session in list(self.sessions.values()):
+            self._fail_session(session)
+        self.sessions.clear()
+
+    def _fail_session(self, session: Session) -> None:
+        session.queue.truncate(0)
+        session.ended = session.failed = True
+        self._events.append(events.SessionFailed(session))
+
+    def _end(self, session: Session) -> None:
+        """Nothing more will pass for the session."""
+        if session.ended:
+            return
+        session.ended = True
+        if self.sessions.get(session.id) is session:
+            del self.sessions[session.id]
+        session.queue.truncate(0)
+        self._events.append(events.SessionEnded(session))
+
+    def _check_alive(self) -> None:
+        if self.failure is not None:
+            raise ClosedError(f"the jmux connection to {self.peer_name} is over: {self.failure}") from self.failure
+
+    def _check_may(self, session: Session, sent: Input, what: str) -> None:
+        following = NEXT[self.role][Half.TERMINATED if session.ended else self._own_half(session)][sent]
+        if isinstance(following, Rule):
+            raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
+
+    def _violated(self, rule: str, report: str) -> NoReturn:
+        """Ends the connection over a rule the peer broke; ``report`` is what it is told."""
+        if not self.established:
+            self._control.clear()
+        self._control += codec.encode_connection(Kind.ERROR, body=report.encode()[: codec.MAX_LENGTH])
+        error = RemoteProtocolError(f"{self.peer_name} broke jmux: {report}", rule=rule, peer=self.peer_name)
+        self._body = None
+        self.fail(error)
+        raise error
+
+
+# What the peer is told, in the words that implementations share.
+REPORTS = {
+    "inactive-session": "inactive sessionID: {}",
+    "open-on-open-session": "Data/open on open session: {}",
+    "open-before-previous-session-terminated": "Data/open before previous session terminated",
+    "data-on-finished-session": "Data on finished session: {}",
+    "close-on-open-session": "Close on open session: {}",
+    "close-sent-by-client": "Close sent by client",
+    "open-sent-by-server": "remote endpoint attempted to open session",
+    "acknowledgment-sent-by-server": "Acknowledgment sent by server",
+}

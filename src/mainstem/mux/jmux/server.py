@@ -1,0 +1,232 @@
+"""The server's end of a Jmux connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.mux.jmux import codec, events
+from mainstem.mux.jmux.codec import Kind, Message
+from mainstem.mux.jmux.connection import REPORTS, JmuxConnection
+from mainstem.mux.jmux.session import INFINITE, Session
+from mainstem.mux.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role, Rule
+
+if TYPE_CHECKING:
+    from mainstem.mux.jmux.settings import Settings
+
+
+class ServerConnection(JmuxConnection):
+    """Receives requests and sends their responses."""
+
+    role = Role.SERVER
+
+    def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "client") -> None:
+        super().__init__(settings, now_ns=now_ns, peer=peer)
+        self._header = bytearray()
+        self._goodbye = False
+
+    # ---- what the user asks for
+
+    def finish(self, session: Session, *, ack_required: bool = False) -> None:
+        """The response is complete. Close goes with its last bytes when the request is complete too, else after it.
+
+        ``ack_required`` asks the client to say when it has processed the response; :class:`~.events.Acknowledged` follows.
+        """
+        self._check_alive()
+        if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
+            raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
+        session.eof_wanted = True
+        session.ack_required = ack_required
+        self._ready.add(session)
+
+    def close(self, session: Session) -> None:
+        """Ends a session whose response is finished, even if the rest of the request is still to come: it is dropped."""
+        self._check_alive()
+        if session.server is Half.TERMINATED or session.ended or session.close_wanted:
+            return
+        if not session.eof_wanted:
+            raise LocalProtocolError(f"Close on open session {session.id}", rule="close-on-open-session")
+        self.discard(session)
+        session.close_wanted = True
+        if session.server is Half.FINISHED:
+            self._send_close(session)
+        else:
+            self._ready.add(session)
+
+    def abort(self, session: Session, detail: bytes = b"", *, partial: bool = True) -> None:
+        """Ends the session abruptly. ``partial=False`` promises that nothing of the request was processed."""
+        self._check_alive()
+        self._check_may(session, Input.ABORT, "Abort")
+        if not partial and session.processing:
+            raise LocalProtocolError(
+                f"session {session.id} is being processed: its abort cannot say that nothing was", rule="partial"
+            )
+        self._send_abort(session, partial=partial, detail=detail)
+        self._end_if_done(session)
+
+    def shut_down(self, detail: bytes = b"") -> None:
+        """Sends Shutdown, the last message: the client may retry all that was not finished.
+
+        Raises ``LocalProtocolError`` while a session that is not finished is being processed.
+        """
+        self._check_alive()
+        busy = [s.id for s in self.sessions.values() if s.server is Half.OPEN and s.processing]
+        if busy:
+            raise LocalProtocolError(f"sessions {busy} are being processed: Shutdown would deny that", rule="shutdown")
+        self._control += codec.encode_connection(Kind.SHUTDOWN, body=detail)
+        self.fail(ClosedError(f"the jmux connection to {self.peer_name} was shut down here"))
+
+    # ---- what comes in
+
+    def _receive_connection_header(self, data: bytearray) -> None:
+        header = codec.decode_connection_header(data)
+        self._header += codec.encode_connection_header(self.settings.initial_ration)
+        negotiates = header.version > codec.VERSION and header.reserved & codec.NEGOTIATE
+        if header.version != codec.VERSION and not negotiates:
+            self._violated("bad-version", f"bad protocol version: {header.version}")
+        if header.reserved & ~codec.NEGOTIATE:
+            self._violated("reserved-bits", f"bad connection header: reserved byte {header.reserved:02X}")
+        self._establish(header)
+
+    def _receive_data_header(self, message: Message) -> Session:
+        flags = message.flags
+        if flags & codec.ACK_REQUIRED:
+            self._violated("ack-required-sent-by-client", "Data/ackRequired sent by client")
+        if flags & codec.CLOSE:
+            self._violated("close-sent-by-client", REPORTS["close-sent-by-client"])
+        if flags & codec.OPEN:
+            session = self._receive_open(message.session_id, flags)
+        else:
+            found = self.sessions.get(message.session_id)
+            sent = Input.EOF if flags & codec.EOF else Input.DATA
+            following = NEXT[Role.CLIENT][Half.NONE if found is None else found.client][sent]
+            if isinstance(following, Rule):
+                self._violated(following, REPORTS[following].format(message.session_id))
+            assert found is not None
+            session = found
+        self._take_ration(session, message.value)
+        return session
+
+    def _receive_open(self, session_id: int, flags: int) -> Session:
+        previous = self.sessions.get(session_id)
+        if previous is not None:
+            if (previous.client, previous.server) not in MAY_OPEN:
+                following = NEXT[Role.CLIENT][previous.client][Input.OPEN_EOF if flags & codec.EOF else Input.OPEN]
+                assert isinstance(following, Rule)
+                self._violated(following, REPORTS[following].format(session_id))
+            previous.client = Half.TERMINATED
+            self._end(previous)
+        session = Session(session_id, inbound=self._inbound_ration, outbound=self._outbound_ration)
+        session.client = session.server = Half.OPEN
+        self.sessions[session_id] = session
+        self._events.append(events.SessionOpened(session))
+        return session
+
+    def _finish_data(self, message: Message) -> None:
+        if not message.flags & codec.EOF:
+            return
+        session = self._body_session
+        assert session is not None
+        session.client = Half.FINISHED
+        if session.server is not Half.TERMINATED:
+            self._events.append(events.DataFinished(session, False))
+        if session.server is Half.FINISHED:
+            self._send_close(session)
+
+    def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:  # noqa: ARG002 - clients never set it
+        if session.server is not Half.TERMINATED:
+            self._events.append(events.SessionAborted(session, True, detail))
+            self._send_abort(session, partial=True, detail=b"")
+        self._end_if_done(session)
+
+    def _receive_acknowledgment(self, session: Session) -> None:
+        if session.ack is Acknowledgment.NOT_REQUESTED:
+            asked = session.ack_required and not session.ended
+            report = "acknowledgment received before EOF sent" if asked else "acknowledgment not requested"
+            self._violated("acknowledgment-not-requested", report)
+        if session.ack is Acknowledgment.SENT:
+            self._violated("duplicate-acknowledgment", "duplicate acknowledgment")
+        session.ack = Acknowledgment.SENT
+        self._events.append(events.Acknowledged(session, True))
+
+    def _receive_close(self, session: Session) -> None:
+        raise AssertionError(f"the table lets no client close {session}")
+
+    # ---- what goes out
+
+    def _greeting(self) -> bytearray:
+        return self._header
+
+    def _may_talk(self) -> bool:
+        return self.established or self.failure is not None
+
+    def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
+        if session.ended or session.server is not Half.OPEN:
+            return 0
+        queue = session.queue
+        count = min(queue.size, session.outbound, self.settings.fragment_limit)
+        eof = session.eof_wanted and count == queue.size
+        if not count and not eof:
+            return 0
+        flags = 0
+        if eof:
+            flags = codec.EOF
+            session.server = Half.FINISHED
+            if session.client is Half.FINISHED or session.close_wanted:
+                flags |= codec.CLOSE
+                session.server = Half.TERMINATED
+            if session.ack_required:
+                flags |= codec.ACK_REQUIRED
+                session.ack = Acknowledgment.REQUESTED
+        out.append(codec.encode_data(session.id, flags, count))
+        if count:
+            queue.take(count, out)
+            if session.outbound < INFINITE:
+                session.outbound -= count
+        self._after_turn(session)
+        return 4 + count
+
+    def _send_close(self, session: Session) -> None:
+        session.server = Half.TERMINATED
+        self._control += codec.encode_session(Kind.CLOSE, session.id)
+        self._end_if_done(session)
+
+    def _send_abort(self, session: Session, *, partial: bool, detail: bytes) -> None:
+        session.server = Half.TERMINATED
+        session.queue.truncate(0)
+        self.discard(session)
+        flags = codec.PARTIAL if partial else 0
+        self._control += codec.encode_session(Kind.ABORT, session.id, flags=flags, body=detail)
+
+    # ---- inside
+
+    def _own_half(self, session: Session) -> Half:
+        return session.server
+
+    def _peer_half(self, session: Session) -> Half:
+        return session.client
+
+    def _set_peer_half(self, session: Session, half: Half) -> None:
+        session.client = half
+
+    def _fail_session(self, session: Session) -> None:
+        self._refuse_acknowledgment(session)
+        if session.server is Half.TERMINATED and session.client is Half.FINISHED:
+            session.ended = True
+            return
+        super()._fail_session(session)
+
+    def _refuse_acknowledgment(self, session: Session) -> None:
+        """A requested acknowledgment that can no longer come is a negative one."""
+        if session.ack is Acknowledgment.REQUESTED:
+            session.ack = Acknowledgment.NOT_REQUESTED
+            self._events.append(events.Acknowledged(session, False))
+
+    def _end_if_done(self, session: Session) -> None:
+        """A session whose client only finished stays, for a late Acknowledgment, until its id is opened again."""
+        if session.server is Half.TERMINATED and session.client is Half.TERMINATED:
+            self._end(session)
+
+    def _end(self, session: Session) -> None:
+        self._refuse_acknowledgment(session)
+        super()._end(session)

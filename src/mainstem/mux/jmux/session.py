@@ -1,0 +1,95 @@
+"""One session's state at one end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainstem.mux.jmux.state import Acknowledgment, Delivery, Half
+from mainstem.mux.queues import OutQueue
+
+# Stands for an infinite ration: no sum of 31-bit increments reaches it.
+INFINITE = 1 << 62
+
+
+class Session:
+    """The handle of one session: one request and its response.
+
+    Read-only for users: ``id``, ``client`` and ``server`` (halves), ``outbound`` and ``inbound`` rations in bytes,
+    ``unconsumed`` (bytes handed out and not yet consumed). ``processing`` is to be set once an application has seen any of
+    the request: from then on the server may not say that nothing was processed. ``owner`` is free for whoever drives the
+    connection.
+    """
+
+    __slots__ = (
+        "ack",
+        "ack_required",
+        "client",
+        "close_wanted",
+        "discarding",
+        "ended",
+        "eof_wanted",
+        "failed",
+        "flush_wanted",
+        "id",
+        "inbound",
+        "increment_due",
+        "notify_below",
+        "outbound",
+        "owner",
+        "processing",
+        "queue",
+        "response_complete",
+        "scheduled",
+        "server",
+        "unconsumed",
+        "untouched",
+    )
+
+    def __init__(self, session_id: int, *, inbound: int, outbound: int) -> None:
+        self.id = session_id
+        self.client = Half.NONE
+        self.server = Half.NONE
+        self.inbound = inbound
+        self.outbound = outbound
+        self.queue = OutQueue()
+        self.ack = Acknowledgment.NOT_REQUESTED
+        self.ack_required = False
+        self.eof_wanted = False
+        self.close_wanted = False
+        self.flush_wanted = False
+        self.discarding = False
+        self.ended = False
+        self.failed = False
+        self.processing = False
+        self.response_complete = False
+        self.untouched = False
+        self.scheduled = False
+        self.increment_due = False
+        self.unconsumed = 0
+        self.notify_below = -1
+        self.owner: Any = None
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait for a ration or for their turn."""
+        return self.queue.size
+
+    @property
+    def delivery(self) -> Delivery:
+        """Client: whether the server may have processed the request, by what is known now."""
+        if self.response_complete:
+            return Delivery.COMPLETE
+        if self.untouched or self.client is Half.NONE:
+            return Delivery.NONE
+        return Delivery.PARTIAL
+
+    @property
+    def may_retry(self) -> bool:
+        """Client: sending the request again cannot make the server execute it twice."""
+        return self.delivery is Delivery.NONE
+
+    def __repr__(self) -> str:
+        return (
+            f"<jmux session {self.id}: client {self.client.name}, server {self.server.name}, rations {self.outbound} out and "
+            f"{self.inbound} in, {self.queue.size} bytes queued>"
+        )

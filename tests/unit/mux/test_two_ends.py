@@ -1,0 +1,284 @@
+"""Two ends of each multiplexer over pipes that cut bytes anywhere, beside a model of what must come out."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mainstem.mux import bymux, jmux
+
+PROFILE = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+class Pipe:
+    """Bytes on their way in one direction."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def cut(self, count: int) -> bytes:
+        piece = bytes(self.data[:count])
+        del self.data[:count]
+        return piece
+
+
+class BymuxEnds(RuleBasedStateMachine):
+    """Model: per stream and direction, what was written and what was read, and who closed what."""
+
+    WINDOW = 50
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = bymux.Settings(stream_window=self.WINDOW, peer_streams=3, packet_limit=20)
+        self.ends = [bymux.BymuxConnection(role, config) for role in bymux.Role]
+        self.pipes = [Pipe(), Pipe()]
+        self.open: list[list[bymux.Stream]] = [[], []]
+        self.written: dict[tuple[int, int, int], bytearray] = {}
+        self.read: dict[tuple[int, int, int], bytearray] = {}
+        self.closed: set[tuple[int, int, int]] = set()
+        self.finished: set[tuple[int, int, int]] = set()
+        self.lost: dict[tuple[int, int, int], int] = {}
+        self.generation: list[dict[int, int]] = [{}, {}]
+
+    def key(self, writer: int, end: int, stream: bymux.Stream) -> tuple[int, int, int]:
+        return writer, stream.id, self.generation[end][id(stream)]
+
+    def begin(self, end: int, stream: bymux.Stream) -> None:
+        self.open[end].append(stream)
+        count = sum(1 for other in self.open[end] if other.id == stream.id)
+        self.generation[end][id(stream)] = count
+        for writer in (0, 1):
+            key = (writer, stream.id, count)
+            self.written.setdefault(key, bytearray())
+            self.read.setdefault(key, bytearray())
+
+    def settle(self, end: int) -> None:
+        connection = self.ends[end]
+        while (event := connection.next_event()) is not None:
+            if isinstance(event, bymux.events.StreamOpened):
+                self.begin(end, event.stream)
+            elif isinstance(event, bymux.events.DataReceived):
+                self.read[self.key(1 - end, end, event.stream)] += event.data
+            elif isinstance(event, bymux.events.StreamFinished):
+                self.finished.add(self.key(1 - end, end, event.stream))
+            elif isinstance(event, bymux.events.StreamReadStopped):
+                self.lost[self.key(end, end, event.stream)] = event.lost
+
+    @rule(end=st.integers(0, 1))
+    def create(self, end: int) -> None:
+        if self.ends[end].can_open:
+            self.begin(end, self.ends[end].open_stream())
+
+    def usable(self, end: int, pick: int) -> bymux.Stream | None:
+        streams = [s for s in self.open[end] if not s.close_wanted and not s.own & bymux.Half.CLOSED]
+        return streams[pick % len(streams)] if streams else None
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99), data=st.binary(max_size=150))
+    def write(self, end: int, pick: int, data: bytes) -> None:
+        if stream := self.usable(end, pick):
+            self.ends[end].write(stream, data)
+            self.written[self.key(end, end, stream)] += data
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
+    def close(self, end: int, pick: int) -> None:
+        if stream := self.usable(end, pick):
+            self.ends[end].close(stream)
+            self.closed.add(self.key(end, end, stream))
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
+    def stop_read(self, end: int, pick: int) -> None:
+        streams = [s for s in self.open[end] if not s.own & bymux.Half.STOPPED]
+        if streams:
+            self.ends[end].stop_read(streams[pick % len(streams)])
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99), part=st.floats(0, 1))
+    def consume(self, end: int, pick: int, part: float) -> None:
+        if self.open[end]:
+            stream = self.open[end][pick % len(self.open[end])]
+            self.ends[end].consume(stream, round(stream.unconsumed * part))
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
+    def ping(self, end: int, pick: int) -> None:
+        streams: list[bymux.Stream | None] = [None]
+        streams += [s for s in self.open[end] if s.own is not bymux.Half.DONE and len(s.pings or ()) < 60]
+        if len(self.ends[end]._pings) < 60:
+            self.ends[end].ping(streams[pick % len(streams)])
+
+    @rule(end=st.integers(0, 1), limit=st.integers(1, 200))
+    def send(self, end: int, limit: int) -> None:
+        self.pipes[end].data += self.ends[end].data_to_send(limit)
+        self.settle(end)
+
+    @rule(end=st.integers(0, 1), count=st.integers(1, 60))
+    def deliver(self, end: int, count: int) -> None:
+        if piece := self.pipes[1 - end].cut(count):
+            self.ends[end].receive_data(piece)
+            self.settle(end)
+
+    @invariant()
+    def what_was_read_is_a_beginning_of_what_was_written(self) -> None:
+        for key, data in self.read.items():
+            assert self.written[key].startswith(data)
+
+    @invariant()
+    def nobody_holds_more_than_was_promised(self) -> None:
+        for connection in self.ends:
+            for stream in connection.streams.values():
+                assert stream.unconsumed + stream.receive_credit <= self.WINDOW
+
+    @invariant()
+    def an_end_of_stream_is_never_short(self) -> None:
+        for key in self.finished:
+            if key in self.read and key not in self.lost:
+                stopped = any(s.discarding for streams in self.open for s in streams if s.id == key[1])
+                assert stopped or self.read[key] == self.written[key]
+
+    def teardown(self) -> None:
+        """Whatever happened, everybody reading to the end empties every queue."""
+        for _ in range(400):
+            for end in (0, 1):
+                for stream in self.open[end]:
+                    self.ends[end].consume(stream, stream.unconsumed)
+                self.send(end, 10_000)
+                self.deliver(1 - end, 100_000)
+        for end in (0, 1):
+            for stream in self.open[end]:
+                assert stream.queued == 0
+        for key in self.closed:
+            assert key in self.finished
+        self.an_end_of_stream_is_never_short()
+
+
+class JmuxEnds(RuleBasedStateMachine):
+    """Model: per request, the bytes of request and response, and whether it came to a good end."""
+
+    RATION = 256
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = jmux.Settings(initial_ration=self.RATION, fragment_limit=100)
+        self.ends = (jmux.ClientConnection(config), jmux.ServerConnection(config))
+        self.pipes = [Pipe(), Pipe()]
+        self.requests: list[jmux.Session] = []
+        self.responses: list[jmux.Session] = []
+        self.partner: dict[int, jmux.Session] = {}
+        self.written: dict[int, bytearray] = {}
+        self.read: dict[int, bytearray] = {}
+        self.whole: set[int] = set()
+
+    def settle(self, end: int) -> None:
+        while (event := self.ends[end].next_event()) is not None:
+            if isinstance(event, jmux.events.SessionOpened):
+                session = event.session
+                self.responses.append(session)
+                mine = next(s for s in self.requests if s.id == session.id and id(s) not in self.partner)
+                self.partner[id(mine)] = session
+                self.partner[id(session)] = mine
+                self.written[id(session)] = bytearray()
+                self.read[id(session)] = bytearray()
+            elif isinstance(event, jmux.events.DataReceived):
+                self.read[id(event.session)] += event.data
+            elif isinstance(event, jmux.events.DataFinished):
+                self.whole.add(id(event.session))
+
+    @precondition(lambda self: self.ends[0].can_open and len(self.requests) < 20)
+    @rule()
+    def request(self) -> None:
+        session = self.ends[0].open_session()
+        self.requests.append(session)
+        self.written[id(session)] = bytearray()
+        self.read[id(session)] = bytearray()
+
+    def sending(self, end: int, pick: int) -> jmux.Session | None:
+        mine = self.requests if end == 0 else self.responses
+        done = jmux.Half.FINISHED
+        found = [s for s in mine if not s.eof_wanted and not s.ended and (s.client if end == 0 else s.server) < done]
+        return found[pick % len(found)] if found else None
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99), data=st.binary(max_size=400))
+    def write(self, end: int, pick: int, data: bytes) -> None:
+        if session := self.sending(end, pick):
+            self.ends[end].write(session, data)
+            self.written[id(session)] += data
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99), ack=st.booleans())
+    def finish(self, end: int, pick: int, ack: bool) -> None:
+        if session := self.sending(end, pick):
+            if end == 0:
+                self.ends[0].finish(session)
+            else:
+                self.ends[1].finish(session, ack_required=ack)
+
+    @rule(pick=st.integers(0, 99))
+    def close_early(self, pick: int) -> None:
+        found = [s for s in self.responses if s.eof_wanted and not s.ended]
+        if found:
+            self.ends[1].close(found[pick % len(found)])
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99))
+    def abort(self, end: int, pick: int) -> None:
+        if session := self.sending(end, pick):
+            self.ends[end].abort(session)
+
+    @rule(pick=st.integers(0, 99))
+    def acknowledge(self, pick: int) -> None:
+        found = [s for s in self.requests if s.ack.name == "REQUESTED" and not s.ended]
+        if found:
+            self.ends[0].acknowledge(found[pick % len(found)])
+
+    @rule(end=st.integers(0, 1), pick=st.integers(0, 99), part=st.floats(0, 1))
+    def consume(self, end: int, pick: int, part: float) -> None:
+        mine = self.requests if end == 0 else self.responses
+        if mine:
+            session = mine[pick % len(mine)]
+            self.ends[end].consume(session, round(session.unconsumed * part))
+
+    @rule(end=st.integers(0, 1), limit=st.integers(1, 300))
+    def send(self, end: int, limit: int) -> None:
+        self.pipes[end].data += self.ends[end].data_to_send(limit)
+        self.settle(end)
+
+    @rule(end=st.integers(0, 1), count=st.integers(1, 100))
+    def deliver(self, end: int, count: int) -> None:
+        if piece := self.pipes[1 - end].cut(count):
+            self.ends[end].receive_data(piece)
+            self.settle(end)
+
+    @invariant()
+    def what_was_read_is_a_beginning_of_what_was_written(self) -> None:
+        for session in (*self.requests, *self.responses):
+            other = self.partner.get(id(session))
+            if other is not None:
+                assert self.written[id(other)].startswith(self.read[id(session)])
+
+    @invariant()
+    def nobody_holds_more_than_was_promised(self) -> None:
+        for session in (*self.requests, *self.responses):
+            if not session.discarding:
+                assert session.unconsumed + session.inbound <= self.RATION
+
+    @invariant()
+    def a_complete_answer_is_never_short(self) -> None:
+        for session in self.requests:
+            if session.delivery is jmux.Delivery.COMPLETE and not session.discarding:
+                assert self.read[id(session)] == self.written[id(self.partner[id(session)])]
+            if session.client is jmux.Half.NONE:
+                assert session.may_retry
+
+    def teardown(self) -> None:
+        for _ in range(400):
+            for end, mine in ((0, self.requests), (1, self.responses)):
+                for session in mine:
+                    self.ends[end].consume(session, session.unconsumed)
+                self.send(end, 10_000)
+                self.deliver(1 - end, 100_000)
+        for session in (*self.requests, *self.responses):
+            assert session.queued == 0
+        self.a_complete_answer_is_never_short()
+
+
+TestBymuxEnds = BymuxEnds.TestCase
+TestBymuxEnds.settings = PROFILE
+TestJmuxEnds = JmuxEnds.TestCase
+TestJmuxEnds.settings = PROFILE
