@@ -3,7 +3,8 @@
 It is Mainstem's own, beside the files of Aeron Archive; a directory without it is read all the same, only by walking. Its
 header of 64 bytes holds the *recorded position*, which is stored only after the frames up to it were written, in one aligned
 store, so that a reader in another process may trust it at any moment. Entries of 24 bytes follow, about one for each 64 KiB:
-a position at which a message ends, when it was recorded, and how many messages the recording held until there.
+a position between two messages, the time from which on what follows was recorded, and how many messages lie before it.
+Every entry is there before the recorded position moves past it, so each reading finds the same ones.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def positions_file(directory: Path, recording_id: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """Up to ``position`` the recording holds ``messages`` whole messages; it was recorded at epoch ``time_ns``."""
+    """``messages`` messages end at or before ``position``; what follows it was recorded at epoch ``time_ns`` or later."""
 
     position: int
     time_ns: int
@@ -69,7 +70,7 @@ class PositionsWriter:
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
 
     def append(self, entry: IndexEntry) -> None:
-        """Adds an entry to the index; its position must be the end of a message and must be written already."""
+        """Adds an entry to the index, before anything past its position is written."""
         os.pwrite(self._fd, _ENTRY.pack(entry.position, entry.time_ns, entry.messages), self._end)
         self._end += ENTRY_LENGTH
         self.last = entry
@@ -128,13 +129,8 @@ class PositionsReader:
         at = bisect.bisect_right(self._positions, position)
         return self.entries[at - 1] if at else None
 
-    def at_or_after(self, position: int) -> IndexEntry | None:
-        """The first entry whose position is not before ``position``."""
-        at = bisect.bisect_left(self._positions, position)
-        return self.entries[at] if at < len(self.entries) else None
-
-    def first_at_time(self, time_ns: int) -> IndexEntry | None:
-        """The last entry that was recorded before ``time_ns``: reading on from it meets everything recorded since."""
+    def before_time(self, time_ns: int) -> IndexEntry | None:
+        """The last entry earlier than ``time_ns``: reading on from it meets everything recorded since then."""
         at = bisect.bisect_left(self.entries, time_ns, key=lambda entry: entry.time_ns)
         return self.entries[at - 1] if at else None
 

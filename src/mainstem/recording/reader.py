@@ -60,7 +60,7 @@ class RecordingReader:
             self.positions = PositionsReader(self.directory, descriptor.recording_id)
         self._segments: OrderedDict[int, SegmentMemory] = OrderedDict()
         self._walked = 0
-        self._counted: tuple[int, int] | None = None
+        self._counted: Progress | None = None
 
     def __enter__(self) -> RecordingReader:
         return self
@@ -75,6 +75,10 @@ class RecordingReader:
         if self.positions is not None:
             self.positions.close()
             self.positions = None
+
+    def update(self, descriptor: RecordingDescriptor) -> None:
+        """Takes in what the catalog says now: a recording ends, or goes on."""
+        self.descriptor = descriptor
 
     @property
     def start_position(self) -> int:
@@ -162,7 +166,7 @@ class RecordingReader:
         if entry is not None and entry.position > start:
             near, left = entry.position, before + max_messages - entry.messages
         progress = self.walk(near, target, max_messages=left) if near < target and left else Progress(near, 0)
-        self._counted = (progress.position, before + max_messages - left + progress.messages)
+        self._counted = Progress(progress.position, before + max_messages - left + progress.messages)
         return progress.position
 
     def _entry_by_messages(self, messages: int, target: int) -> IndexEntry | None:
@@ -178,16 +182,19 @@ class RecordingReader:
         return entries[low - 1] if low else None
 
     def messages_before(self, position: int) -> int:
-        """How many messages the recording holds before ``position``, which must be a message's start."""
-        if self._counted is not None and self._counted[0] == position:
-            return self._counted[1]
-        near, count = self.descriptor.start_position, 0
-        if self.positions is not None:
-            entry = self.positions.at_or_before(position)
-            if entry is not None:
-                near, count = entry.position, entry.messages
-        near = max(near, self.start_position)
-        return count + (self.walk(near, position).messages if near < position else 0)
+        """How many messages of the recording end at or before ``position``."""
+        return self.count_before(position).messages
+
+    def count_before(self, position: int) -> Progress:
+        """The same, with the end of the last of those messages: ``position`` itself when it lies between two messages."""
+        if self._counted is not None and self._counted.position == position:
+            return self._counted
+        near, count = self.start_position, 0
+        entry = self.positions.at_or_before(position) if self.positions is not None else None
+        if entry is not None and entry.position >= near:
+            near, count = entry.position, entry.messages
+        progress = self.walk(near, position)
+        return Progress(progress.position, count + progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
         """``[start, end)`` in up to ``parts`` ranges of about equal size; each starts where a message starts."""
@@ -206,7 +213,7 @@ class RecordingReader:
         if self.positions is None:
             return self.start_position
         self.positions.refresh()
-        entry = self.positions.first_at_time(time_ns)
+        entry = self.positions.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
 
 

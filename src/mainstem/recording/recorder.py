@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import CATALOG_FILE, NULL, Catalog, RecordingDescriptor
+from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
 from mainstem.recording.positions import PositionsReader, positions_file
-from mainstem.recording.reader import RecordingReader
+from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.segments import find_end
 from mainstem.recording.writer import RecordingWriter
 
@@ -180,7 +180,7 @@ class Recorder:
         previous = self._previous(session_id, stream_id, initial_term_id, term_buffer_length)
         if previous is not None and previous.start_position <= join_position <= previous.stop_position:
             with RecordingReader(self.directory, previous) as reader:
-                messages = reader.messages_before(previous.stop_position)
+                count = reader.count_before(previous.stop_position)
             descriptor, position = previous, previous.stop_position
         else:
             if previous is not None:
@@ -192,35 +192,36 @@ class Recorder:
                     previous.recording_id,
                     previous.stop_position,
                 )
-            descriptor, position, messages = (
-                self._added(
-                    RecordingDescriptor(
-                        recording_id=NULL,
-                        start_timestamp=self._clock.epoch_ms(),
-                        start_position=join_position,
-                        stop_position=join_position,
-                        initial_term_id=initial_term_id,
-                        segment_file_length=max(self._segment_length, term_buffer_length),
-                        term_buffer_length=term_buffer_length,
-                        mtu_length=mtu_length,
-                        session_id=session_id,
-                        stream_id=stream_id,
-                        stripped_channel=channel,
-                        original_channel=channel,
-                        source_identity=source_identity,
-                    )
-                ),
-                join_position,
-                0,
+            position, count = join_position, Progress(join_position, 0)
+            descriptor = self._catalog.add(
+                RecordingDescriptor(
+                    recording_id=NULL,
+                    start_timestamp=self._clock.epoch_ms(),
+                    start_position=join_position,
+                    stop_position=join_position,
+                    initial_term_id=initial_term_id,
+                    segment_file_length=max(self._segment_length, term_buffer_length),
+                    term_buffer_length=term_buffer_length,
+                    mtu_length=mtu_length,
+                    session_id=session_id,
+                    stream_id=stream_id,
+                    stripped_channel=channel,
+                    original_channel=channel,
+                    source_identity=source_identity,
+                )
             )
-        writer = RecordingWriter(self.directory, descriptor, position, messages=messages, durable=self._durable)
+        writer = RecordingWriter(
+            self.directory,
+            descriptor,
+            position,
+            messages=count.messages,
+            whole=count.position == position,
+            durable=self._durable,
+        )
         # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
         writer.descriptor = self._catalog.extend(descriptor)
         self._writers[descriptor.recording_id] = writer
         return writer
-
-    def _added(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        return self._catalog.add(descriptor)
 
     def _previous(
         self, session_id: int, stream_id: int, initial_term_id: int, term_buffer_length: int
@@ -288,13 +289,3 @@ class Recorder:
             self.stop(writer)
         self._catalog.close()
         os.close(self._lock)
-
-
-__all__ = [
-    "CATALOG_FILE",
-    "DEFAULT_SEGMENT_LENGTH",
-    "MAX_RUN_LENGTH",
-    "RecordableImage",
-    "RecordableSubscription",
-    "Recorder",
-]

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class RecordingWriter:
     """Appends runs of frames to a recording from ``position`` on; what the files hold past it is cut.
 
-    ``messages`` is what the recording holds up to ``position``. With ``durable`` the recorded position
-    moves only when the frames are on the device, which survives the loss of power, and costs a flush for each run.
+    ``messages`` is how many messages the recording holds up to ``position``, ``whole`` whether one ends there. With
+    ``durable`` the recorded position moves only when the frames are on the device, which survives the loss of power, and
+    costs a flush for each run.
     """
 
     def __init__(
@@ -30,10 +31,12 @@ class RecordingWriter:
         position: int,
         *,
         messages: int = 0,
+        whole: bool = True,
         durable: bool = False,
     ) -> None:
         self.descriptor = descriptor
         self.messages = messages
+        self._whole = whole
         self._durable = durable
         # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.
         self._positions = PositionsWriter(directory, descriptor.recording_id, position)
@@ -56,22 +59,27 @@ class RecordingWriter:
             raise RecordingError(
                 f"recording {self.descriptor.recording_id}: the run at {start} is not whole frames after {walk.offset} bytes"
             )
+        if self._whole:
+            self._index(time_ns)
         if walk.others:
             self._write_with_padding(frames)
         else:
             self._segments.write(frames)
         self.messages += walk.messages
+        self._whole = walk.boundary == frames.nbytes
         if self._durable:
             self._segments.sync()
-        if walk.boundary == frames.nbytes:
-            self._index(time_ns)
         self._positions.publish(self.position, time_ns)
 
     def _index(self, time_ns: int) -> None:
         last = self._positions.last
-        position, since = (last.position, last.time_ns) if last else (self.descriptor.start_position, 0)
-        if self.position - position >= INDEX_INTERVAL or time_ns - since >= INDEX_INTERVAL_NS:
+        if (
+            last is None
+            or self.position - last.position >= INDEX_INTERVAL
+            or (time_ns - last.time_ns >= INDEX_INTERVAL_NS and self.position > last.position)
+        ):
             # An index is in the order of its times even when the clock was set back.
+            since = last.time_ns if last else 0
             self._positions.append(IndexEntry(self.position, max(time_ns, since), self.messages))
 
     def _write_with_padding(self, frames: memoryview) -> None:

@@ -236,6 +236,7 @@ def test_times_lead_to_positions(tmp_path: Path) -> None:
     with open_recording(tmp_path, 0) as reader:
         assert reader.positions is not None
         entries = reader.positions.entries
+        assert entries[0].position == 0
         assert len(entries) > 20
         for at in (0, 10, len(entries) - 1):
             start = reader.position_at_time(entries[at].time_ns)

@@ -1,0 +1,161 @@
+"""What ``mainstem.recording`` can be told, checked once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+from mainstem.recording.replay import ROWS_PER_BATCH
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mainstem.recording import RecordingDescriptor, RecordingReader
+
+# Much smaller partitions cost more to start than to read; much larger ones leave cores idle.
+PARTITION_BYTES = 32 << 20
+
+Where = str | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions:
+    """The options of ``mainstem.recording``. Names are compared without regard to case, as Spark does."""
+
+    path: Path
+    recording_ids: frozenset[int] = frozenset()
+    stream_ids: frozenset[int] = frozenset()
+    session_ids: frozenset[int] = frozenset()
+    frames: bool = False
+    starting: Where | dict[int, Where] = "earliest"
+    ending: Where | dict[int, Where] = "latest"
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    min_partitions: int = 1
+    partition_bytes: int = PARTITION_BYTES
+    rows_per_batch: int = ROWS_PER_BATCH
+    fail_on_data_loss: bool = True
+
+    def takes(self, descriptor: RecordingDescriptor) -> bool:
+        """Whether a recording is one of those asked for."""
+        pairs = (
+            (self.recording_ids, descriptor.recording_id),
+            (self.stream_ids, descriptor.stream_id),
+            (self.session_ids, descriptor.session_id),
+        )
+        return all(not wanted or value in wanted for wanted, value in pairs)
+
+
+def parse_options(options: Mapping[str, str]) -> RecordingOptions:
+    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    given = {key.lower(): value for key, value in options.items()}
+    known = {
+        "path", "recordingid", "streamid", "sessionid", "rows", "startingpositions", "endingpositions",
+        "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes", "rowsperbatch", "failondataloss",
+    }  # fmt: skip
+    if unknown := sorted(set(given) - known):
+        raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    if not given.get("path"):
+        raise ConfigurationError("mainstem.recording needs the option 'path': the directory of the recordings")
+    rows = given.get("rows", "messages")
+    if rows not in ("messages", "frames"):
+        raise ConfigurationError(f"rows: {rows!r} is neither 'messages' nor 'frames'")
+    return RecordingOptions(
+        path=Path(given["path"]),
+        recording_ids=_ids(given, "recordingid"),
+        stream_ids=_ids(given, "streamid"),
+        session_ids=_ids(given, "sessionid"),
+        frames=rows == "frames",
+        starting=_where(given.get("startingpositions", "earliest"), "startingPositions"),
+        ending=_where(given.get("endingpositions", "latest"), "endingPositions"),
+        max_bytes=_positive(given, "maxbytespertrigger", None),
+        max_rows=_positive(given, "maxrowspertrigger", None),
+        min_partitions=_positive(given, "minpartitions", 1) or 1,
+        partition_bytes=_positive(given, "partitionbytes", PARTITION_BYTES) or PARTITION_BYTES,
+        rows_per_batch=_positive(given, "rowsperbatch", ROWS_PER_BATCH) or ROWS_PER_BATCH,
+        fail_on_data_loss=_flag(given, "failondataloss", True),
+    )
+
+
+def _ids(given: Mapping[str, str], name: str) -> frozenset[int]:
+    try:
+        return frozenset(int(part) for part in given.get(name, "").split(",") if part.strip())
+    except ValueError:
+        raise ConfigurationError(f"{name}: {given[name]!r} is not a list of whole numbers, as in 1,2") from None
+
+
+def _positive(given: Mapping[str, str], name: str, default: int | None) -> int | None:
+    if name not in given:
+        return default
+    value = parse_size(given[name], name=name)
+    if value <= 0:
+        raise ConfigurationError(f"{name}: {given[name]!r} is not above zero")
+    return value
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name}: {given[name]!r} is neither true nor false")
+    return text == "true"
+
+
+def _where(text: str, name: str) -> Where | dict[int, Where]:
+    if text.lstrip().startswith("{"):
+        try:
+            return {int(key): _place(value, name) for key, value in json.loads(text).items()}
+        except (ValueError, AttributeError) as error:
+            raise ConfigurationError(
+                f"{name}: {text!r} is not a JSON object of recording ids and places: {error}"
+            ) from None
+    return _place(text, name)
+
+
+def _place(value: object, name: str) -> Where:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0 or value % 32:
+            raise ConfigurationError(f"{name}: {value} is no frame boundary (a multiple of 32, not below 0)")
+        return value
+    text = str(value)
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        return _place(int(text), name)
+    except ConfigurationError:
+        raise
+    except ValueError:
+        pass
+    time_ns_of(text, name)
+    return text
+
+
+def time_ns_of(text: str, name: str) -> int:
+    """Epoch nanoseconds of an ISO 8601 time, UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{name}: {text!r} is none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
+            'or JSON as in {"0": 4096, "1": "latest"}'
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000) * 1000
+
+
+def resolve(where: Where | dict[int, Where], reader: RecordingReader, default: str, *, name: str) -> int:
+    """The position that ``where`` means for one recording: within what can be read of it, and between two messages."""
+    place = where.get(reader.descriptor.recording_id, default) if isinstance(where, dict) else where
+    first, last = reader.start_position, reader.end_position()
+    if place == "earliest":
+        return first
+    if place == "latest":
+        return last
+    if isinstance(place, str):
+        return min(reader.position_at_time(time_ns_of(place, name)), last)
+    return reader.advance(first, min(max(place, first), last))

@@ -1,0 +1,142 @@
+"""What the driver of a Spark query plans: which recordings there are, how far each can be read, and into what ranges it is cut."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.errors import RecordingError
+from mainstem.recording import RecordingReader, read_catalog
+from mainstem.spark.sources.batches import RecordingRange
+from mainstem.spark.sources.options import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mainstem.spark.sources.options import RecordingOptions
+
+log = logging.getLogger(__name__)
+
+Positions = dict[str, int]
+"""Offsets as Spark keeps them: a position for each recording id (JSON has only texts for keys)."""
+
+
+class Planner:
+    """Keeps a reader for each recording; lives on the driver, is never pickled."""
+
+    def __init__(self, options: RecordingOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+        self._readers: dict[str, RecordingReader] = {}
+
+    def readers(self) -> dict[str, RecordingReader]:
+        """A reader for each recording asked for, new ones included, by id."""
+        for descriptor in read_catalog(self._options.path):
+            if self._options.takes(descriptor):
+                key = str(descriptor.recording_id)
+                if key in self._readers:
+                    self._readers[key].update(descriptor)
+                else:
+                    self._readers[key] = RecordingReader(self._options.path, descriptor)
+        return self._readers
+
+    def close(self) -> None:
+        """Closes every reader."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+    def starting(self) -> Positions:
+        """Where the options say to begin, for the recordings that there are now."""
+        where = self._options.starting
+        return {k: resolve(where, r, "earliest", name="startingPositions") for k, r in self.readers().items()}
+
+    def ending(self) -> Positions:
+        """Where the options say to end."""
+        where = self._options.ending
+        return {k: resolve(where, r, "latest", name="endingPositions") for k, r in self.readers().items()}
+
+    def latest(self) -> Positions:
+        """How far each recording can be read now."""
+        return {key: reader.end_position() for key, reader in self.readers().items()}
+
+    def begin_of(self, key: str, start: Mapping[str, int]) -> int:
+        """Where a range starts: a recording that was not there before is read from its beginning."""
+        return start.get(key, self._readers[key].descriptor.start_position)
+
+    def advance(self, start: Positions, targets: Positions, *, limited: bool) -> Positions:
+        """The offsets of the next micro-batch: at ends of messages, and within the limits when ``limited``.
+
+        A limit is shared by what each recording has waiting.
+        """
+        readers = self.readers()
+        begins = {key: self.begin_of(key, start) for key in targets if key in readers}
+        waiting = {key: max(targets[key] - begin, 0) for key, begin in begins.items()}
+        total = sum(waiting.values())
+        end: Positions = dict(start)
+        for key, begin in begins.items():
+            if waiting[key] == 0:
+                end[key] = begin
+                continue
+            share = waiting[key] / total
+            max_bytes = self._options.max_bytes if limited else None
+            max_rows = self._options.max_rows if limited else None
+            end[key] = self._advance_one(
+                readers[key],
+                begin,
+                targets[key],
+                None if max_bytes is None else max(int(max_bytes * share), 1),
+                None if max_rows is None else max(int(max_rows * share), 1),
+            )
+        return end
+
+    def _advance_one(
+        self, reader: RecordingReader, begin: int, target: int, max_bytes: int | None, max_rows: int | None
+    ) -> int:
+        first = reader.start_position
+        if begin < first:
+            self._lost(f"recording {reader.descriptor.recording_id}: positions {begin} to {first} were purged")
+            begin = first
+        return reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise RecordingError(f"{what}; set failOnDataLoss to false to read on")
+        log.warning("%s; reading goes on", what)
+
+    def ranges(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[RecordingRange]:
+        """``[start, end)`` of every recording, cut into partitions."""
+        readers = self.readers()
+        for key in end:
+            if key not in readers:
+                self._lost(f"recording {key} is gone from {self._options.path}")
+        spans = []
+        for key, stop in end.items():
+            if key not in readers:
+                continue
+            begin, first = self.begin_of(key, start), readers[key].start_position
+            if begin < first and begin < stop:
+                self._lost(f"recording {key}: positions {begin} to {first} were purged")
+                begin = first
+            if begin < stop:
+                spans.append((readers[key], begin, stop))
+        total = sum(stop - begin for _, begin, stop in spans)
+        parts: list[RecordingRange] = []
+        for reader, begin, stop in spans:
+            by_size = -(-(stop - begin) // self._options.partition_bytes)
+            by_share = -(-self._options.min_partitions * (stop - begin) // total)
+            for a, b in reader.cuts(begin, stop, max(by_size, by_share)):
+                parts.append(self._range(reader, a, b))
+        return parts
+
+    def _range(self, reader: RecordingReader, start: int, end: int) -> RecordingRange:
+        return RecordingRange(
+            str(self._options.path),
+            reader.descriptor,
+            start,
+            end,
+            self._names,
+            self._options.frames,
+            self._options.rows_per_batch,
+            self._options.fail_on_data_loss,
+        )

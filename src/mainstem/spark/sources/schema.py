@@ -1,0 +1,63 @@
+"""The columns of ``mainstem.recording``: their types for Spark and for Arrow, and what each costs to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+# name: (Spark type, bit of _core.columns; 0 where the value is the recording's own and no frame is looked at for it)
+MESSAGE_COLUMNS: dict[str, tuple[str, int]] = {
+    "recording_id": ("bigint", 0),
+    "session_id": ("int", 0),
+    "stream_id": ("int", 0),
+    "position": ("bigint", layout.COLUMN_POSITION),
+    "term_id": ("int", layout.COLUMN_TERM_ID),
+    "term_offset": ("int", layout.COLUMN_TERM_OFFSET),
+    "flags": ("smallint", layout.COLUMN_FLAGS),
+    "reserved_value": ("bigint", layout.COLUMN_RESERVED_VALUE),
+    "recorded_at": ("timestamp", layout.COLUMN_POSITION),
+    "length": ("int", layout.COLUMN_LENGTH),
+    "payload": ("binary", layout.COLUMN_PAYLOAD),
+}
+FRAME_COLUMNS = {
+    name: column
+    for key, value in MESSAGE_COLUMNS.items()
+    for name, column in (
+        {key: value, "type": ("smallint", layout.COLUMN_TYPE)} if key == "flags" else {key: value}
+    ).items()
+}
+
+
+def columns_of(frames: bool) -> dict[str, tuple[str, int]]:
+    """The columns of a row for each message, or of one for each frame."""
+    return FRAME_COLUMNS if frames else MESSAGE_COLUMNS
+
+
+def ddl(frames: bool) -> str:
+    """The whole schema, as Spark's DDL."""
+    return ", ".join(f"{name} {kind}" for name, (kind, _) in columns_of(frames).items())
+
+
+def names_of(schema: StructType, frames: bool) -> list[str]:
+    """The columns that a schema asks for, in its order. Raises ConfigurationError for one that there is not."""
+    columns = columns_of(frames)
+    for item in schema.fields:
+        if item.name not in columns:
+            raise ConfigurationError(f"mainstem.recording has no column {item.name!r}; it has {', '.join(columns)}")
+        kind, _ = columns[item.name]
+        if item.dataType.simpleString() != kind:
+            raise ConfigurationError(f"column {item.name!r} is of type {kind}, not {item.dataType.simpleString()}")
+    return [item.name for item in schema.fields]
+
+
+def wanted_bits(names: list[str], frames: bool) -> int:
+    """What ``_core.columns`` must gather for these columns; at least something, so that rows are counted."""
+    columns, bits = columns_of(frames), 0
+    for name in names:
+        bits |= columns[name][1]
+    return bits or layout.COLUMN_LENGTH

@@ -1,0 +1,37 @@
+"""One JVM for all tests of Spark: a session on two cores with a heap of 1 GiB."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    # The workers are processes of their own: they find the package, and the tests' helpers, as this process does.
+    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    from mainstem.spark import session
+
+    folder = str(tmp_path_factory.mktemp("spark"))
+    config = {
+        "spark.sql.warehouse.dir": folder,
+        "spark.local.dir": folder,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=" + folder,
+    }
+    made = session("tests", master="local[2]", config=config)
+    yield made
+    made.stop()
