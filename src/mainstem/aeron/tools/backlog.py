@@ -1,0 +1,101 @@
+"""How many bytes wait between one station of a stream and the next, and how much room is left before back pressure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
+
+PUBLISHER = "publisher"
+SENDER = "sender"
+RECEIVER = "receiver"
+SUBSCRIBER = "subscriber"
+SPY = "spy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """One station on a stream's way.
+
+    ``backlog`` are the bytes that the station before it has and it has not; ``room`` the bytes that it may still advance
+    before something stops it (a publisher at its limit, a sender at the receivers' window, a subscriber filling its
+    receiver's window); both in bytes, None where the driver does not say.
+    """
+
+    kind: str
+    registration_id: int
+    position: int
+    backlog: int | None = None
+    room: int | None = None
+
+
+def stations(stream: Stream) -> tuple[Station, ...]:
+    """The stations in the order in which a message meets them.
+
+    The step from sender to receiver can be told only when both have the same driver: then a receiver's backlog is what
+    the sender has sent and the receiver has not put in order.
+    """
+    found: list[Station] = []
+    publication = stream.publication
+    if publication is not None:
+        found += _publication(publication)
+    for image in stream.images:
+        found += _image(image, publication)
+    return tuple(found)
+
+
+def _publication(publication: Publication) -> list[Station]:
+    own = publication.key.registration_id
+    found = [
+        Station(
+            kind=PUBLISHER,
+            registration_id=own,
+            position=publication.position,
+            room=max(0, publication.limit - publication.position),
+        )
+    ]
+    sent = publication.sender_position
+    if sent is not None:
+        room = None if publication.sender_limit is None else max(0, publication.sender_limit - sent)
+        found.append(
+            Station(
+                kind=SENDER,
+                registration_id=own,
+                position=sent,
+                backlog=max(0, publication.position - sent),
+                room=room,
+            )
+        )
+    kind = SUBSCRIBER if publication.is_ipc else SPY
+    found += [_follower(kind, s, publication.position, publication.window) for s in publication.subscribers]
+    return found
+
+
+def _image(image: Image, publication: Publication | None) -> list[Station]:
+    sent = publication.sender_position if publication else None
+    lowest = min((s.position for s in image.subscribers), default=image.position)
+    window = image.cubic_window or image.window
+    found = [
+        Station(
+            kind=RECEIVER,
+            registration_id=image.key.registration_id,
+            position=image.position,
+            backlog=max(0, (sent if sent is not None else image.high_water_mark) - image.position),
+            room=None if window is None else max(0, lowest + window - image.high_water_mark),
+        )
+    ]
+    found += [_follower(SUBSCRIBER, s, image.position, image.window) for s in image.subscribers]
+    return found
+
+
+def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | None) -> Station:
+    backlog = max(0, reference - subscriber.position)
+    return Station(
+        kind=kind,
+        registration_id=subscriber.registration_id,
+        position=subscriber.position,
+        backlog=backlog,
+        room=None if window is None else max(0, window - backlog),
+    )

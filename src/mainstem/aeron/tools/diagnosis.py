@@ -1,0 +1,207 @@
+"""Several looks at a directory made into one answer a stream: who holds it back, since when, and what shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.tools.decision import IMAGE_RULES, PUBLICATION_RULES, Holder, decide
+from mainstem.aeron.tools.facts import ImageFacts, PublicationFacts
+from mainstem.aeron.tools.streams import Image, Publication, group_streams
+from mainstem.aeron.tools.words import SILENT_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.tools.snapshot import Snapshot
+    from mainstem.aeron.tools.streams import Client
+
+PUBLICATION = "publication"
+IMAGE = "image"
+HELD_SHARE = 4  # a stream that is held in a quarter of the looks is called held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What one look says about one publication or image."""
+
+    rule: str
+    holder: Holder
+    sentence: str
+    epoch_ms: int
+    figures: dict[str, int]
+    silent_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The answer for one publication or image.
+
+    ``looks`` is in how many of all looks each rule applied. ``since_ms`` (epoch) is the first look from which the answer
+    was the same to the end, or the exact moment where something tells it; ``basis`` says which. ``not_before_ms`` is
+    when the log was made.
+    """
+
+    kind: str
+    registration_id: int
+    session_id: int
+    stream_id: int
+    channel: str
+    rule: str
+    holder: Holder
+    sentence: str
+    figures: dict[str, int]
+    looks: dict[str, int]
+    since_ms: int | None
+    basis: str
+    not_before_ms: int | None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the stream back."""
+        return self.holder is not Holder.NOBODY
+
+    @property
+    def agreeing(self) -> int:
+        """In how many looks the answer was this one."""
+        return self.looks[self.rule]
+
+    @property
+    def total(self) -> int:
+        """How many looks there were."""
+        return sum(self.looks.values())
+
+
+def diagnose(snapshots: Sequence[Snapshot]) -> tuple[Diagnosis, ...]:
+    """One answer for each publication and image of the last snapshot, from all snapshots in the order of time.
+
+    One snapshot is enough for what stands still by itself (no receiver, a full window); two or more tell movement.
+    """
+    opinions: dict[tuple[str, int], list[Opinion]] = {}
+    latest: dict[tuple[str, int], Publication | Image] = {}
+    previous: Snapshot | None = None
+    before: dict[tuple[str, int], Publication | Image] = {}
+    for snapshot in snapshots:
+        latest = {}
+        for stream in group_streams(snapshot):
+            images = []
+            for image in stream.images:
+                key = (IMAGE, image.key.registration_id)
+                then = before.get(key)
+                facts = ImageFacts(snapshot, image, then if isinstance(then, Image) else None)
+                images.append(facts)
+                latest[key] = image
+                opinions.setdefault(key, []).append(_image_opinion(facts))
+            if (publication := stream.publication) is not None:
+                key = (PUBLICATION, publication.key.registration_id)
+                then = before.get(key)
+                own = PublicationFacts(
+                    snapshot, publication, then if isinstance(then, Publication) else None, tuple(images), previous
+                )
+                latest[key] = publication
+                opinions.setdefault(key, []).append(_publication_opinion(own))
+        previous, before = snapshot, latest
+    return tuple(_conclude(kind, latest[kind, own], opinions[kind, own]) for kind, own in latest)
+
+
+def _publication_opinion(facts: PublicationFacts) -> Opinion:
+    rule = decide(PUBLICATION_RULES, facts)
+    publication = facts.publication
+    blamed = None
+    if rule.holder is Holder.SPY and facts.slowest:
+        blamed = facts.slowest.client
+    elif rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) and facts.reader:
+        blamed = facts.reader.client
+    figures = {
+        "pub_pos": publication.position,
+        "pub_lmt": publication.limit,
+        "window": publication.window,
+        "snd_pos": publication.sender_position,
+        "snd_lmt": publication.sender_limit,
+        "snd_bpe": publication.back_pressure_events,
+        "naks_received": publication.naks,
+        "receivers": publication.receivers,
+        "destinations": publication.destinations,
+        "backlog": facts.backlog,
+        "slowest_sub_pos": facts.slowest.position if facts.slowest else None,
+    }
+    return Opinion(
+        rule=rule.name,
+        holder=rule.holder,
+        sentence=rule.says(facts),
+        epoch_ms=facts.snapshot.epoch_ms,
+        figures={name: value for name, value in figures.items() if value is not None},
+        silent_since_ms=_silent_since(facts.snapshot, blamed),
+    )
+
+
+def _image_opinion(facts: ImageFacts) -> Opinion:
+    rule = decide(IMAGE_RULES, facts)
+    image = facts.image
+    blamed = facts.slowest.client if facts.slowest and rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) else None
+    figures = {
+        "rcv_hwm": image.high_water_mark,
+        "rcv_pos": image.position,
+        "slowest_sub_pos": facts.slowest.position if facts.slowest else None,
+        "window": image.window,
+        "cubic_window": image.cubic_window,
+        "naks_sent": image.naks,
+        "unread": facts.unread,
+        "missing": facts.missing,
+    }
+    return Opinion(
+        rule=rule.name,
+        holder=rule.holder,
+        sentence=rule.says(facts),
+        epoch_ms=facts.snapshot.epoch_ms,
+        figures={name: value for name, value in figures.items() if value is not None},
+        silent_since_ms=_silent_since(facts.snapshot, blamed),
+    )
+
+
+def _silent_since(snapshot: Snapshot, blamed: Client | None) -> int | None:
+    """When the blamed client gave its last heartbeat, if that is longer ago than a living one's."""
+    if blamed is None or blamed.heartbeat_ms <= 0 or snapshot.epoch_ms - blamed.heartbeat_ms <= SILENT_MS:
+        return None
+    return blamed.heartbeat_ms
+
+
+def _conclude(kind: str, subject: Publication | Image, opinions: list[Opinion]) -> Diagnosis:
+    if len(opinions) > 1 and opinions[0].holder is Holder.NOBODY:
+        opinions = opinions[1:]  # the first look cannot tell movement
+    looks = Counter(o.rule for o in opinions)
+    held = Counter(o.rule for o in opinions if o.holder is not Holder.NOBODY)
+    chosen = (held if held.total() * HELD_SHARE >= len(opinions) else looks) if held else looks
+    most = max(chosen.values())
+    rule = next(o.rule for o in reversed(opinions) if chosen[o.rule] == most)
+    last = next(o for o in reversed(opinions) if o.rule == rule)
+    since, basis = _since(opinions, last)
+    key = subject.key
+    return Diagnosis(
+        kind=kind,
+        registration_id=key.registration_id,
+        session_id=key.session_id,
+        stream_id=key.stream_id,
+        channel=key.channel,
+        rule=rule,
+        holder=last.holder,
+        sentence=last.sentence,
+        figures=last.figures,
+        looks=dict(looks),
+        since_ms=since,
+        basis=basis,
+        not_before_ms=subject.log.created_ms if subject.log else None,
+    )
+
+
+def _since(opinions: list[Opinion], last: Opinion) -> tuple[int | None, str]:
+    """Since when the answer holds; where it came and went, when it was first seen."""
+    if last.holder is Holder.NOBODY:
+        return None, ""
+    if last.silent_since_ms is not None:
+        return last.silent_since_ms, "its client's last heartbeat"
+    matching = [o.epoch_ms for o in opinions if o.rule == last.rule]
+    if opinions[0].rule == last.rule:
+        return matching[0], "the first look: it may be longer"
+    return matching[0], "the look that first saw it"

@@ -1,0 +1,145 @@
+"""What the last page of a log buffer file says, read without mapping the file (behaviour, section 10.1)."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass, replace
+
+from mainstem._core import layout
+from mainstem.aeron.logbuffer import LogType, descriptor
+
+END_OF_STREAM_UNKNOWN = (1 << 63) - 1
+BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """One log buffer at one moment. Lengths in bytes; ``allocated`` is how much of the file has storage behind it;
+    ``created_ms`` is when the driver made it (epoch).
+
+    ``next_frame_length`` is the length word at the position that was asked about: above 0 a whole frame, 0 nothing yet,
+    below 0 a claim that its producer has not finished; None when nobody asked or the position has left the log.
+    """
+
+    path: str
+    registration_id: int
+    session_id: int
+    stream_id: int
+    log_type: LogType
+    term_length: int
+    mtu: int
+    initial_term_id: int
+    raw_tails: tuple[int, int, int]
+    active_term_count: int
+    is_connected: bool
+    active_transports: int
+    end_of_stream: int
+    publication_window: int
+    receiver_window: int
+    spies_simulate_connection: bool
+    is_revoked: bool
+    length: int
+    allocated: int
+    created_ms: int
+    next_frame_length: int | None = None
+
+    @property
+    def producer_position(self) -> int:
+        """Where the next message will be appended."""
+        raw = self.raw_tails[self.active_term_count % layout.PARTITION_COUNT]
+        bits = descriptor.position_bits(self.term_length)
+        offset = descriptor.tail_offset(raw, self.term_length)
+        return descriptor.position_of(descriptor.tail_term_id(raw), offset, self.initial_term_id, bits)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the stream's end is known: its publication was closed."""
+        return self.end_of_stream != END_OF_STREAM_UNKNOWN
+
+    @property
+    def unallocated(self) -> int:
+        """Bytes for which the file system has still to find room."""
+        return max(0, self.length - self.allocated)
+
+
+def read_log_facts(path: str, *, next_position: int | None = None) -> LogFacts | None:
+    """The facts of one file; None when it is gone, too short, or no log buffer (yet)."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return None
+    try:
+        status = os.fstat(file)
+        if status.st_size <= layout.LOG_METADATA_LENGTH:
+            return None
+        page = os.pread(file, layout.LOG_METADATA_LENGTH, status.st_size - layout.LOG_METADATA_LENGTH)
+        if len(page) < layout.LOG_METADATA_LENGTH:
+            return None
+        facts = parse_metadata(
+            page,
+            path=path,
+            length=status.st_size,
+            allocated=status.st_blocks * BLOCK,
+            # Stores through a mapping leave the time of the last write(2) or truncate(2), which was the file's making.
+            created_ms=status.st_mtime_ns // 1_000_000,
+        )
+        if facts is None or next_position is None:
+            return facts
+        length = _frame_length_at(file, facts, next_position)
+    finally:
+        os.close(file)
+    return replace(facts, next_frame_length=length)
+
+
+def parse_metadata(
+    page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int = 0
+) -> LogFacts | None:
+    """The facts in the 4096 bytes of a log's metadata; None when they describe no log."""
+
+    def i32(offset: int) -> int:
+        return int(struct.unpack_from("<i", page, offset)[0])
+
+    def i64(offset: int) -> int:
+        return int(struct.unpack_from("<q", page, offset)[0])
+
+    term_length = i32(layout.LOG_TERM_LENGTH_OFFSET)
+    if not layout.TERM_MIN_LENGTH <= term_length <= layout.TERM_MAX_LENGTH or term_length & (term_length - 1):
+        return None
+    kind = page[layout.LOG_TYPE_OFFSET]
+    if kind > LogType.IMAGE:
+        return None
+    header = layout.LOG_DEFAULT_HEADER_OFFSET
+    tails = layout.LOG_TAIL_COUNTERS_OFFSET
+    return LogFacts(
+        path=path,
+        registration_id=i64(layout.LOG_CORRELATION_ID_OFFSET),
+        session_id=i32(header + layout.FRAME_SESSION_ID_OFFSET),
+        stream_id=i32(header + layout.FRAME_STREAM_ID_OFFSET),
+        log_type=LogType(kind),
+        term_length=term_length,
+        mtu=i32(layout.LOG_MTU_LENGTH_OFFSET),
+        initial_term_id=i32(layout.LOG_INITIAL_TERM_ID_OFFSET),
+        raw_tails=(i64(tails), i64(tails + 8), i64(tails + 16)),
+        active_term_count=i32(layout.LOG_ACTIVE_TERM_COUNT_OFFSET),
+        is_connected=i32(layout.LOG_IS_CONNECTED_OFFSET) == 1,
+        active_transports=i32(layout.LOG_ACTIVE_TRANSPORT_COUNT_OFFSET),
+        end_of_stream=i64(layout.LOG_END_OF_STREAM_POSITION_OFFSET),
+        publication_window=i32(layout.LOG_PUBLICATION_WINDOW_LENGTH_OFFSET),
+        receiver_window=i32(layout.LOG_RECEIVER_WINDOW_LENGTH_OFFSET),
+        spies_simulate_connection=page[layout.LOG_SPIES_SIMULATE_CONNECTION_OFFSET] == 1,
+        is_revoked=page[layout.LOG_IS_PUBLICATION_REVOKED_OFFSET] == 1,
+        length=length,
+        allocated=allocated,
+        created_ms=created_ms,
+    )
+
+
+def _frame_length_at(file: int, facts: LogFacts, position: int) -> int | None:
+    bits = descriptor.position_bits(facts.term_length)
+    count = position >> bits
+    if not facts.active_term_count - 1 <= count <= facts.active_term_count:
+        return None  # cleaned, or not begun
+    offset = descriptor.partition_index(position, bits) * facts.term_length
+    word = os.pread(file, 4, offset + descriptor.term_offset_at(position, bits))
+    return int(struct.unpack("<i", word)[0]) if len(word) == 4 else None

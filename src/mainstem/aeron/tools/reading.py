@@ -1,0 +1,163 @@
+"""Takes snapshots of a driver's directory. Nothing is ever written there, not even by mistake: files are mapped privately."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.layout import COUNTER_ALLOCATED
+from mainstem.aeron import directory as places
+from mainstem.aeron.cnc import CncFile
+from mainstem.aeron.counters import CounterSnapshot, CounterType
+from mainstem.aeron.files import MappedFiles
+from mainstem.aeron.tools.log_facts import LogFacts, read_log_facts
+from mainstem.aeron.tools.snapshot import Snapshot, stream_key
+from mainstem.errors import DriverTimeout
+
+if TYPE_CHECKING:
+    from mainstem._core.counters import CountersReader
+
+
+class ReadingFiles(MappedFiles):
+    """Maps files for looking only: read permission is enough, and a store would stay in this process."""
+
+    def map(self, path: str) -> AtomicBuffer:
+        """The file's memory as others write it; private to this process should it be written here."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # A log may be larger than free memory: no room is set aside for pages that will never be written.
+            flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+            mapping = mmap.mmap(descriptor, 0, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        finally:
+            os.close(descriptor)
+        buffer = AtomicBuffer(mapping)
+        self._mappings[id(buffer)] = (buffer, mapping)
+        return buffer
+
+
+class DirectoryReader:
+    """A driver's directory, open for looking. Follows a driver that starts anew in the same place.
+
+    Raises DriverTimeout when there is no CnC file that a driver has finished writing. A directory whose driver is dead
+    can be read as it was left.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self._files = ReadingFiles()
+        self._identity = (0, 0)
+        self._cnc: CncFile | None = None
+        self._open()
+
+    def __enter__(self) -> DirectoryReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmaps everything; may be called twice."""
+        if self._cnc is not None:
+            self._cnc.close()
+            self._cnc = None
+
+    def _open(self) -> CncFile:
+        self.close()
+        path = places.cnc_path(self.directory)
+        try:
+            status = os.stat(path)
+            cnc = CncFile.map(self._files, self.directory)
+        except PermissionError:
+            raise DriverTimeout(f"no permission to read {path}") from None
+        except FileNotFoundError:
+            cnc = None
+        if cnc is None:
+            raise DriverTimeout(f"no media driver in {self.directory}: {path} is not there or not ready")
+        self._identity = (status.st_ino, status.st_dev)
+        self._cnc = cnc
+        return cnc
+
+    @property
+    def cnc(self) -> CncFile:
+        """The CnC file as it is now: mapped again when another driver has put a new one in its place."""
+        try:
+            status = os.stat(places.cnc_path(self.directory))
+        except FileNotFoundError:
+            status = None
+        if self._cnc is None or (status is not None and (status.st_ino, status.st_dev) != self._identity):
+            return self._open()
+        return self._cnc
+
+    def snapshot(self, *, epoch_ms: int, now_ns: int, logs: bool = False) -> Snapshot:
+        """Everything at this moment; with ``logs``, the log buffers' last pages too."""
+        cnc = self.cnc
+        counters = read_counters(cnc.counters())
+        free = None
+        if logs:
+            facts = os.statvfs(self.directory) if os.path.isdir(self.directory) else None
+            free = facts.f_bavail * facts.f_frsize if facts else None
+        return Snapshot(
+            directory=self.directory,
+            epoch_ms=epoch_ms,
+            now_ns=now_ns,
+            version=cnc.version,
+            pid=cnc.pid,
+            start_ms=cnc.start_timestamp_ms,
+            heartbeat_ms=cnc.to_driver.consumer_heartbeat_ms,
+            client_liveness_timeout_ns=cnc.client_liveness_timeout_ns,
+            counters=counters,
+            logs=read_logs(self.directory, counters) if logs else {},
+            free_space=free,
+        )
+
+
+def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
+    """All allocated counters. The values are read first and together, so that they are of nearly one moment."""
+    values = [(i, reader.value(i)) for i in reader]
+    facts = []
+    for counter_id, value in values:
+        fact = CounterSnapshot(
+            counter_id=counter_id,
+            type_id=reader.type_id(counter_id),
+            value=value,
+            label=reader.label(counter_id),
+            key=reader.key(counter_id),
+            registration_id=reader.registration_id(counter_id),
+            owner_id=reader.owner_id(counter_id),
+            reference_id=reader.reference_id(counter_id),
+        )
+        if reader.state(counter_id) == COUNTER_ALLOCATED:  # still: it was not freed under our eyes
+            facts.append(fact)
+    return tuple(facts)
+
+
+def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogFacts]:
+    """The logs of all streams that the counters name, each with the frame that its first consumer has before it."""
+    facts: dict[int, LogFacts] = {}
+    for counter in counters:
+        key = stream_key(counter)
+        if key is None or key.registration_id in facts:
+            continue
+        if counter.type_id == CounterType.PUBLISHER_LIMIT:
+            path = places.publication_path(directory, key.registration_id)
+            log = read_log_facts(path, next_position=_first_consumer(counters, key.registration_id))
+        elif counter.type_id == CounterType.RECEIVER_POSITION:
+            log = read_log_facts(places.image_path(directory, key.registration_id))
+        else:
+            continue
+        if log is not None:
+            facts[key.registration_id] = log
+    return facts
+
+
+def _first_consumer(counters: tuple[CounterSnapshot, ...], registration_id: int) -> int | None:
+    """Where the sender is; for IPC, where the last subscriber is."""
+    for counter in counters:
+        if counter.type_id == CounterType.SENDER_POSITION and counter.registration_id == registration_id:
+            return counter.value
+    behind = [
+        c.value for c in counters if c.type_id == CounterType.SUBSCRIBER_POSITION and c.reference_id == registration_id
+    ]
+    return min(behind, default=None)

@@ -1,0 +1,96 @@
+"""A driver's directory at one moment, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import STREAM_COUNTER_NAMES, CounterType, parse_stream_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mainstem.aeron.counters import CounterSnapshot
+    from mainstem.aeron.system_counter import SystemCounter
+    from mainstem.aeron.tools.log_facts import LogFacts
+
+RECORDING_POSITION = 100  # the type id of an archive's recording positions
+
+STREAM_TYPES = frozenset(STREAM_COUNTER_NAMES) | {CounterType.PER_IMAGE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamKey:
+    """What the key of a stream's counter says. ``channel`` is the longest text of it that key and label hold."""
+
+    registration_id: int
+    session_id: int
+    stream_id: int
+    channel: str
+    join_position: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything read in one look.
+
+    ``epoch_ms`` says when by the wall clock, ``now_ns`` by the monotonic one. ``heartbeat_ms`` is the driver's last sign
+    of life: 0 none yet, -1 shut down. ``logs`` are the log buffers by registration id, empty when they were not asked
+    for; ``free_space`` is what the directory's file system has left.
+    """
+
+    directory: str
+    epoch_ms: int
+    now_ns: int
+    version: int
+    pid: int
+    start_ms: int
+    heartbeat_ms: int
+    client_liveness_timeout_ns: int
+    counters: tuple[CounterSnapshot, ...]
+    logs: Mapping[int, LogFacts] = field(default_factory=dict)
+    free_space: int | None = None
+
+    @property
+    def heartbeat_age_ms(self) -> int | None:
+        """How old the driver's heartbeat is; None when it has shut down or not begun."""
+        return self.epoch_ms - self.heartbeat_ms if self.heartbeat_ms > 0 else None
+
+    @property
+    def version_text(self) -> str:
+        """The CnC version, as in ``0.2.0``."""
+        return ".".join(str(self.version >> shift & 0xFF) for shift in (16, 8, 0))
+
+    def is_driver_alive(self, timeout_ms: int) -> bool:
+        """Whether the heartbeat is there and at most ``timeout_ms`` old."""
+        age = self.heartbeat_age_ms
+        return age is not None and age <= timeout_ms
+
+    def system(self, counter: SystemCounter) -> int:
+        """A system counter's value; 0 when the driver has no such counter."""
+        return next((c.value for c in self.counters if c.counter_id == counter and c.type_id == CounterType.SYSTEM), 0)
+
+
+def stream_key(counter: CounterSnapshot) -> StreamKey | None:
+    """The key of a stream's counter, or None for a counter of another kind."""
+    if counter.type_id not in STREAM_TYPES:
+        return None
+    key = parse_stream_key(counter.key)
+    told, join = _channel_of_label(counter.label)
+    return StreamKey(
+        registration_id=key.registration_id,
+        session_id=key.session_id,
+        stream_id=key.stream_id,
+        channel=told if len(told) > len(key.channel) and told.startswith(key.channel) else key.channel,
+        join_position=join,
+    )
+
+
+def _channel_of_label(label: str) -> tuple[str, int | None]:
+    """Channel and join position out of ``name: registration session stream channel[ @join]``: keys cut long channels."""
+    parts = label.partition(": ")[2].split(" ")
+    if len(parts) < 4:
+        return "", None
+    joined = parts[-1][1:] if len(parts) > 4 and parts[-1].startswith("@") else ""
+    join = int(joined) if joined.lstrip("-").isdigit() else None
+    return " ".join(parts[3 : -1 if join is not None else None]), join

@@ -1,0 +1,282 @@
+"""The counters of a snapshot, grouped: publications with their stations, images with theirs, and the streams they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.tools.snapshot import RECORDING_POSITION, stream_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem.aeron.counters import CounterSnapshot
+    from mainstem.aeron.tools.log_facts import LogFacts
+    from mainstem.aeron.tools.snapshot import Snapshot, StreamKey
+
+SPY_PREFIX = "aeron-spy:"
+IPC_PREFIX = "aeron:ipc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """Whoever owns a resource. ``heartbeat_ms`` is its last sign of life; ``records`` whether it runs an archive's recorder."""
+
+    client_id: int
+    name: str = ""
+    heartbeat_ms: int = 0
+    records: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriber:
+    """One subscription's place in a stream."""
+
+    registration_id: int
+    counter_id: int
+    channel: str
+    position: int
+    join_position: int | None
+    client: Client
+
+    @property
+    def is_spy(self) -> bool:
+        """Whether it reads the sender's log instead of a receiver's."""
+        return self.channel.startswith(SPY_PREFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """A publication's stations, each None where the driver has no such counter.
+
+    ``subscribers`` are those that read its log directly: spies, or all of them for IPC.
+    """
+
+    key: StreamKey
+    client: Client
+    limit: int
+    position: int
+    sender_position: int | None
+    sender_limit: int | None
+    back_pressure_events: int | None
+    naks: int | None
+    receivers: int | None
+    destinations: int | None
+    channel_status: int | None
+    subscribers: tuple[Subscriber, ...]
+    log: LogFacts | None
+
+    @property
+    def is_ipc(self) -> bool:
+        """Whether no network lies between its producer and its subscribers."""
+        return self.sender_position is None
+
+    @property
+    def window(self) -> int | None:
+        """How far the producer may be ahead of its slowest consumer, in bytes."""
+        if self.log is None:
+            return None
+        return self.log.publication_window or self.log.term_length // 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A receiver's stations. ``cubic_window`` is the congestion window in bytes, where there is one."""
+
+    key: StreamKey
+    high_water_mark: int
+    position: int
+    naks: int | None
+    cubic_window: int | None
+    subscribers: tuple[Subscriber, ...]
+    log: LogFacts | None
+
+    @property
+    def window(self) -> int | None:
+        """How far the sender may be ahead of the slowest subscriber, in bytes, as the receiver was set up."""
+        return self.log.receiver_window if self.log and self.log.receiver_window > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One stream as far as this driver sees it: its publication, its images, or both."""
+
+    session_id: int
+    stream_id: int
+    publication: Publication | None
+    images: tuple[Image, ...]
+
+    @property
+    def channel(self) -> str:
+        """The publication's channel, or the first image's."""
+        return self.publication.key.channel if self.publication else self.images[0].key.channel
+
+
+class _Index:
+    """The counters by type and registration, so that grouping takes one pass."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.keys: dict[int, StreamKey] = {}
+        self.by_type: dict[int, list[CounterSnapshot]] = {}
+        self._values: dict[tuple[int, int], int] = {}
+        recorders = {c.owner_id for c in snapshot.counters if c.type_id == RECORDING_POSITION}
+        self._clients: dict[int, Client] = {}
+        for counter in snapshot.counters:
+            self.by_type.setdefault(counter.type_id, []).append(counter)
+            key = stream_key(counter)
+            if key is not None:
+                self.keys[counter.counter_id] = key
+                self._values.setdefault((counter.type_id, key.registration_id), counter.value)
+            elif counter.type_id == CounterType.CLIENT_HEARTBEAT:
+                client_id = int.from_bytes(counter.key[0:8], "little", signed=True)
+                self._clients[client_id] = Client(
+                    client_id=client_id,
+                    name=_client_name(counter.label),
+                    heartbeat_ms=counter.value,
+                    records=client_id in recorders,
+                )
+            else:
+                self._values.setdefault((counter.type_id, counter.registration_id), counter.value)
+
+    def value(self, type_id: int, registration_id: int) -> int | None:
+        return self._values.get((type_id, registration_id))
+
+    def client(self, client_id: int) -> Client:
+        return self._clients.get(client_id, Client(client_id=client_id))
+
+    def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
+        """The value of the counter of that type whose label names what is meant: some types carry several counters."""
+        for counter in self.by_type.get(type_id, ()):
+            key = self.keys.get(counter.counter_id)
+            if key and key.registration_id == registration_id and word in counter.label.partition(":")[0]:
+                return counter.value
+        return None
+
+
+def _client_name(label: str) -> str:
+    """What the client calls itself: ``client-heartbeat: id=7 name=orders version=…``."""
+    _, found, rest = label.partition(" name=")
+    return rest.partition(" version=")[0].strip() if found else ""
+
+
+def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
+    """All streams, ordered by stream id, session id and channel."""
+    index = _Index(snapshot)
+    followers = _subscribers(index)
+    publications = [
+        _publication(c, index, followers, snapshot) for c in index.by_type.get(CounterType.PUBLISHER_LIMIT, ())
+    ]
+    images = [_image(c, index, followers, snapshot) for c in index.by_type.get(CounterType.RECEIVER_POSITION, ())]
+    streams = []
+    taken: set[int] = set()
+    for publication in publications:
+        if publication is None:
+            continue
+        own = tuple(
+            i for i in images if i and _same_stream(publication, i, publications) and i.key.registration_id not in taken
+        )
+        taken.update(i.key.registration_id for i in own)
+        key = publication.key
+        streams.append(Stream(session_id=key.session_id, stream_id=key.stream_id, publication=publication, images=own))
+    for image in images:
+        if image and image.key.registration_id not in taken:
+            key = image.key
+            streams.append(
+                Stream(session_id=key.session_id, stream_id=key.stream_id, publication=None, images=(image,))
+            )
+    return tuple(sorted(streams, key=lambda s: (s.stream_id, s.session_id, s.channel)))
+
+
+def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
+    """Subscribers by the registration of the image or publication that they read."""
+    found: dict[int, list[Subscriber]] = {}
+    for counter in index.by_type.get(CounterType.SUBSCRIBER_POSITION, ()):
+        key = index.keys.get(counter.counter_id)
+        if key is None:
+            continue
+        subscriber = Subscriber(
+            registration_id=key.registration_id,
+            counter_id=counter.counter_id,
+            channel=key.channel,
+            position=counter.value,
+            join_position=key.join_position,
+            client=index.client(counter.owner_id),
+        )
+        found.setdefault(counter.reference_id, []).append(subscriber)
+    return found
+
+
+def _publication(
+    counter: CounterSnapshot, index: _Index, followers: dict[int, list[Subscriber]], snapshot: Snapshot
+) -> Publication | None:
+    key = index.keys.get(counter.counter_id)
+    if key is None:
+        return None
+    own = key.registration_id
+    log = snapshot.logs.get(own)
+    # The counter, not the log's tail: the driver sets it together with the limit, and the log was read a little later.
+    position = index.value(CounterType.PUBLISHER_POSITION, own)
+    if position is None:
+        position = log.producer_position if log is not None else counter.value
+    return Publication(
+        key=key,
+        client=index.client(counter.owner_id),
+        limit=counter.value,
+        position=position,
+        sender_position=index.value(CounterType.SENDER_POSITION, own),
+        sender_limit=index.value(CounterType.SENDER_LIMIT, own),
+        back_pressure_events=index.value(CounterType.SENDER_BACK_PRESSURE_EVENTS, own),
+        naks=index.value(CounterType.SENDER_NAKS_RECEIVED, own),
+        receivers=index.value(CounterType.FLOW_CONTROL_RECEIVERS, own),
+        destinations=index.value(CounterType.DESTINATIONS, own),
+        channel_status=_channel_status(index, key),
+        subscribers=tuple(followers.get(own, ())),
+        log=log,
+    )
+
+
+def _image(
+    counter: CounterSnapshot, index: _Index, followers: dict[int, list[Subscriber]], snapshot: Snapshot
+) -> Image | None:
+    key = index.keys.get(counter.counter_id)
+    if key is None:
+        return None
+    own = key.registration_id
+    mark = index.value(CounterType.RECEIVER_HIGH_WATER_MARK, own)
+    return Image(
+        key=key,
+        high_water_mark=max(counter.value, mark if mark is not None else counter.value),
+        position=counter.value,
+        naks=index.value(CounterType.RECEIVER_NAKS_SENT, own),
+        cubic_window=index.labelled(CounterType.PER_IMAGE, own, "wnd"),
+        subscribers=tuple(followers.get(own, ())),
+        log=snapshot.logs.get(own),
+    )
+
+
+def _channel_status(index: _Index, key: StreamKey) -> int | None:
+    """The send channel's status; a channel shared by several publications is registered under the first of them."""
+    status = index.value(CounterType.SEND_CHANNEL_STATUS, key.registration_id)
+    if status is not None:
+        return status
+    for counter in index.by_type.get(CounterType.SEND_CHANNEL_STATUS, ()):
+        if counter.label.partition(": ")[2].partition(" ")[0] == key.channel:
+            return counter.value
+    return None
+
+
+def _same_stream(publication: Publication, image: Image, all_publications: Iterable[Publication | None]) -> bool:
+    ours, theirs = publication.key, image.key
+    if publication.is_ipc or (ours.session_id, ours.stream_id) != (theirs.session_id, theirs.stream_id):
+        return False
+    rivals = [
+        p for p in all_publications if p and (p.key.session_id, p.key.stream_id) == (ours.session_id, ours.stream_id)
+    ]
+    # Session ids chosen by hand may repeat on another address: then the address decides.
+    return len(rivals) == 1 or bool(_addresses(ours.channel) & _addresses(theirs.channel))
+
+
+def _addresses(channel: str) -> set[str]:
+    parameters = channel.partition("?")[2].split("|")
+    return {p.partition("=")[2] for p in parameters if p.startswith(("endpoint=", "control="))}

@@ -1,0 +1,78 @@
+"""Several looks make one answer."""
+
+from __future__ import annotations
+
+from tests.unit.aeron.tools.directory import NOW_MS, WINDOW, MadeUpDirectory
+
+from mainstem.aeron.tools.decision import Holder
+from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
+
+FAR = 1 << 20
+STEP_MS = 50
+
+
+def slow(silent_ms: int = 100) -> MadeUpDirectory:
+    sent = FAR + WINDOW
+    made = MadeUpDirectory().publication(sent + WINDOW, limit=sent + WINDOW, sent=sent, sender_limit=sent)
+    made.image(sent).subscriber(FAR).client(age_ms=silent_ms)
+    return made
+
+
+def flowing(position: int) -> MadeUpDirectory:
+    made = MadeUpDirectory()
+    made.publication(position, limit=position + WINDOW, sent=position, sender_limit=position + WINDOW)
+    return made.image(position).subscriber(position)
+
+
+def publication(looks: list[MadeUpDirectory]) -> Diagnosis:
+    found = diagnose([made.look(i * STEP_MS) for i, made in enumerate(looks)])
+    return next(d for d in found if d.kind == "publication")
+
+
+def test_what_was_so_at_the_first_look_may_have_been_so_for_longer() -> None:
+    found = publication([slow()] * 4)
+    assert (found.since_ms, found.basis) == (NOW_MS, "the first look: it may be longer")
+    assert found.not_before_ms == NOW_MS - 60_000
+    assert (found.agreeing, found.total) == (4, 4)
+
+
+def test_what_began_under_our_eyes_is_dated_by_the_look_that_first_saw_it() -> None:
+    found = publication([flowing(FAR), flowing(FAR + 64), flowing(FAR + 128), slow(), slow()])
+    assert found.holder is Holder.SLOW_SUBSCRIBER
+    assert (found.since_ms, found.basis) == (NOW_MS + 3 * STEP_MS, "the look that first saw it")
+
+
+def test_a_client_that_fell_silent_tells_since_when() -> None:
+    found = publication([slow(silent_ms=7000)] * 3)
+    assert (found.since_ms, found.basis) == (NOW_MS - 7000, "its client's last heartbeat")
+    assert "no heartbeat for 7.1 s" in found.sentence
+
+
+def test_a_stream_that_is_held_in_a_quarter_of_the_looks_is_called_held() -> None:
+    found = publication([flowing(FAR)] + [flowing(FAR + 64 * i) for i in range(1, 7)] + [slow(), slow()])
+    assert found.is_held
+    assert (found.agreeing, found.total) == (2, 8)
+
+
+def test_a_stream_that_is_held_more_rarely_is_not() -> None:
+    found = publication([flowing(FAR)] + [flowing(FAR + 64 * i) for i in range(1, 9)] + [slow()])
+    assert found.rule == "flowing"
+    assert not found.is_held
+    assert found.looks == {"flowing": 8, "slow-subscriber": 1}
+
+
+def test_a_single_look_answers_what_stands_still_by_itself() -> None:
+    assert publication([slow()]).rule == "slow-subscriber"
+
+
+def test_a_stream_that_came_later_and_one_that_went_are_both_handled() -> None:
+    found = diagnose([MadeUpDirectory().look(0), slow().look(50)])
+    assert {d.kind for d in found} == {"publication", "image"}
+    assert diagnose([slow().look(0), MadeUpDirectory().look(50)]) == ()
+
+
+def test_the_figures_name_the_counters() -> None:
+    figures = publication([slow()]).figures
+    assert figures["pub_pos"] == figures["pub_lmt"] == FAR + 2 * WINDOW
+    assert figures["snd_pos"] == figures["snd_lmt"] == FAR + WINDOW
+    assert "receivers" not in figures
