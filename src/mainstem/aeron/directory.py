@@ -17,9 +17,12 @@ IMAGES = "images"
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where a driver and its clients meet unless they were told otherwise: ``/dev/shm/aeron-USER`` where there is such a place."""
-    if directory := environ.get("AERON_DIR"):
-        return directory
+    """Where a driver and its clients meet: ``AERON_DIR``, else ``user_directory``."""
+    return environ.get("AERON_DIR") or user_directory(environ)
+
+
+def user_directory(environ: Mapping[str, str] = os.environ) -> str:
+    """Where they meet unless they are told: ``/dev/shm/aeron-USER`` where there is such a place, else a temporary one."""
     user = environ.get("USER") or _user_name()
     shared_memory = "/dev/shm"
     return f"{shared_memory if os.path.isdir(shared_memory) else tempfile.gettempdir()}/aeron-{user}"

@@ -1,0 +1,36 @@
+"""The settings of an Aeron client (behaviour, section 24), under the reference's own environment names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mainstem.aeron.directory import user_directory
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.settings import Settings, boolean, duration, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings(Settings):
+    """What a client is told. Durations are in nanoseconds; the TOML table is ``[client]``."""
+
+    SECTION: ClassVar[str] = "client"
+    ENV_PREFIX: ClassVar[str] = "AERON_"
+
+    dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
+    driver_timeout_ns: int = duration(
+        10 * NS_PER_SECOND,
+        "How old the driver's heartbeat may be before the driver counts as dead.",
+        low=NS_PER_MS,
+        plain_unit="ms",
+    )
+    client_name: str = text("", "Name of this client in the label of its heartbeat counter.")
+    client_idle_sleep_duration_ns: int = duration(
+        16 * NS_PER_MS, "How long the client's conductor sleeps when it has nothing to do."
+    )
+    client_resource_linger_duration_ns: int = duration(
+        3 * NS_PER_SECOND, "How long the log of an image that ended stays mapped."
+    )
+    client_pre_touch_mapped_memory: bool = boolean(
+        False, "Whether every page of a log is touched when it is mapped, so that no later access waits for it."
+    )

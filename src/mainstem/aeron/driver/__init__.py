@@ -1,0 +1,1 @@
+"""The media driver: the process between clients and the network."""

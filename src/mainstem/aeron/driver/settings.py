@@ -1,0 +1,412 @@
+"""The settings of the media driver (behaviour, section 24), under the reference's own environment names.
+
+An attribute is called as its environment variable, without ``AERON_``, in lower case; durations end in ``_ns``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from mainstem._core import layout
+from mainstem.aeron.directory import user_directory
+from mainstem.aeron.idle import idle_strategy
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
+from mainstem.errors import ConfigurationError
+from mainstem.settings import Settings, boolean, choice, duration, integer, size, text
+
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+MAX_IO_VECTORS = 16  # the reference's batches have room for no more
+MAX_RESEND = 256  # what its retransmit pool has room for
+MAX_BOOTSTRAP_NEIGHBORS = 20
+KIB, MIB = 1 << 10, 1 << 20
+IDLE_AGENTS = ("conductor", "sender", "receiver", "shared", "sharednetwork", "driver_native_resource_agent")
+IDLE = "backoff, spin, noop, yield or sleep-ns"
+
+
+class ThreadingMode(StrEnum):
+    """Which agents share a thread."""
+
+    DEDICATED = "DEDICATED"
+    SHARED_NETWORK = "SHARED_NETWORK"
+    SHARED = "SHARED"
+    INVOKER = "INVOKER"
+
+
+class GroupConsideration(StrEnum):
+    """Whether loss is handled as in a group of receivers."""
+
+    TRUE = "true"
+    FALSE = "false"
+    INFER = "infer"
+
+
+class TerminationValidator(StrEnum):
+    """Whether a client may end the driver."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
+def wrong_idle_strategy(value: str) -> str | None:
+    """What is wrong with the name of an idle strategy."""
+    try:
+        idle_strategy(value)
+    except ConfigurationError as error:
+        return str(error)
+    return None
+
+
+def port_range(value: str) -> tuple[int, int] | None:
+    """First and last port of ``20700 20799``; None when it is no range."""
+    match = re.fullmatch(r"\s*([0-9]{1,5})[\s-]+([0-9]{1,5})\s*", value)
+    if match is None:
+        return None
+    low, high = int(match[1]), int(match[2])
+    return (low, high) if 1 <= low <= high <= 65535 else None
+
+
+def wrong_port_range(value: str) -> str | None:
+    """What is wrong with a range of ports."""
+    return None if port_range(value) else "is not a first and a last port"
+
+
+def wrong_neighbors(value: str) -> str | None:
+    """What is wrong with a list of neighbours."""
+    count = len([part for part in value.split(",") if part.strip()])
+    return f"names {count} neighbours, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverSettings(Settings):
+    """What a media driver is told. Sizes are in bytes; the TOML table is ``[driver]``."""
+
+    SECTION: ClassVar[str] = "driver"
+    ENV_PREFIX: ClassVar[str] = "AERON_"
+
+    # The directory and what lies in it.
+    dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
+    dir_delete_on_start: bool = boolean(
+        False, "Whether a directory that is there is deleted at start without a look at what is in it."
+    )
+    dir_delete_on_shutdown: bool = boolean(False, "Whether the directory is deleted at a clean end.")
+    dir_warn_if_exists: bool = boolean(False, "Whether a directory that is there at start is worth a warning.")
+    conductor_buffer_length: int = size(
+        MIB + layout.RING_TRAILER_LENGTH, "Commands' buffer: a power of two and its trailer of 768.", high=INT32_MAX
+    )
+    clients_buffer_length: int = size(
+        MIB + layout.BROADCAST_TRAILER_LENGTH,
+        "Responses' buffer: a power of two and its trailer of 128.",
+        high=INT32_MAX,
+    )
+    counters_buffer_length: int = size(8 * MIB, "Counter values, 128 bytes a counter.", low=MIB, high=500 * MIB)
+    error_buffer_length: int = size(4 * MIB, "Distinct errors.", low=64 * KIB, high=INT32_MAX)
+    loss_report_buffer_length: int = size(MIB, "The loss report.", low=64, high=INT32_MAX)
+    file_page_size: int = size(
+        4 * KIB, "The page size that files are rounded up to.", low=4 * KIB, high=1 << 30, power_of_two=True
+    )
+    term_buffer_sparse_file: bool = boolean(True, "Whether logs take their memory only as they are written.")
+    perform_storage_checks: bool = boolean(True, "Whether the free space is checked before a log is created.")
+    low_file_store_warning_threshold: int = size(160 * MIB, "Free space below which a warning is given.")
+    # Agents.
+    threading_mode: ThreadingMode = choice(  # noqa: RUF009 - a field specifier
+        ThreadingMode.DEDICATED, "Which of conductor, sender and receiver share a thread."
+    )
+    conductor_idle_strategy: str = text(
+        "backoff", "What the conductor does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+    )
+    conductor_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    sender_idle_strategy: str = text(
+        "backoff", "What the sender does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+    )
+    sender_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    receiver_idle_strategy: str = text(
+        "backoff", "What the receiver does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+    )
+    receiver_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    shared_idle_strategy: str = text(
+        "backoff", "What the shared agent does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+    )
+    shared_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    sharednetwork_idle_strategy: str = text(
+        "backoff", "What the shared network agent does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+    )
+    sharednetwork_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
+    driver_native_resource_agent_idle_strategy: str = text(
+        "sleep-ns", "What the agent for files and names does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+    )
+    driver_native_resource_agent_idle_strategy_init_args: str = text(
+        "1ms", "Arguments of that strategy, separated by commas."
+    )
+    conductor_cpu_affinity: int = integer(
+        -1, "The processor that the conductor's thread is bound to; -1 for any.", low=-1, high=4095
+    )
+    sender_cpu_affinity: int = integer(
+        -1, "The processor that the sender's thread is bound to; -1 for any.", low=-1, high=4095
+    )
+    receiver_cpu_affinity: int = integer(
+        -1, "The processor that the receiver's thread is bound to; -1 for any.", low=-1, high=4095
+    )
+    driver_conductor_cycle_threshold_ns: int = duration(
+        100 * NS_PER_MS, "How long a duty cycle of the conductor may take before it is counted."
+    )
+    driver_sender_cycle_threshold_ns: int = duration(
+        100 * NS_PER_MS, "How long a duty cycle of the sender may take before it is counted."
+    )
+    driver_receiver_cycle_threshold_ns: int = duration(
+        100 * NS_PER_MS, "How long a duty cycle of the receiver may take before it is counted."
+    )
+    driver_name_resolver_threshold_ns: int = duration(
+        5 * NS_PER_SECOND, "How long resolving a name may take before it is counted."
+    )
+    driver_resource_free_limit: int = integer(
+        1, "How many resources the conductor frees in one duty cycle.", low=1, high=INT32_MAX
+    )
+    thread_naming: str = text("classic", "How threads are named.")
+    timer_interval_ns: int = duration(NS_PER_SECOND, "How often the conductor looks at timeouts.", low=1)
+    # Life and death.
+    driver_timeout_ns: int = duration(
+        10 * NS_PER_SECOND,
+        "How old the driver's heartbeat may be before the driver counts as dead.",
+        low=NS_PER_MS,
+        plain_unit="ms",
+    )
+    client_liveness_timeout_ns: int = duration(10 * NS_PER_SECOND, "How long a client may be silent.", low=NS_PER_MS)
+    image_liveness_timeout_ns: int = duration(
+        10 * NS_PER_SECOND, "How long an image may hear nothing from its sender.", low=NS_PER_MS
+    )
+    publication_unblock_timeout_ns: int = duration(
+        15 * NS_PER_SECOND,
+        "When a claim that nobody commits is turned into padding; above the client liveness timeout.",
+        low=NS_PER_MS,
+    )
+    publication_connection_timeout_ns: int = duration(
+        5 * NS_PER_SECOND, "How long a publication stays connected without a status message.", low=NS_PER_MS
+    )
+    publication_linger_timeout_ns: int = duration(
+        5 * NS_PER_SECOND, "How long a drained publication stays to answer for losses."
+    )
+    counters_free_to_reuse_timeout_ns: int = duration(NS_PER_SECOND, "How long a freed counter rests.")
+    driver_termination_validator: TerminationValidator = choice(  # noqa: RUF009 - a field specifier
+        TerminationValidator.DENY, "Whether a client may end the driver."
+    )
+    print_configuration: bool = boolean(False, "Whether the driver prints its settings at start.")
+    # Publications.
+    term_buffer_length: int = size(
+        16 * MIB,
+        "Term of a network publication.",
+        low=layout.TERM_MIN_LENGTH,
+        high=layout.TERM_MAX_LENGTH,
+        power_of_two=True,
+    )
+    ipc_term_buffer_length: int = size(
+        64 * MIB,
+        "Term of an IPC publication.",
+        low=layout.TERM_MIN_LENGTH,
+        high=layout.TERM_MAX_LENGTH,
+        power_of_two=True,
+    )
+    mtu_length: int = size(
+        1408,
+        "The largest datagram's payload.",
+        low=layout.MTU_MIN_LENGTH,
+        high=layout.MTU_MAX_LENGTH,
+        multiple=layout.FRAME_ALIGNMENT,
+    )
+    ipc_mtu_length: int = size(
+        1408,
+        "The largest frame of an IPC publication.",
+        low=layout.MTU_MIN_LENGTH,
+        high=layout.MTU_MAX_LENGTH,
+        multiple=layout.FRAME_ALIGNMENT,
+    )
+    publication_term_window_length: int = size(
+        0, "How far a publisher may be ahead; 0 for half a term.", high=layout.TERM_MAX_LENGTH // 2
+    )
+    ipc_publication_term_window_length: int = size(
+        0, "The same for IPC publications.", high=layout.TERM_MAX_LENGTH // 2
+    )
+    publication_reserved_session_id_low: int = integer(
+        -1, "First session id that is never given out.", low=INT32_MIN, high=INT32_MAX
+    )
+    publication_reserved_session_id_high: int = integer(
+        1000, "Last session id that is never given out.", low=INT32_MIN, high=INT32_MAX
+    )
+    spies_simulate_connection: bool = boolean(False, "Whether spies alone make a publication connected.")
+    network_publication_max_messages_per_send: int = integer(
+        4, "Datagrams that one publication sends in a duty cycle.", low=1, high=MAX_IO_VECTORS
+    )
+    send_to_status_poll_ratio: int = integer(
+        6, "Duty cycles with sends between two looks at the control socket.", low=1, high=INT32_MAX
+    )
+    # Flow control and retransmission.
+    unicast_flowcontrol_supplier: str = text("unicast_max", "Flow control to one receiver.")
+    multicast_flowcontrol_supplier: str = text(
+        "multicast_max", "Flow control to several receivers where the channel does not say."
+    )
+    flow_control_group_tag: int = integer(
+        -1, "Tag of the receivers that count in tagged flow control.", low=INT64_MIN, high=INT64_MAX
+    )
+    flow_control_group_min_size: int = integer(
+        0, "Receivers that a group needs before it is connected.", low=0, high=INT32_MAX
+    )
+    flow_control_receiver_timeout_ns: int = duration(
+        5 * NS_PER_SECOND, "When a silent receiver no longer counts.", low=1
+    )
+    retransmit_unicast_delay_ns: int = duration(0, "How long a retransmission waits.")
+    retransmit_unicast_linger_ns: int = duration(10 * NS_PER_MS, "How long a repeated request for the same is ignored.")
+    max_resend: int = integer(16, "Retransmissions in hand with several receivers.", low=1, high=MAX_RESEND)
+    # Receivers.
+    rcv_initial_window_length: int = size(
+        128 * KIB,
+        "What a receiver offers to take in advance.",
+        low=layout.MTU_MIN_LENGTH,
+        high=layout.TERM_MAX_LENGTH // 2,
+    )
+    rcv_status_message_timeout_ns: int = duration(
+        200 * NS_PER_MS, "How often the last status message is repeated.", low=1
+    )
+    receiver_group_tag: int | None = integer(None, "Tag that receivers send.", low=INT64_MIN, high=INT64_MAX)
+    receiver_group_consideration: GroupConsideration = choice(  # noqa: RUF009 - a field specifier
+        GroupConsideration.INFER, "Whether receivers behave as members of a group."
+    )
+    congestioncontrol_supplier: str = text("default", "Congestion control; default follows the channel's cc.")
+    cubiccongestioncontrol_measurertt: bool = boolean(False, "Whether cubic measures the round trip.")
+    cubiccongestioncontrol_initialrtt_ns: int = duration(
+        100 * NS_PER_US, "The round trip that cubic begins with.", low=1
+    )
+    cubiccongestioncontrol_tcpmode: bool = boolean(False, "Whether cubic is as friendly to others as TCP.")
+    nak_unicast_delay_ns: int = duration(
+        NS_PER_US, "How long a gap is given to close before it is asked for.", low=NS_PER_US
+    )
+    nak_unicast_retry_delay_ratio: int = integer(
+        100, "Times that delay before it is asked for again.", low=1, high=INT32_MAX
+    )
+    nak_multicast_group_size: int = integer(
+        10, "Receivers that a multicast group is expected to have.", low=1, high=INT32_MAX
+    )
+    nak_multicast_max_backoff_ns: int = duration(
+        10 * NS_PER_MS, "The longest random wait before a group member asks.", low=1
+    )
+    reliable_stream: bool = boolean(True, "Whether loss is repaired; else it is filled.")
+    tether_subscriptions: bool = boolean(True, "Whether a slow subscriber holds up the stream rather than losing it.")
+    rejoin_stream: bool = boolean(True, "Whether a stream that ended may be joined again.")
+    untethered_window_limit_timeout_ns: int = duration(
+        5 * NS_PER_SECOND, "How long an untethered subscriber may lag.", low=1
+    )
+    untethered_linger_timeout_ns: int | None = duration(
+        None, "How long it then still counts; unset: as long as it may lag."
+    )
+    untethered_resting_timeout_ns: int = duration(
+        10 * NS_PER_SECOND, "How long it then rests before it may join again.", low=1
+    )
+    driver_stream_session_limit: int = integer(
+        INT32_MAX, "Sessions of one stream that an endpoint takes.", low=1, high=INT32_MAX
+    )
+    # Sockets.
+    socket_so_rcvbuf: int = size(128 * KIB, "Receive buffer of sockets; 0 for the system's own.", high=INT32_MAX)
+    socket_so_sndbuf: int = size(0, "Send buffer of sockets; 0 for the system's own.", high=INT32_MAX)
+    socket_multicast_ttl: int = integer(0, "Hops of multicast datagrams; 0 for the system's own.", low=0, high=255)
+    receiver_io_vector_capacity: int = integer(4, "Datagrams taken from a socket at once.", low=1, high=MAX_IO_VECTORS)
+    sender_io_vector_capacity: int = integer(4, "Datagrams given to a socket at once.", low=1, high=MAX_IO_VECTORS)
+    driver_connect: bool = boolean(True, "Whether sockets of unicast publications are connected.")
+    sender_wildcard_port_range: str | None = text(
+        None,
+        "Ports that the sender takes for port 0; unset: the system's own.",
+        accepts="a first and a last port, as in 20700 20799",
+        wrong=wrong_port_range,
+    )
+    receiver_wildcard_port_range: str | None = text(
+        None,
+        "Ports that the receiver takes for port 0; unset: the system's own.",
+        accepts="a first and a last port, as in 20700 20799",
+        wrong=wrong_port_range,
+    )
+    udp_channel_incoming_interceptors: str = text(
+        "", "Loss generators for incoming datagrams.", accepts="loss, fixed-loss, multi-gap-loss, separated by commas"
+    )
+    udp_channel_outgoing_interceptors: str = text(
+        "", "Loss generators for outgoing datagrams.", accepts="loss, fixed-loss, multi-gap-loss, separated by commas"
+    )
+    udp_channel_transport_bindings_loss_args: str = text(
+        "", "What loss loses: rate, seed and recv-msg-mask.", accepts="key=value|key=value"
+    )
+    udp_channel_transport_bindings_fixed_loss_args: str = text(
+        "", "What fixed-loss loses: term-id, term-offset and length.", accepts="key=value|key=value"
+    )
+    udp_channel_transport_bindings_multi_gap_loss_args: str = text(
+        "", "What multi-gap-loss loses: term-id, gap-radix, gap-length and total-gaps.", accepts="key=value|key=value"
+    )
+    # Names.
+    driver_reresolution_check_interval_ns: int = duration(
+        NS_PER_SECOND, "How often silent endpoints are resolved again.", low=1
+    )
+    name_resolver_supplier: str = text("default", "Who resolves names: default, driver or csv_table.")
+    name_resolver_init_args: str = text("", "Arguments of that resolver.")
+    driver_resolver_name: str | None = text(None, "This driver's name among its neighbours.")
+    driver_resolver_interface: str | None = text(None, "Address and port that the resolver is bound to.")
+    driver_resolver_bootstrap_neighbor: str | None = text(
+        None, "Neighbours to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=wrong_neighbors
+    )
+    driver_resolver_neighbor_timeout_ns: int = duration(
+        10 * NS_PER_SECOND, "When a silent neighbour is forgotten.", low=1
+    )
+    driver_resolver_self_resolution_interval_ns: int = duration(
+        NS_PER_SECOND, "How often this driver tells its name.", low=1
+    )
+    driver_resolver_neighbor_resolution_interval_ns: int = duration(
+        2 * NS_PER_SECOND, "How often it tells all names that it knows.", low=1
+    )
+    driver_resolver_bootstrap_neighbor_resolution_interval_ns: int = duration(
+        10 * NS_PER_SECOND, "How often neighbours to begin with are resolved again.", low=1
+    )
+    # The event log.
+    event_log: str = text("", "Events to log: admin, all, or names or ids; empty for none.")
+    event_log_disable: str = text("", "Events to leave out of those.")
+    event_log_filename: str = text("", "File of the event log; empty for the standard error.")
+    event_log_file_max_length: int = size(0, "When that file is begun anew; 0 for never.")
+
+    def validate(self) -> None:
+        """Refuses values that contradict one another."""
+        if self.publication_unblock_timeout_ns <= self.client_liveness_timeout_ns:
+            raise ConfigurationError(
+                f"AERON_PUBLICATION_UNBLOCK_TIMEOUT of {self.publication_unblock_timeout_ns} ns is not above"
+                f" AERON_CLIENT_LIVENESS_TIMEOUT of {self.client_liveness_timeout_ns} ns"
+            )
+        if self.publication_reserved_session_id_low > self.publication_reserved_session_id_high:
+            raise ConfigurationError(
+                f"AERON_PUBLICATION_RESERVED_SESSION_ID_LOW {self.publication_reserved_session_id_low} is above"
+                f" AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH {self.publication_reserved_session_id_high}"
+            )
+        for name, window, mtu, term in (
+            ("AERON_PUBLICATION", self.publication_term_window_length, self.mtu_length, self.term_buffer_length),
+            (
+                "AERON_IPC_PUBLICATION",
+                self.ipc_publication_term_window_length,
+                self.ipc_mtu_length,
+                self.ipc_term_buffer_length,
+            ),
+        ):
+            if window and not mtu <= window <= term // 2:
+                raise ConfigurationError(
+                    f"{name}_TERM_WINDOW_LENGTH {window} is not between the mtu of {mtu} and half a term, {term // 2}"
+                )
+        self._validate_sockets()
+        for agent in IDLE_AGENTS:
+            prefix = f"{agent}_idle_strategy"
+            idle_strategy(getattr(self, prefix), getattr(self, f"{prefix}_init_args"))
+        if self.driver_resolver_interface and not self.driver_resolver_name:
+            raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE needs an AERON_DRIVER_RESOLVER_NAME")
+
+    def _validate_sockets(self) -> None:
+        receive, send = self.socket_so_rcvbuf, self.socket_so_sndbuf
+        if receive and self.rcv_initial_window_length > receive:
+            raise ConfigurationError(
+                f"AERON_RCV_INITIAL_WINDOW_LENGTH {self.rcv_initial_window_length} exceeds AERON_SOCKET_SO_RCVBUF {receive}"
+            )
+        for name, buffer in (("AERON_SOCKET_SO_RCVBUF", receive), ("AERON_SOCKET_SO_SNDBUF", send)):
+            if buffer and self.mtu_length > buffer:
+                raise ConfigurationError(f"AERON_MTU_LENGTH {self.mtu_length} exceeds {name} {buffer}")

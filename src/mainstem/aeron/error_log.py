@@ -1,0 +1,98 @@
+"""The distinct error log of the CnC file: each error once, with how often and when (behaviour, section 9.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem._core.buffer import AtomicBuffer
+
+LENGTH_OFFSET = 0
+COUNT_OFFSET = 4
+LAST_OBSERVATION_OFFSET = 8
+FIRST_OBSERVATION_OFFSET = 16
+TEXT_OFFSET = 24
+ENTRY_ALIGNMENT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorObservation:
+    """One distinct error; times are epoch milliseconds."""
+
+    observation_count: int
+    first_observation_ms: int
+    last_observation_ms: int
+    text: str
+
+
+class DistinctErrorLog:
+    """Writes the log; one thread of one process. Errors are the same when their whole texts are."""
+
+    def __init__(self, buffer: AtomicBuffer) -> None:
+        self._buffer = buffer
+        self._offsets: dict[str, int] = {}
+        self._next = 0
+        for offset, length in _entries(buffer):
+            self._offsets[_text(buffer, offset, length)] = offset
+            self._next = _align(offset + length)
+
+    def record(self, text: str, *, now_ms: int) -> bool:
+        """One observation of an error at the epoch time ``now_ms``; false when a new one no longer fits."""
+        buffer = self._buffer
+        offset = self._offsets.get(text)
+        if offset is not None:
+            buffer.put_i64_release(offset + LAST_OBSERVATION_OFFSET, now_ms)
+            buffer.put_i32_release(offset + COUNT_OFFSET, buffer.get_i32(offset + COUNT_OFFSET) + 1)
+            return True
+        data = text.encode("utf-8", "replace")
+        offset, length = self._next, TEXT_OFFSET + len(data)
+        if offset + length > buffer.capacity:
+            return False
+        buffer.put_bytes(offset + TEXT_OFFSET, data)
+        buffer.put_i64(offset + FIRST_OBSERVATION_OFFSET, now_ms)
+        buffer.put_i64(offset + LAST_OBSERVATION_OFFSET, now_ms)
+        buffer.put_i32(offset + COUNT_OFFSET, 1)
+        # The length last: whoever sees it sees the whole entry.
+        buffer.put_i32_release(offset + LENGTH_OFFSET, length)
+        self._offsets[text] = offset
+        self._next = _align(offset + length)
+        return True
+
+
+def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObservation]:
+    """The errors in the log that were last observed at ``since_ms`` or later, oldest entry first; any process."""
+    found = []
+    for offset, length in _entries(buffer):
+        last = buffer.get_i64_acquire(offset + LAST_OBSERVATION_OFFSET)
+        if last >= since_ms:
+            found.append(
+                ErrorObservation(
+                    observation_count=buffer.get_i32_acquire(offset + COUNT_OFFSET),
+                    first_observation_ms=buffer.get_i64(offset + FIRST_OBSERVATION_OFFSET),
+                    last_observation_ms=last,
+                    text=_text(buffer, offset, length),
+                )
+            )
+    return found
+
+
+def _entries(buffer: AtomicBuffer) -> list[tuple[int, int]]:
+    """Offset and length of every whole entry; the log ends at a length of zero, or one that makes no sense."""
+    entries = []
+    offset = 0
+    while offset + TEXT_OFFSET <= buffer.capacity:
+        length = buffer.get_i32_acquire(offset + LENGTH_OFFSET)
+        if length < TEXT_OFFSET or offset + length > buffer.capacity:
+            break
+        entries.append((offset, length))
+        offset = _align(offset + length)
+    return entries
+
+
+def _text(buffer: AtomicBuffer, offset: int, length: int) -> str:
+    return buffer.get_bytes(offset + TEXT_OFFSET, length - TEXT_OFFSET).decode("utf-8", "replace")
+
+
+def _align(offset: int) -> int:
+    return (offset + ENTRY_ALIGNMENT - 1) & ~(ENTRY_ALIGNMENT - 1)

@@ -1,0 +1,124 @@
+"""The driver's and the client's settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.aeron.client.settings import ClientSettings
+from mainstem.aeron.directory import default_directory
+from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode, port_range
+from mainstem.errors import ConfigurationError
+from mainstem.settings import Source
+
+# Written out from the table of the behaviour's section 24, in the text that the reference takes.
+DEFAULTS = """
+AERON_DIR_DELETE_ON_START false | AERON_DIR_DELETE_ON_SHUTDOWN false | AERON_DIR_WARN_IF_EXISTS false
+AERON_THREADING_MODE DEDICATED | AERON_DRIVER_TIMEOUT 10s | AERON_CONDUCTOR_BUFFER_LENGTH 1049344
+AERON_CLIENTS_BUFFER_LENGTH 1048704 | AERON_COUNTERS_BUFFER_LENGTH 8m | AERON_ERROR_BUFFER_LENGTH 4m
+AERON_LOSS_REPORT_BUFFER_LENGTH 1m | AERON_FILE_PAGE_SIZE 4k | AERON_TERM_BUFFER_LENGTH 16m
+AERON_IPC_TERM_BUFFER_LENGTH 64m | AERON_TERM_BUFFER_SPARSE_FILE true | AERON_PERFORM_STORAGE_CHECKS true
+AERON_LOW_FILE_STORE_WARNING_THRESHOLD 160m | AERON_MTU_LENGTH 1408 | AERON_IPC_MTU_LENGTH 1408
+AERON_PUBLICATION_TERM_WINDOW_LENGTH 0 | AERON_IPC_PUBLICATION_TERM_WINDOW_LENGTH 0
+AERON_PUBLICATION_LINGER_TIMEOUT 5s | AERON_CLIENT_LIVENESS_TIMEOUT 10s | AERON_IMAGE_LIVENESS_TIMEOUT 10s
+AERON_PUBLICATION_UNBLOCK_TIMEOUT 15s | AERON_PUBLICATION_CONNECTION_TIMEOUT 5s | AERON_TIMER_INTERVAL 1s
+AERON_COUNTERS_FREE_TO_REUSE_TIMEOUT 1s | AERON_SOCKET_SO_RCVBUF 128k | AERON_SOCKET_SO_SNDBUF 0
+AERON_SOCKET_MULTICAST_TTL 0 | AERON_RCV_INITIAL_WINDOW_LENGTH 128k | AERON_RCV_STATUS_MESSAGE_TIMEOUT 200ms
+AERON_SEND_TO_STATUS_POLL_RATIO 6 | AERON_NAK_UNICAST_DELAY 1us | AERON_NAK_UNICAST_RETRY_DELAY_RATIO 100
+AERON_NAK_MULTICAST_GROUP_SIZE 10 | AERON_NAK_MULTICAST_MAX_BACKOFF 10ms | AERON_RETRANSMIT_UNICAST_DELAY 0ns
+AERON_RETRANSMIT_UNICAST_LINGER 10ms | AERON_MAX_RESEND 16 | AERON_UNICAST_FLOWCONTROL_SUPPLIER unicast_max
+AERON_MULTICAST_FLOWCONTROL_SUPPLIER multicast_max | AERON_FLOW_CONTROL_GROUP_TAG -1
+AERON_FLOW_CONTROL_GROUP_MIN_SIZE 0 | AERON_FLOW_CONTROL_RECEIVER_TIMEOUT 5s | AERON_RECEIVER_GROUP_TAG
+AERON_RECEIVER_GROUP_CONSIDERATION infer | AERON_CONGESTIONCONTROL_SUPPLIER default
+AERON_CUBICCONGESTIONCONTROL_MEASURERTT false | AERON_CUBICCONGESTIONCONTROL_INITIALRTT 100us
+AERON_CUBICCONGESTIONCONTROL_TCPMODE false | AERON_SPIES_SIMULATE_CONNECTION false | AERON_RELIABLE_STREAM true
+AERON_TETHER_SUBSCRIPTIONS true | AERON_REJOIN_STREAM true | AERON_UNTETHERED_WINDOW_LIMIT_TIMEOUT 5s
+AERON_UNTETHERED_LINGER_TIMEOUT | AERON_UNTETHERED_RESTING_TIMEOUT 10s
+AERON_PUBLICATION_RESERVED_SESSION_ID_LOW -1 | AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH 1000
+AERON_RECEIVER_IO_VECTOR_CAPACITY 4 | AERON_SENDER_IO_VECTOR_CAPACITY 4
+AERON_NETWORK_PUBLICATION_MAX_MESSAGES_PER_SEND 4 | AERON_DRIVER_STREAM_SESSION_LIMIT 2147483647
+AERON_DRIVER_CONNECT true | AERON_SENDER_WILDCARD_PORT_RANGE | AERON_RECEIVER_WILDCARD_PORT_RANGE
+AERON_DRIVER_RERESOLUTION_CHECK_INTERVAL 1s | AERON_CONDUCTOR_IDLE_STRATEGY backoff
+AERON_SENDER_IDLE_STRATEGY backoff | AERON_RECEIVER_IDLE_STRATEGY backoff | AERON_SHARED_IDLE_STRATEGY backoff
+AERON_SHAREDNETWORK_IDLE_STRATEGY backoff | AERON_SHAREDNETWORK_IDLE_STRATEGY_INIT_ARGS
+AERON_DRIVER_NATIVE_RESOURCE_AGENT_IDLE_STRATEGY sleep-ns
+AERON_DRIVER_NATIVE_RESOURCE_AGENT_IDLE_STRATEGY_INIT_ARGS 1ms | AERON_CONDUCTOR_CPU_AFFINITY -1
+AERON_SENDER_CPU_AFFINITY -1 | AERON_RECEIVER_CPU_AFFINITY -1 | AERON_DRIVER_CONDUCTOR_CYCLE_THRESHOLD 100ms
+AERON_DRIVER_SENDER_CYCLE_THRESHOLD 100ms | AERON_DRIVER_RECEIVER_CYCLE_THRESHOLD 100ms
+AERON_DRIVER_NAME_RESOLVER_THRESHOLD 5s | AERON_DRIVER_RESOURCE_FREE_LIMIT 1
+AERON_DRIVER_TERMINATION_VALIDATOR deny | AERON_PRINT_CONFIGURATION false | AERON_NAME_RESOLVER_SUPPLIER default
+AERON_NAME_RESOLVER_INIT_ARGS | AERON_DRIVER_RESOLVER_NAME | AERON_DRIVER_RESOLVER_INTERFACE
+AERON_DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR | AERON_DRIVER_RESOLVER_NEIGHBOR_TIMEOUT 10s
+AERON_DRIVER_RESOLVER_SELF_RESOLUTION_INTERVAL 1s | AERON_DRIVER_RESOLVER_NEIGHBOR_RESOLUTION_INTERVAL 2s
+AERON_DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR_RESOLUTION_INTERVAL 10s | AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS
+AERON_UDP_CHANNEL_OUTGOING_INTERCEPTORS | AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS | AERON_EVENT_LOG
+AERON_EVENT_LOG_DISABLE | AERON_EVENT_LOG_FILENAME | AERON_EVENT_LOG_FILE_MAX_LENGTH 0 | AERON_THREAD_NAMING classic
+"""
+
+
+@pytest.mark.parametrize("line", [one.strip() for one in DEFAULTS.strip().replace("\n", "|").split("|")])
+def test_the_defaults_are_the_references(line):
+    env, _, value = line.partition(" ")
+    explanation = DriverSettings.load(environ={}).explain(env)
+    assert explanation.env == env
+    assert explanation.value == explanation.default == value
+
+
+def test_every_default_is_read_back_as_it_is_shown():
+    settings = DriverSettings.load(environ={})
+    shown = {one.env: one.value for one in settings.explain_all() if one.value}
+    again = DriverSettings.load(environ=shown)
+    assert again == settings
+    assert again.source("mtu_length") is Source.ENVIRONMENT
+
+
+def test_an_operators_environment_works_unchanged():
+    settings = DriverSettings.load(
+        environ={
+            "AERON_THREADING_MODE": "SHARED_NETWORK",
+            "AERON_DRIVER_TIMEOUT": "20000",
+            "AERON_TERM_BUFFER_LENGTH": "64k",
+            "AERON_CLIENT_LIVENESS_TIMEOUT": "5000000000",
+            "AERON_CONDUCTOR_IDLE_STRATEGY": "noop",
+            "AERON_SENDER_WILDCARD_PORT_RANGE": "20700 20799",
+            "AERON_ARCHIVE_DIR": "not ours",
+        }
+    )
+    assert settings.threading_mode is ThreadingMode.SHARED_NETWORK
+    assert settings.driver_timeout_ns == 20_000_000_000
+    assert settings.term_buffer_length == 65536
+    assert settings.client_liveness_timeout_ns == 5_000_000_000
+    assert port_range(settings.sender_wildcard_port_range or "") == (20700, 20799)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"publication_unblock_timeout_ns": "10s"}, "is not above AERON_CLIENT_LIVENESS_TIMEOUT"),
+        ({"rcv_initial_window_length": "256k"}, "exceeds AERON_SOCKET_SO_RCVBUF"),
+        ({"mtu_length": "8k", "socket_so_sndbuf": "4k"}, "AERON_MTU_LENGTH 8192 exceeds AERON_SOCKET_SO_SNDBUF 4096"),
+        ({"publication_term_window_length": "16m"}, "not between the mtu of 1408 and half a term"),
+        ({"ipc_publication_term_window_length": "1k"}, "AERON_IPC_PUBLICATION_TERM_WINDOW_LENGTH 1024"),
+        ({"publication_reserved_session_id_low": 2000}, "is above AERON_PUBLICATION_RESERVED_SESSION_ID_HIGH"),
+        ({"driver_resolver_interface": "localhost:8050"}, "needs an AERON_DRIVER_RESOLVER_NAME"),
+        ({"driver_resolver_bootstrap_neighbor": ",".join("abcdefghijklmnopqrstu")}, "names 21 neighbours"),
+        ({"sender_idle_strategy": "nap"}, "sender_idle_strategy: 'nap'"),
+        ({"sender_idle_strategy_init_args": "1,2"}, "backoff takes max spins"),
+        ({"receiver_wildcard_port_range": "9 8"}, "is not a first and a last port"),
+        ({"counters_buffer_length": "501m"}, "is not 1m to 500m"),
+        ({"max_resend": 257}, "is not 1 to 256"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(given, message):
+    with pytest.raises(ConfigurationError, match=message):
+        DriverSettings.load(environ={}, **given)
+
+
+def test_the_client_shares_names_with_its_driver():
+    environ = {"AERON_DIR": "/dev/shm/other", "AERON_DRIVER_TIMEOUT": "500", "AERON_CLIENT_NAME": "tide"}
+    client = ClientSettings.load(environ=environ)
+    assert (client.dir, client.driver_timeout_ns, client.client_name) == ("/dev/shm/other", 500_000_000, "tide")
+    assert client.client_idle_sleep_duration_ns == 16_000_000
+    assert client.client_resource_linger_duration_ns == 3_000_000_000
+    assert not client.client_pre_touch_mapped_memory
+    assert DriverSettings.load(environ=environ).dir == default_directory(environ) == "/dev/shm/other"
+    assert default_directory({"USER": "mole"}).endswith("/aeron-mole")

@@ -1,0 +1,172 @@
+"""Settings: where values come from, what is refused, and how they are explained."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import pytest
+
+from mainstem.errors import ConfigurationError
+from mainstem.settings import Settings, Source, boolean, choice, duration, integer, size, text
+
+
+class Colour(StrEnum):
+    RED = "RED"
+    BLUE = "BLUE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boat(Settings):
+    SECTION: ClassVar[str] = "boat"
+    ENV_PREFIX: ClassVar[str] = "BOAT_"
+
+    hold: int = size(64 << 10, "What it carries.", low=1024, high=1 << 30, power_of_two=True)
+    plank: int = size(64, "One plank.", multiple=32)
+    tide_ns: int = duration(5_000_000_000, "Until the tide turns.", low=1)
+    watch_ns: int = duration(10_000_000_000, "How long one watch is.", plain_unit="ms")
+    rest_ns: int | None = duration(None, "How long the crew rests.")
+    crew: int = integer(3, "Hands on board.", low=1, high=40)
+    afloat: bool = boolean(True, "Whether it swims.")
+    name: str = text("Unda", "What it is called.", wrong=lambda value: "is too short" if len(value) < 2 else None)
+    colour: Colour = choice(Colour.RED, "Its paint.")  # noqa: RUF009 - a field specifier
+
+    def validate(self):
+        if self.crew > 10 and not self.afloat:
+            raise ConfigurationError("a crew above 10 needs a boat that is afloat")
+
+
+def load(**keywords):
+    return Boat.load(environ={}, **keywords)
+
+
+def test_everything_has_a_default_and_remembers_that_it_is_one():
+    boat = load()
+    assert boat == Boat()
+    assert {one.source for one in boat.explain_all()} == {Source.DEFAULT}
+    assert boat.rest_ns is None
+
+
+def test_later_sources_win_and_each_value_remembers_its_own(tmp_path):
+    file = tmp_path / "fleet.toml"
+    file.write_text('[boat]\nhold = "1m"\ncrew = 5\ntide-ns = "10ms"\nBOAT_NAME = "Rana"\n[other]\nx = 1\n')
+    boat = Boat.load(toml=file, environ={"BOAT_CREW": "7", "BOAT_TIDE": "20ms", "PATH": "/"}, tide_ns="30ms")
+    assert (boat.hold, boat.crew, boat.tide_ns, boat.name) == (1 << 20, 7, 30_000_000, "Rana")
+    sources = [boat.source(name) for name in ("hold", "crew", "tide_ns", "name", "afloat")]
+    assert sources == [Source.TOML, Source.ENVIRONMENT, Source.KEYWORD, Source.TOML, Source.DEFAULT]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value", "meaning"),
+    [
+        ("hold", "2K", 2048),
+        ("hold", 4096, 4096),
+        ("tide_ns", "100", 100),
+        ("watch_ns", "100", 100_000_000),
+        ("watch_ns", "2s", 2_000_000_000),
+        ("rest_ns", "", None),
+        ("rest_ns", "1us", 1000),
+        ("afloat", "False", False),
+        ("afloat", "1", True),
+        ("colour", "blue", Colour.BLUE),
+        ("colour", Colour.BLUE, Colour.BLUE),
+    ],
+)
+def test_values_are_read_from_text_and_taken_typed(keyword, value, meaning):
+    assert getattr(load(**{keyword: value}), keyword) == meaning
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"hold": "64q"}, "hold: '64q' is not a size in bytes; accepted: 1k to 1g"),
+        ({"hold": 3000}, "hold: 3000 is not a power of two"),
+        ({"hold": "512"}, "hold: '512' is not 1k to 1g"),
+        ({"hold": None}, "hold: None is not a size"),
+        ({"plank": 33}, "plank: 33 is not a multiple of 32"),
+        ({"tide_ns": "5m"}, "tide_ns: '5m' is not a duration"),
+        ({"tide_ns": 0}, "tide_ns: 0 is not at least 1ns"),
+        ({"tide_ns": 1.5}, "tide_ns: 1.5 is not a duration"),
+        ({"crew": "many"}, "crew: 'many' is not a whole number; accepted: 1 to 40"),
+        ({"crew": True}, "crew: True is not a whole number"),
+        ({"afloat": "yes"}, "afloat: 'yes' is not a truth value; accepted: true or false"),
+        ({"afloat": 1}, "afloat: 1 is neither true nor false"),
+        ({"name": "x"}, "name: 'x' is too short"),
+        ({"name": 5}, "name: 5 is not text"),
+        ({"colour": "green"}, "colour: 'green' is not a choice; accepted: one of RED, BLUE"),
+        ({"colour": 5}, "colour: 5 is not one of them"),
+        ({"crews": 5}, r"'crews' \(keyword\) is not a setting of Boat; did you mean crew"),
+        ({"crew": 11, "afloat": False}, "a crew above 10 needs"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_sentence(given, message):
+    with pytest.raises(ConfigurationError, match=message):
+        load(**given)
+
+
+def test_a_wrong_value_of_the_environment_is_named_as_it_was_written():
+    with pytest.raises(ConfigurationError, match="BOAT_CREW: '0' is not 1 to 40"):
+        Boat.load(environ={"BOAT_CREW": "0"})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[boat]\nsail = 1\n", r"'sail' \(toml\) is not a setting"),
+        ("boat = 5\n", "boat is not a table"),
+        ("[boat\n", "settings file .*fleet.toml: "),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path, content, message):
+    file = tmp_path / "fleet.toml"
+    file.write_text(content)
+    with pytest.raises(ConfigurationError, match=message):
+        Boat.load(toml=file, environ={})
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigurationError, match="No such file"):
+        Boat.load(toml=tmp_path / "none.toml", environ={})
+
+
+def test_settings_are_frozen_and_changed_by_copy():
+    boat = Boat.load(environ={"BOAT_CREW": "7"})
+    with pytest.raises(FrozenInstanceError):
+        boat.crew = 8
+    other = boat.replace(hold="2m")
+    assert (boat.hold, other.hold, other.crew) == (64 << 10, 2 << 20, 7)
+    assert (other.source("hold"), other.source("crew")) == (Source.KEYWORD, Source.ENVIRONMENT)
+    with pytest.raises(ConfigurationError, match="power of two"):
+        boat.replace(hold=3000)
+
+
+def test_values_given_to_the_constructor_are_checked_too():
+    assert Boat(hold="2k").hold == 2048
+    assert Boat(hold=2048).source("hold") is Source.KEYWORD
+    with pytest.raises(ConfigurationError):
+        Boat(crew=0)
+
+
+def test_a_setting_explains_itself_by_either_name():
+    boat = load(hold="1m")
+    assert str(boat.explain("BOAT_HOLD")) == (
+        "hold = 1m  [keyword]\n"
+        "  What it carries.\n"
+        "  a size in bytes: 1k to 1g (k, m or g may follow), a power of two; default 64k; environment BOAT_HOLD"
+    )
+    assert str(boat.explain("rest_ns")).startswith("rest_ns = (unset)  [default]")
+    assert boat.explain("tide_ns").env == "BOAT_TIDE"
+
+
+def test_settings_travel_to_another_process_through_its_environment():
+    boat = load(hold="1m", tide_ns="30ms", rest_ns=5, afloat=False, colour="BLUE")
+    environment = boat.environment()
+    assert environment == {
+        "BOAT_HOLD": "1m",
+        "BOAT_TIDE": "30ms",
+        "BOAT_REST": "5ns",
+        "BOAT_AFLOAT": "false",
+        "BOAT_COLOUR": "BLUE",
+    }
+    assert Boat.load(environ=environment) == boat
