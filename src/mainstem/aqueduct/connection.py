@@ -1,0 +1,652 @@
+"""An Aqueduct connection without IO: streams, datagrams and resets go in, commands and events come out.
+
+The verbs tell their kind: ``receive_*`` is what the QUIC connection reports, ``data_to_send`` what it is asked to do,
+``next_event`` what the application learns; everything else is what the application asks for. Time is an argument. A
+rule that the peer broke ends the connection with a `ConnectionEnded` event and a close command; it is never raised
+here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.aqueduct import lifecycle, receiving, sending
+from mainstem.aqueduct.channel_id import ENTRYPOINT
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, Incomplete, as_headers, violation
+from mainstem.aqueduct.core import Core, Counts, Timing
+from mainstem.aqueduct.events import (
+    Attach,
+    CloseConnection,
+    Command,
+    ConnectionEnded,
+    Event,
+    HoldStream,
+    Mode,
+    PeerHeaders,
+    ReceiverEnded,
+    SenderEnded,
+)
+from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message, Version, decode_frame
+from mainstem.aqueduct.halves import Delivery, ReceiverHalf, SenderHalf
+from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
+from mainstem.aqueduct.router import end_of_stream, reset_arrived, route_frame
+from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
+from mainstem.aqueduct.streams import OPENED_BY_SERVER, Role, Stream
+from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError
+from mainstem.instruments import NULL_INSTRUMENT, Instrument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+DEFAULT_TIMING = Timing()
+
+
+@dataclass(slots=True)
+class Attachment:
+    """A half that came with a message: which channel, which half, and its state by the time it was received."""
+
+    channel_id: int
+    is_sender: bool
+    state: SenderState | ReceiverState
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One received message. ``attachments`` are in the order in which they were attached."""
+
+    channel_id: int
+    payload: bytes
+    attachments: tuple[Attachment, ...]
+
+
+class AqueductConnection:
+    """One side of a connection, as a state machine.
+
+    ``headers`` are the client's connection headers (a server gives its own to `accept`). ``peer`` names the other side
+    in errors. A server that may receive 0-RTT data is made with ``early_data=True`` and processes nothing before
+    `handshake_completed` says that it cannot be a replay.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_client: bool,
+        headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        timing: Timing = DEFAULT_TIMING,
+        instrument: Instrument = NULL_INSTRUMENT,
+        peer: str = "",
+        early_data: bool = False,
+    ) -> None:
+        self._core = Core(is_client=is_client, limits=limits, timing=timing, instrument=instrument, peer=peer)
+        self._core.resume = self._resume
+        self._headers = as_headers(headers)
+        self._control_id: int | None = None
+        self._early = early_data and not is_client
+        # The client: the server's ConnectionControl came. The server: the application answered the client's.
+        self._ready = False
+        self._peer_headers_seen = False
+        self._held_streams: dict[Stream, None] = {}
+        self._held_datagrams: list[tuple[bytes, bool]] = []
+        self._ended = False
+        if is_client:
+            # Whatever the client sends before the server has answered begins with a Version frame.
+            self._core.out.prefix = VERSION_BYTES
+            lifecycle.create_sender(self._core, ENTRYPOINT, minted_here=True, reachable=True)
+
+    # The beginning.
+
+    def start(self, now_ns: int) -> None:
+        """Client: open the connection control stream. Messages may follow at once."""
+        core = self._core
+        core.now_ns = now_ns
+        if not core.is_client or self._control_id is not None:
+            raise LocalProtocolError("only a client starts a connection, and once", rule="start")
+        self._control_id = core.out.open(unidirectional=False)
+        stream = Stream(self._control_id, Role.CONNECTION, opened_here=True, limits=core.limits)
+        core.streams[self._control_id] = stream
+        data = ConnectionControl(self._headers).encode()
+        core.out.write(self._control_id, data)
+        core.sent_frame(data)
+
+    def accept(
+        self, headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None, now_ns: int
+    ) -> None:
+        """Server: answer the client's headers. What has arrived meanwhile is processed now."""
+        core = self._core
+        core.now_ns = now_ns
+        if core.is_client or not self._peer_headers_seen or self._ready:
+            raise LocalProtocolError("a server accepts once, after the client's headers came", rule="accept")
+        assert self._control_id is not None
+        data = ConnectionControl(as_headers(headers)).encode()
+        core.out.write(self._control_id, VERSION_BYTES + data)
+        core.sent_frame(data)
+        self._ready = True
+        lifecycle.create_receiver(core, ENTRYPOINT, minted_here=False, taken=True)
+        self._guard(self._release)
+
+    def handshake_completed(self, now_ns: int) -> None:
+        """The TLS handshake is over, or the early data cannot be a replay: what was held is processed now."""
+        self._core.now_ns = now_ns
+        if self._early:
+            self._early = False
+            self._guard(self._release)
+
+    # What the QUIC connection reports.
+
+    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        """Bytes of a stream, in order; ``fin`` where they are its last."""
+        self._core.now_ns = now_ns
+        if not self._ended:
+            self._guard(lambda: self._receive_stream(stream_id, data, fin))
+
+    def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
+        """The peer reset its direction of a stream."""
+        self._core.now_ns = now_ns
+        if not self._ended:
+            self._guard(lambda: self._receive_reset(stream_id, code))
+
+    def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
+        """The peer reads no more of a stream; the QUIC connection has reset it."""
+        core = self._core
+        core.now_ns = now_ns
+        for sender in core.senders.values():
+            if sender.ordered_stream == stream_id:
+                sender.ordered_stream = None
+                break
+        stream = core.streams.get(stream_id)
+        if stream is not None and stream.role is not Role.CONNECTION:
+            stream.out_done = True
+            core.forget_if_done(stream)
+
+    def receive_datagram(self, data: bytes, now_ns: int) -> None:
+        """One datagram."""
+        self._core.now_ns = now_ns
+        if self._ended:
+            return
+        if self._is_gated:
+            self._guard(lambda: self._hold_datagram(data))
+        else:
+            self._guard(lambda: self._read_datagram(data, must_begin_with_version=False))
+
+    def stream_delivered(self, stream_id: int, now_ns: int) -> None:
+        """All that was written to the stream has reached the peer (the answer to `WatchDelivery`)."""
+        self._core.now_ns = now_ns
+        stream = self._core.streams.get(stream_id)
+        if stream is not None:
+            self._core.heard(stream)
+
+    def transport_state(
+        self,
+        *,
+        bidi_streams: int | None = None,
+        uni_streams: int | None = None,
+        datagrams: int | None = None,
+        max_datagram: int | None = None,
+        rtt_ns: int | None = None,
+    ) -> None:
+        """What the QUIC connection has room for: streams that may be opened, datagrams that may be queued, the largest
+        datagram in bytes (0 where the peer takes none), and its estimate of the round trip. None leaves a value
+        alone."""
+        core, out = self._core, self._core.out
+        if bidi_streams is not None:
+            out.bidi_room = bidi_streams
+        if uni_streams is not None:
+            out.uni_room = uni_streams
+        if datagrams is not None:
+            out.datagram_room = datagrams
+        if max_datagram is not None:
+            out.max_datagram = max_datagram
+        if rtt_ns is not None:
+            core.rtt_ns = rtt_ns
+
+    def connection_lost(self, error: Exception | None, now_ns: int) -> None:
+        """The QUIC connection is gone; ``error`` is None after an orderly close by the peer."""
+        self._core.now_ns = now_ns
+        self._end(error)
+
+    # What the QUIC connection is asked to do.
+
+    def data_to_send(self, now_ns: int) -> list[Command]:
+        """The commands that are due, in the order in which they must be carried out."""
+        core = self._core
+        core.now_ns = now_ns
+        if not self._ended:
+            if core.awaiting_control:
+                lifecycle.open_control_streams(core)
+            if core.notices:
+                lifecycle.send_notices(core)
+            if core.waiting:
+                sending.pump(core)
+                lifecycle.settle(core)
+        return core.out.take()
+
+    def next_event(self) -> Event | None:
+        """The next thing that the application should know."""
+        return self._core.events.popleft() if self._core.events else None
+
+    def next_timeout_ns(self) -> int | None:
+        """When `handle_timeout` is due."""
+        core = self._core
+        times = [core.ack_due_ns, core.declare_due_ns, core.nack_heap[0][0] if core.nack_heap else None]
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timeout(self, now_ns: int) -> None:
+        """Do what is due."""
+        core = self._core
+        core.now_ns = now_ns
+        if self._ended:
+            return
+        if core.declare_due_ns is not None and core.declare_due_ns <= now_ns:
+            sending.declare_due(core)
+        if core.ack_due_ns is not None and core.ack_due_ns <= now_ns:
+            receiving.acks_due(core)
+        receiving.nacks_due(core)
+        lifecycle.settle(core)
+
+    # What the application asks for.
+
+    def send(
+        self,
+        channel_id: int,
+        payload: bytes,
+        now_ns: int,
+        *,
+        mode: Mode = Mode.ORDERED,
+        attach: Sequence[tuple[Attach, bool]] = (),
+        tag: object = None,
+    ) -> tuple[int, ...]:
+        """Send one message.
+
+        ``attach`` makes new channels: for each, which half goes with the message, and whether it is a oneshot; their
+        ids are returned in that order. With a ``tag``, an `Acknowledged` or a `Lost` event tells later what became of
+        the message. Raises LocalProtocolError, BackPressured (a `Writable` event will follow) and ClosedError.
+        """
+        core = self._core
+        core.now_ns = now_ns
+        self._check_open()
+        ids = sending.send(core, sending.require_sender(core, channel_id), payload, mode=mode, attach=attach, tag=tag)
+        lifecycle.settle(core)
+        return ids
+
+    def has_room(self, channel_id: int) -> bool:
+        """Another reliable message may be sent; where not, a `Writable` event will follow."""
+        sender = self._core.senders.get(channel_id)
+        if sender is None:
+            return False
+        if not sender.has_room:
+            sender.wants_room = True
+            return False
+        return True
+
+    def set_bounds(self, channel_id: int, *, messages: int | None = None, size: int | None = None) -> None:
+        """Bound a sender's queued and unacknowledged messages, and their bytes."""
+        sender = sending.require_sender(self._core, channel_id)
+        if messages is not None:
+            sender.max_messages = max(1, messages)
+        if size is not None:
+            sender.max_bytes = max(1, size)
+
+    def finish(self, channel_id: int, now_ns: int) -> None:
+        """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
+        core = self._core
+        core.now_ns = now_ns
+        sender = core.senders.get(channel_id)
+        if sender is not None and not self._ended:
+            core.move_sender(sender, SenderInput.FINISH)
+            lifecycle.try_finish(core, sender)
+
+    def cancel(self, channel_id: int, now_ns: int) -> None:
+        """Abandon a channel as soon as may be: what is on its way or unread at the peer is dropped.
+
+        Without effect once the channel has finished: there is nothing left to abandon.
+        """
+        core = self._core
+        core.now_ns = now_ns
+        sender = core.senders.get(channel_id)
+        if sender is not None and not self._ended:
+            lifecycle.cancel(core, sender)
+            lifecycle.settle(core)
+
+    def close_receiver(self, channel_id: int, now_ns: int) -> None:
+        """Close a receiver: no more of its messages are wanted, and those unread are dropped."""
+        core = self._core
+        core.now_ns = now_ns
+        receiver = core.receivers.get(channel_id)
+        if receiver is not None:
+            lifecycle.close_by_application(core, receiver)
+        else:
+            drained = core.drained.pop(channel_id, None)
+            if drained is not None:
+                lifecycle.drop_queue(core, drained, as_lost=False)
+        lifecycle.settle(core)
+
+    def receive(self, channel_id: int, now_ns: int) -> Incoming | None:
+        """The oldest unread message of a receiver; None where there is none now.
+
+        The halves attached to it belong to the application from here on.
+        """
+        core = self._core
+        core.now_ns = now_ns
+        receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+        if receiver is None or not receiver.taken:
+            return None
+        delivery = receiving.take(core, receiver)
+        if delivery is None:
+            return None
+        attachments: tuple[Attachment, ...] = ()
+        if delivery.halves:
+            attachments = tuple(
+                Attachment(half.channel_id, isinstance(half, SenderHalf), half.state) for half in delivery.halves
+            )
+        if core.unblocked:
+            self._guard(lambda: lifecycle.settle(core))
+        return Incoming(channel_id, delivery.message.payload, attachments)
+
+    def drop(self, attachment: Attachment, now_ns: int) -> None:
+        """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
+        if attachment.is_sender:
+            self.cancel(attachment.channel_id, now_ns)
+        else:
+            self.close_receiver(attachment.channel_id, now_ns)
+
+    def close(self, now_ns: int, *, reason: str = "") -> None:
+        """Close the connection, with all its channels."""
+        self._core.now_ns = now_ns
+        if not self._ended:
+            self._core.out.command(CloseConnection(EXPLICIT_CLOSE, reason))
+            self._end(None)
+
+    # What can be asked about it.
+
+    @property
+    def is_ready(self) -> bool:
+        """Both sides' headers have been exchanged."""
+        return self._ready
+
+    @property
+    def is_ended(self) -> bool:
+        return self._ended
+
+    @property
+    def counts(self) -> Counts:
+        return self._core.counts
+
+    @property
+    def live_halves(self) -> int:
+        """Halves that exist here, those included that wait to be read or taken."""
+        return len(self._core.senders) + len(self._core.receivers) + len(self._core.drained)
+
+    @property
+    def open_streams(self) -> int:
+        """QUIC streams that this side still has a record of."""
+        return len(self._core.streams)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes that wait here to be read."""
+        return self._core.buffered
+
+    def sender_state(self, channel_id: int) -> SenderState | None:
+        """The state of a live sender."""
+        sender = self._core.senders.get(channel_id)
+        return None if sender is None else sender.state
+
+    def receiver_state(self, channel_id: int) -> ReceiverState | None:
+        """The state of a live receiver, or of one with something left to read."""
+        receiver = self._core.receivers.get(channel_id) or self._core.drained.get(channel_id)
+        return None if receiver is None else receiver.state
+
+    # Inside.
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise ClosedError("the connection is closed")
+
+    @property
+    def _is_gated(self) -> bool:
+        return self._early or not self._ready
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
+        try:
+            step()
+            lifecycle.settle(self._core)
+        except RemoteProtocolError as error:
+            self._fail(error)
+
+    def _fail(self, error: RemoteProtocolError) -> None:
+        error.peer = self._core.peer
+        if not self._ended:
+            self._core.out.clear()
+            self._core.out.command(CloseConnection(error.code or 1, str(error)))
+            self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        """Every half ends with the connection. Only channels that had finished before can still be read to their
+        end."""
+        if self._ended:
+            return
+        self._ended = True
+        unread: list[Delivery] = []
+        core = self._core
+        for sender in list(core.senders.values()):
+            core.move_sender(sender, SenderInput.DISCONNECT)
+            sender.take_outstanding()
+            core.emit(SenderEnded(sender.channel_id, sender.state))
+        for receiver in list(core.receivers.values()):
+            core.move_receiver(receiver, ReceiverInput.DISCONNECT)
+            receiver.blocked.clear()
+            unread += receiver.take_queue()
+            core.emit(ReceiverEnded(receiver.channel_id, receiver.state))
+        for receiver in [receiver for receiver in core.drained.values() if not receiver.taken]:
+            del core.drained[receiver.channel_id]
+            unread += receiver.take_queue()
+        while unread:
+            # Nobody can take any more what is attached to these, nor what is attached to that.
+            for half in unread.pop().halves:
+                if isinstance(half, ReceiverHalf) and core.drained.pop(half.channel_id, None) is not None:
+                    unread += half.take_queue()
+        core.disconnect()
+        self._held_streams.clear()
+        self._held_datagrams.clear()
+        core.emit(ConnectionEnded(error))
+
+    def _receive_stream(self, stream_id: int, data: bytes, fin: bool) -> None:
+        core = self._core
+        stream = core.streams.get(stream_id)
+        if stream is None:
+            stream = self._new_stream(stream_id)
+            if stream is None:
+                return
+        elif not stream.heard:
+            core.heard(stream)
+        if stream.in_done:
+            return
+        stream.fin = stream.fin or fin
+        if stream.role is Role.ABANDONED:
+            if fin:
+                stream.in_done = True
+                core.forget_if_done(stream)
+            return
+        if data:
+            stream.reader.feed(data)
+        if self._is_gated and stream_id != self._control_id:
+            self._hold_stream(stream)
+        elif stream.blocked_on is None:
+            self._read(stream)
+
+    def _new_stream(self, stream_id: int) -> Stream | None:
+        core = self._core
+        opened_by_client = not stream_id & OPENED_BY_SERVER
+        if opened_by_client == core.is_client:
+            # It was opened here and is over: a late word on it.
+            return None
+        if len(core.streams) >= core.limits.max_streams:
+            raise violation(f"more than {core.limits.max_streams} streams at once", "stream limit")
+        stream = Stream(stream_id, Role.NEW, opened_here=False, limits=core.limits)
+        # Until the server has answered, the client must begin everything with a Version frame.
+        stream.must_begin_with_version = not core.is_client and not self._ready
+        core.streams[stream_id] = stream
+        return stream
+
+    def _receive_reset(self, stream_id: int, code: int) -> None:
+        core = self._core
+        stream = core.streams.get(stream_id)
+        if stream is None:
+            stream = self._new_stream(stream_id)
+            if stream is None:
+                return
+        core.heard(stream)
+        if stream.in_done:
+            return
+        if stream in self._held_streams:
+            if stream.is_bidirectional:
+                # Its first frame, which tells whose it is, counts as read: the peer relies on that.
+                stream.held_reset = code
+                return
+            del self._held_streams[stream]
+        stream.fin = True
+        reset_arrived(core, stream, code)
+
+    # Reading.
+
+    def _read(self, stream: Stream) -> None:
+        """Process the frames that are there, until the stream is held, abandoned or read dry."""
+        core = self._core
+        reader = stream.reader
+        while (frame := reader.next_frame()) is not None:
+            if type(frame) is Message and stream.role is Role.MESSAGES:
+                stream.frames += 1
+                core.saw_frame(frame)
+                if not receiving.receive_message(core, frame, stream=stream):
+                    stream.held_frame = frame
+                    break
+            else:
+                self._route(stream, frame)
+            lifecycle.settle(core)
+            if stream.role is Role.ABANDONED or stream.blocked_on is not None:
+                break
+        core.account_stream(stream)
+        if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
+            end_of_stream(core, stream)
+
+    def _route(self, stream: Stream, frame: Frame) -> None:
+        if isinstance(frame, ConnectionControl):
+            self._connection_control(stream, frame)
+        else:
+            route_frame(self._core, stream, frame)
+
+    def _resume(self, stream: Stream) -> None:
+        """A held stream goes on: first with the message that had not fitted."""
+        core = self._core
+        if stream.role is Role.ABANDONED or stream.in_done or self._ended:
+            return
+        frame, stream.held_frame = stream.held_frame, None
+        if isinstance(frame, Message) and not receiving.receive_message(core, frame, stream=stream):
+            stream.held_frame = frame
+            return
+        core.out.command(HoldStream(stream.stream_id, held=False))
+        self._read(stream)
+
+    def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
+        core = self._core
+        core.saw_frame(frame)
+        if self._peer_headers_seen:
+            raise violation("a second ConnectionControl frame", "connection control once")
+        if not stream.versioned or stream.frames != 1:
+            raise violation(
+                "a ConnectionControl frame that does not follow a Version frame at a stream's start",
+                "connection control place",
+            )
+        if core.is_client:
+            if stream.stream_id != self._control_id:
+                raise violation(
+                    "a ConnectionControl frame away from the connection control stream", "connection control place"
+                )
+        elif not stream.is_bidirectional or stream.opened_here:
+            raise violation("a ConnectionControl frame on a stream of one direction", "connection control place")
+        stream.frames += 1
+        stream.role = Role.CONNECTION
+        self._control_id = stream.stream_id
+        self._peer_headers_seen = True
+        core.emit(PeerHeaders(frame.headers))
+        if core.is_client:
+            self._ready = True
+            core.out.prefix = b""
+            self._release()
+
+    # What comes before its time.
+
+    def _hold_stream(self, stream: Stream) -> None:
+        """Keep a stream for later; at a server, look whether it is the connection control stream."""
+        core = self._core
+        self._held_streams[stream] = None
+        if self._early or core.is_client or self._peer_headers_seen or stream.held_frame is not None:
+            core.account_stream(stream)
+            return
+        if stream.frames == 0:
+            frame = stream.reader.next_frame()
+            if frame is None:
+                core.account_stream(stream)
+                return
+            route_frame(core, stream, frame)
+        if stream.is_bidirectional:
+            frame = stream.reader.next_frame()
+            if isinstance(frame, ConnectionControl):
+                del self._held_streams[stream]
+                self._connection_control(stream, frame)
+            else:
+                stream.held_frame = frame
+        core.account_stream(stream)
+
+    def _hold_datagram(self, data: bytes) -> None:
+        self._core.account(len(data))
+        self._held_datagrams.append((data, not self._core.is_client and not self._ready))
+
+    def _release(self) -> None:
+        """A gate opened: process what it held, in the order in which it came."""
+        if not self._early and not self._core.is_client and not self._peer_headers_seen:
+            for stream in list(self._held_streams):
+                self._hold_stream(stream)
+        if self._is_gated:
+            return
+        streams, self._held_streams = list(self._held_streams), {}
+        datagrams, self._held_datagrams = self._held_datagrams, []
+        for stream in streams:
+            frame, stream.held_frame = stream.held_frame, None
+            if frame is not None:
+                self._route(stream, frame)
+                lifecycle.settle(self._core)
+            if stream.role is not Role.ABANDONED and stream.blocked_on is None:
+                self._read(stream)
+            if stream.held_reset is not None and not stream.in_done:
+                stream.fin = True
+                reset_arrived(self._core, stream, stream.held_reset)
+                lifecycle.settle(self._core)
+        for data, must_begin_with_version in datagrams:
+            self._core.account(-len(data))
+            self._read_datagram(data, must_begin_with_version=must_begin_with_version)
+            lifecycle.settle(self._core)
+
+    def _read_datagram(self, data: bytes, *, must_begin_with_version: bool) -> None:
+        core = self._core
+        position, end = 0, len(data)
+        first = True
+        while position < end or first:
+            try:
+                frame, position = decode_frame(data, position, end, core.limits)
+            except Incomplete:
+                raise violation("a datagram that ends within a frame", "partial frame") from None
+            if isinstance(frame, Version):
+                if not first:
+                    raise violation("a Version frame that is not the first in its datagram", "version place")
+            elif first and must_begin_with_version:
+                raise violation("a datagram without a Version frame, before the server's answer", "version first")
+            elif isinstance(frame, Message):
+                core.saw_frame(frame)
+                receiving.receive_message(core, frame, stream=None)
+            else:
+                raise violation(f"a {type(frame).__name__} frame in a datagram", "frame place")
+            first = False

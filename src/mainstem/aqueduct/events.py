@@ -1,0 +1,151 @@
+"""What an `AqueductConnection` tells its application (events) and asks of its QUIC connection (commands)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.codec import Headers
+    from mainstem.aqueduct.state import ReceiverState, SenderState
+
+
+class Mode(Enum):
+    """How a sender's messages travel."""
+
+    ORDERED = "ordered"
+    """One QUIC stream: reliable, in order."""
+    UNORDERED = "unordered"
+    """A QUIC stream for each message: reliable, no message waits for another."""
+    UNRELIABLE = "unreliable"
+    """Datagrams: a message may be lost. One that is too large for a datagram goes on a stream, and is then reliable."""
+
+
+class Attach(Enum):
+    """Which half of a new channel goes with the message."""
+
+    SENDER = "sender"
+    """The peer sends, the receiver stays here."""
+    RECEIVER = "receiver"
+    """The peer receives, the sender stays here."""
+
+
+@dataclass(slots=True)
+class PeerHeaders:
+    """The peer's connection headers. A server answers with ``accept``."""
+
+    headers: Headers
+
+
+@dataclass(slots=True)
+class Readable:
+    """A receiver has messages, or reached its end: ``receive`` will tell."""
+
+    channel_id: int
+
+
+@dataclass(slots=True)
+class Writable:
+    """A sender that had refused a message has room again."""
+
+    channel_id: int
+
+
+@dataclass(slots=True)
+class SenderEnded:
+    """A sender ceased to exist; ``state`` says how, and for good."""
+
+    channel_id: int
+    state: SenderState
+
+
+@dataclass(slots=True)
+class ReceiverEnded:
+    """A receiver ceased to exist; ``state`` says how. After ``FINISHED``, queued messages can still be received."""
+
+    channel_id: int
+    state: ReceiverState
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """The message that was sent with ``tag`` was taken by a receiver that the peer's application can reach."""
+
+    channel_id: int
+    tag: object
+
+
+@dataclass(slots=True)
+class Lost:
+    """The message that was sent with ``tag`` is never going to be delivered."""
+
+    channel_id: int
+    tag: object
+
+
+@dataclass(slots=True)
+class ConnectionEnded:
+    """The connection is over. ``error`` is None after an orderly close by either side."""
+
+    error: Exception | None
+
+
+Event = PeerHeaders | Readable | Writable | SenderEnded | ReceiverEnded | Acknowledged | Lost | ConnectionEnded
+
+
+@dataclass(slots=True)
+class SendStream:
+    """Write to a stream, which this opens if it is new. Ids are minted here, in the order that QUIC demands."""
+
+    stream_id: int
+    data: bytes
+    fin: bool
+
+
+@dataclass(slots=True)
+class ResetStream:
+    """End this side's direction of a stream abruptly."""
+
+    stream_id: int
+    code: int
+
+
+@dataclass(slots=True)
+class SendDatagram:
+    """One datagram."""
+
+    data: bytes
+
+
+@dataclass(slots=True)
+class WatchDelivery:
+    """Say ``stream_delivered`` once all that was written to the stream so far has reached the peer."""
+
+    stream_id: int
+
+
+@dataclass(slots=True)
+class HoldStream:
+    """Stop granting flow control credit to a stream (``held``), or go on."""
+
+    stream_id: int
+    held: bool
+
+
+@dataclass(slots=True)
+class HoldConnection:
+    """Stop reading from the connection as a whole (``held``), or go on."""
+
+    held: bool
+
+
+@dataclass(slots=True)
+class CloseConnection:
+    """Close the QUIC connection with an application code."""
+
+    code: int
+    reason: str
+
+
+Command = SendStream | ResetStream | SendDatagram | WatchDelivery | HoldStream | HoldConnection | CloseConnection

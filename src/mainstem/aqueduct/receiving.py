@@ -1,0 +1,256 @@
+"""Messages on their way in: routing, ghost receivers, queues, acknowledgements and giving up.
+
+A message that does not fit into its receiver's queue is not processed, hence not acknowledged: its stream is held where
+it is, and the sender's bound on unacknowledged messages stops the sender.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from mainstem.aqueduct import lifecycle
+from mainstem.aqueduct.channel_id import describe
+from mainstem.aqueduct.codec import violation
+from mainstem.aqueduct.events import HoldStream, Readable
+from mainstem.aqueduct.frames import AckNackUnreliable, AckReliable, ChannelControl, ClosedChannelLost, Message
+from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf
+from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
+from mainstem.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.core import Core
+    from mainstem.aqueduct.streams import Stream
+
+
+def receive_message(core: Core, message: Message, *, stream: Stream | None) -> bool:
+    """Process a message from a stream, or from a datagram (``stream`` None); False where the stream must be held."""
+    channel_id = message.channel_id
+    receiver = core.receivers.get(channel_id)
+    if receiver is None:
+        receiver = _missing_receiver(core, channel_id)
+        if receiver is None:
+            core.counts.messages_discarded += 1
+            return True
+    if receiver.state is ReceiverState.CLOSE_PENDING:
+        # Never acknowledged, so given up when the last word can be said.
+        core.counts.messages_discarded += 1
+        return True
+    if receiver.is_full(core.limits):
+        if stream is not None:
+            stream.blocked_on = receiver
+            receiver.blocked[stream] = None
+            core.out.command(HoldStream(stream.stream_id, held=True))
+            return False
+        if not _evict(core, receiver):
+            core.counts.messages_discarded += 1
+            return True
+    if receiver.oneshot and (message.number or receiver.reliable_count or receiver.received.top or receiver.mark):
+        raise violation(f"a second message on the oneshot {describe(channel_id)}", "oneshot")
+    if stream is not None:
+        receiver.note_reliable(message.number, len(message.payload), core.limits)
+    elif not receiver.note_unreliable(message.number, core.limits):
+        core.counts.unreliable_late += 1
+        return True
+    halves = tuple(_take_attachment(core, attached) for attached in message.attachments)
+    core.counts.messages_received += 1
+    core.account(receiver.put(Delivery(message, halves, stream is None)))
+    if receiver.taken and len(receiver.queue) == 1:
+        core.emit(Readable(channel_id))
+    if receiver.is_accounted_for:
+        lifecycle.complete(core, receiver)
+    else:
+        schedule_ack(core, receiver)
+    return True
+
+
+def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
+    """The receiver for a message that found none: made now, where the peer minted the channel and it is not over."""
+    if not core.flows_here(channel_id):
+        raise violation(f"a message on {describe(channel_id)}, which flows the other way", "channel direction")
+    if core.is_minted_here(channel_id) or core.was_closed(channel_id):
+        return None
+    core.check_channel_count()
+    # The message that it is attached to has not come yet.
+    return lifecycle.create_receiver(core, channel_id, minted_here=False, taken=False)
+
+
+def _evict(core: Core, receiver: ReceiverHalf) -> bool:
+    """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
+    if not receiver.queue[0].unreliable:
+        return False
+    delivery, size = receiver.pop()
+    core.account(-size)
+    core.counts.unreliable_evicted += 1
+    number = delivery.message.number
+    if number >= receiver.mark:
+        # Not acknowledged yet: it will be given up, as it was never delivered.
+        receiver.received.remove(number)
+    lifecycle.drop_halves(core, delivery.halves, as_lost=True)
+    return True
+
+
+def _take_attachment(core: Core, channel_id: int) -> Half:
+    """The half that came attached to a message. Raises RemoteProtocolError."""
+    if core.is_minted_here(channel_id) or channel_id == 0:
+        raise violation(f"{describe(channel_id)} came attached, yet it was not minted by the peer", "attachment minter")
+    core.note_taken(channel_id)
+    if not core.flows_here(channel_id):
+        if channel_id in core.senders:
+            raise violation(f"the sender of {describe(channel_id)} was attached to two messages", "attached twice")
+        core.check_channel_count()
+        if core.was_closed(channel_id):
+            sender = SenderHalf(channel_id, minted_here=False, reachable=True, limits=core.limits)
+            sender.state = SenderState.LOST
+            return sender
+        return lifecycle.create_sender(core, channel_id, minted_here=False, reachable=True)
+    receiver = core.receivers.get(channel_id)
+    if receiver is not None:
+        if receiver.taken:
+            raise violation(f"the receiver of {describe(channel_id)} was attached to two messages", "attached twice")
+        receiver.taken = True
+        return receiver
+    receiver = core.drained.get(channel_id)
+    if receiver is not None:
+        receiver.taken = True
+        if not receiver.queue:
+            del core.drained[channel_id]
+        return receiver
+    core.check_channel_count()
+    if core.was_closed(channel_id):
+        # It was lost while its creating message was on the way, and the channel of that message is being lost too.
+        receiver = ReceiverHalf(channel_id, minted_here=False, reachable=True, taken=True)
+        receiver.state = ReceiverState.LOST
+        return receiver
+    return lifecycle.create_receiver(core, channel_id, minted_here=False, taken=True)
+
+
+def closed_channel_lost(core: Core, frame: ClosedChannelLost) -> None:
+    """The peer says that a channel it had minted, and closed, was lost in transit."""
+    channel_id = frame.channel_id
+    if core.is_minted_here(channel_id) or channel_id == 0:
+        raise violation(f"ClosedChannelLost for {describe(channel_id)}, which the peer did not mint", "notice minter")
+    half: Half | None = core.senders.get(channel_id) or core.receivers.get(channel_id)
+    if half is not None:
+        core.lost.append(half)
+    else:
+        lifecycle.forget_drained(core, channel_id)
+    # It can never be used any more: late messages need not make a ghost.
+    core.note_closed(channel_id)
+
+
+def attach_control(core: Core, stream: Stream, frame: ChannelControl) -> Half | None:
+    """A peer-opened stream says whose control stream it is; None where that half is not there, or has one."""
+    channel_id = frame.channel_id
+    if not core.is_minted_here(channel_id):
+        raise violation(f"ChannelControl for {describe(channel_id)}, which its sender minted", "control minter")
+    half: Half | None = core.senders.get(channel_id) or core.receivers.get(channel_id)
+    if half is None or half.control is not None:
+        core.counts.ghosts_refused += 1
+        return None
+    lifecycle.attach(core, half, stream)
+    return half
+
+
+# Acknowledgements.
+
+
+def schedule_ack(core: Core, receiver: ReceiverHalf) -> None:
+    """Something is to be acknowledged: soon, or at once where much is."""
+    if receiver.control is None:
+        return
+    timing = core.timing
+    if receiver.unacked_count >= timing.ack_messages or receiver.unacked_bytes >= timing.ack_bytes:
+        flush_acks(core, receiver)
+    elif not receiver.ack_scheduled and (receiver.unacked_count or len(receiver.received)):
+        receiver.ack_scheduled = True
+        core.ack_list.append(receiver)
+        if core.ack_due_ns is None:
+            core.ack_due_ns = core.now_ns + timing.ack_delay_ns
+
+
+def flush_acks(core: Core, receiver: ReceiverHalf, *, final: bool = False) -> None:
+    """Send what can be acknowledged or given up now."""
+    while counts := receiver.take_ack_reliable():
+        core.write_control(receiver, AckReliable(counts).encode())
+    while counts := receiver.take_ack_nack(final=final):
+        core.write_control(receiver, AckNackUnreliable(counts).encode())
+
+
+def acks_due(core: Core) -> None:
+    """The delay of acknowledgements is over."""
+    receivers, core.ack_list = core.ack_list, []
+    core.ack_due_ns = None
+    for receiver in receivers:
+        receiver.ack_scheduled = False
+        if not receiver.state.is_final and receiver.control is not None:
+            flush_acks(core, receiver)
+
+
+def declared(core: Core, receiver: ReceiverHalf, count: int) -> None:
+    """A SentUnreliable frame came: what it declares has a grace in which to arrive."""
+    if receiver.oneshot and receiver.declared + count > 1:
+        raise violation(f"{receiver.declared + count} messages declared on a oneshot", "oneshot")
+    grace = max(core.timing.grace_ns, 2 * core.rtt_ns)
+    receiver.declare(count, core.now_ns, grace)
+    _schedule_nack(core, receiver)
+    schedule_ack(core, receiver)
+
+
+def _schedule_nack(core: Core, receiver: ReceiverHalf) -> None:
+    if not receiver.nack_scheduled and receiver.expiries:
+        receiver.nack_scheduled = True
+        core.nack_sequence += 1
+        heappush(core.nack_heap, (receiver.expiries[0][2], core.nack_sequence, receiver))
+
+
+def nacks_due(core: Core) -> None:
+    """Give up what was declared and has had its chance."""
+    heap = core.nack_heap
+    while heap and heap[0][0] <= core.now_ns:
+        receiver = heappop(heap)[2]
+        receiver.nack_scheduled = False
+        if receiver.state.is_final or receiver.control is None:
+            continue
+        receiver.expire(core.now_ns)
+        flush_acks(core, receiver)
+        if receiver.is_accounted_for:
+            lifecycle.complete(core, receiver)
+        else:
+            _schedule_nack(core, receiver)
+
+
+def finished(core: Core, receiver: ReceiverHalf, count: int) -> None:
+    """A FinishSender frame came: the receiver ends when all is accounted for, which may be now."""
+    if receiver.oneshot and count + receiver.declared > 1:
+        raise violation(f"{count + receiver.declared} messages on a oneshot", "oneshot")
+    receiver.finish(count)
+    core.move_receiver(receiver, ReceiverInput.FINISH_FRAME)
+    if receiver.is_accounted_for:
+        lifecycle.complete(core, receiver)
+
+
+def require_receiver(core: Core, channel_id: int) -> ReceiverHalf:
+    """The receiver of that id that is live, or has something left. Raises LocalProtocolError where there is none."""
+    receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+    if receiver is None or not receiver.taken:
+        raise LocalProtocolError(f"{describe(channel_id)} has no receiver here", rule="no such receiver")
+    return receiver
+
+
+def take(core: Core, receiver: ReceiverHalf) -> Delivery | None:
+    """The oldest message that waits; None where none does. Streams that waited for room go on."""
+    if not receiver.queue:
+        return None
+    delivery, size = receiver.pop()
+    core.account(-size)
+    if receiver.state.is_final:
+        if not receiver.queue:
+            core.drained.pop(receiver.channel_id, None)
+    elif (
+        receiver.blocked
+        and len(receiver.queue) * 2 <= core.limits.receive_messages
+        and not receiver.is_full(core.limits)
+    ):
+        lifecycle.unblock(core, receiver)
+    return delivery

@@ -1,0 +1,137 @@
+"""The life of a sender and of a receiver as tables: ``(state, input) -> next state``.
+
+A pair that is not in its table cannot happen: the connection refuses it to the application (LocalProtocolError) or to
+the peer (RemoteProtocolError) before the table is asked. The tables are drawn in docs/aqueduct.md.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class SenderState(Enum):
+    """Where a sender is in its life. From ``FINISHED`` on it has ceased to exist."""
+
+    OPEN = auto()
+    FINISH_PENDING = auto()
+    """Finish was asked for; the control stream is not there yet."""
+    FINISHING = auto()
+    """FinishSender is out; the receiver's last word is awaited."""
+    CANCEL_PENDING = auto()
+    """Cancel was asked for; the control stream is not there yet."""
+    CANCELLING = auto()
+    """The control stream was reset; acknowledgements are still taken until the receiver's last word."""
+    FINISHED = auto()
+    CANCELLED = auto()
+    NO_RECEIVERS = auto()
+    """The receiver closed before the channel had finished."""
+    LOST = auto()
+    DISCONNECTED = auto()
+
+    @property
+    def is_final(self) -> bool:
+        """The sender has ceased to exist."""
+        return self.value >= SenderState.FINISHED.value
+
+
+class SenderInput(Enum):
+    """What can happen to a sender."""
+
+    FINISH = auto()
+    CANCEL = auto()
+    ATTACHED = auto()
+    """The control stream is there; the pending wish can be carried out."""
+    CLOSED_COMPLETE = auto()
+    """CloseReceiver came, with every reliable message acknowledged."""
+    CLOSED_EARLY = auto()
+    """CloseReceiver came, and messages are left that it never took."""
+    LOSE = auto()
+    DISCONNECT = auto()
+
+
+class ReceiverState(Enum):
+    """Where a receiver is in its life. From ``FINISHED`` on it has ceased to exist on the wire."""
+
+    OPEN = auto()
+    FINISHING = auto()
+    """FinishSender came; not every message is accounted for."""
+    CLOSE_PENDING = auto()
+    """The application closed it; the control stream is not there yet."""
+    FINISHED = auto()
+    """All is accounted for. What is queued can still be received."""
+    CLOSED = auto()
+    CANCELLED = auto()
+    LOST = auto()
+    DISCONNECTED = auto()
+
+    @property
+    def is_final(self) -> bool:
+        """The receiver has ceased to exist on the wire."""
+        return self.value >= ReceiverState.FINISHED.value
+
+
+class ReceiverInput(Enum):
+    """What can happen to a receiver."""
+
+    FINISH_FRAME = auto()
+    COMPLETE = auto()
+    """Every declared message was received or given up."""
+    CLOSE = auto()
+    """The application closes it, and the control stream is there."""
+    CLOSE_UNATTACHED = auto()
+    """The application closes it before the control stream is there."""
+    ATTACHED = auto()
+    CANCEL = auto()
+    LOSE = auto()
+    DISCONNECT = auto()
+
+
+_S, _I = SenderState, SenderInput
+SENDER_TABLE: dict[tuple[SenderState, SenderInput], SenderState] = {
+    (_S.OPEN, _I.FINISH): _S.FINISH_PENDING,
+    (_S.OPEN, _I.CANCEL): _S.CANCEL_PENDING,
+    (_S.OPEN, _I.CLOSED_COMPLETE): _S.NO_RECEIVERS,
+    (_S.OPEN, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
+    (_S.FINISH_PENDING, _I.FINISH): _S.FINISH_PENDING,
+    (_S.FINISH_PENDING, _I.CANCEL): _S.CANCEL_PENDING,
+    (_S.FINISH_PENDING, _I.ATTACHED): _S.FINISHING,
+    # It waits for queued messages too, so the control stream may be there and its last word come.
+    (_S.FINISH_PENDING, _I.CLOSED_COMPLETE): _S.NO_RECEIVERS,
+    (_S.FINISH_PENDING, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
+    (_S.FINISHING, _I.FINISH): _S.FINISHING,
+    # The last frame is out and its direction is closed: there is nothing left to cancel with.
+    (_S.FINISHING, _I.CANCEL): _S.FINISHING,
+    (_S.FINISHING, _I.CLOSED_COMPLETE): _S.FINISHED,
+    (_S.FINISHING, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
+    (_S.CANCEL_PENDING, _I.CANCEL): _S.CANCEL_PENDING,
+    (_S.CANCEL_PENDING, _I.FINISH): _S.CANCEL_PENDING,
+    (_S.CANCEL_PENDING, _I.ATTACHED): _S.CANCELLING,
+    (_S.CANCELLING, _I.CANCEL): _S.CANCELLING,
+    (_S.CANCELLING, _I.FINISH): _S.CANCELLING,
+    (_S.CANCELLING, _I.CLOSED_COMPLETE): _S.CANCELLED,
+    (_S.CANCELLING, _I.CLOSED_EARLY): _S.CANCELLED,
+}
+for _state in SenderState:
+    if not _state.is_final:
+        SENDER_TABLE[_state, _I.LOSE] = _S.LOST
+        SENDER_TABLE[_state, _I.DISCONNECT] = _S.DISCONNECTED
+
+_R, _J = ReceiverState, ReceiverInput
+RECEIVER_TABLE: dict[tuple[ReceiverState, ReceiverInput], ReceiverState] = {
+    (_R.OPEN, _J.FINISH_FRAME): _R.FINISHING,
+    (_R.OPEN, _J.CLOSE): _R.CLOSED,
+    (_R.OPEN, _J.CLOSE_UNATTACHED): _R.CLOSE_PENDING,
+    (_R.OPEN, _J.CANCEL): _R.CANCELLED,
+    (_R.FINISHING, _J.COMPLETE): _R.FINISHED,
+    (_R.FINISHING, _J.CLOSE): _R.CLOSED,
+    (_R.FINISHING, _J.CANCEL): _R.CANCELLED,
+    (_R.CLOSE_PENDING, _J.CLOSE_UNATTACHED): _R.CLOSE_PENDING,
+    (_R.CLOSE_PENDING, _J.ATTACHED): _R.CLOSED,
+    # A closed receiver whose creating message has not come yet may still be lost with it.
+    (_R.FINISHED, _J.LOSE): _R.LOST,
+    (_R.CANCELLED, _J.LOSE): _R.LOST,
+}
+for _receiver_state in ReceiverState:
+    if not _receiver_state.is_final:
+        RECEIVER_TABLE[_receiver_state, _J.LOSE] = _R.LOST
+        RECEIVER_TABLE[_receiver_state, _J.DISCONNECT] = _R.DISCONNECTED

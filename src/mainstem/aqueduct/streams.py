@@ -1,0 +1,174 @@
+"""QUIC streams as the protocol sees them: what a stream is for, and what goes out on it.
+
+Stream ids are minted here, in QUIC's own order (bits 0 and 1 tell who opened a stream and whether it has two
+directions), so that the protocol never waits for its transport.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from mainstem.aqueduct.events import Command, ResetStream, SendDatagram, SendStream, WatchDelivery
+from mainstem.aqueduct.frames import Frame, FrameReader
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.halves import Half, ReceiverHalf
+    from mainstem.aqueduct.limits import Limits
+
+UNIDIRECTIONAL = 2
+OPENED_BY_SERVER = 1
+
+UNLIMITED = 1 << 60
+"""Room where the transport has set no limit."""
+
+
+class Role(Enum):
+    """What a stream is for, told by its first frames."""
+
+    NEW = auto()
+    CONNECTION = auto()
+    CONTROL = auto()
+    MESSAGES = auto()
+    NOTICE = auto()
+    """A ClosedChannelLost, alone."""
+    ABANDONED = auto()
+    """Nothing that still comes on it matters."""
+
+
+class Stream:
+    """One QUIC stream."""
+
+    __slots__ = (
+        "accounted",
+        "blocked_on",
+        "fin",
+        "finish_seen",
+        "frames",
+        "half",
+        "heard",
+        "held_frame",
+        "held_reset",
+        "in_done",
+        "must_begin_with_version",
+        "opened_here",
+        "out_done",
+        "reader",
+        "reset_pending",
+        "role",
+        "stream_id",
+        "versioned",
+    )
+
+    def __init__(self, stream_id: int, role: Role, *, opened_here: bool, limits: Limits) -> None:
+        self.stream_id = stream_id
+        self.role = role
+        self.opened_here = opened_here
+        self.half: Half | None = None
+        self.reader = FrameReader(limits)
+        # Bytes of this stream that the connection counts as waiting.
+        self.accounted = 0
+        self.frames = 0
+        self.versioned = False
+        self.must_begin_with_version = False
+        self.finish_seen = False
+        # The receiver whose full queue this stream waits for, and the frame that did not fit.
+        self.blocked_on: ReceiverHalf | None = None
+        self.held_frame: Frame | None = None
+        # The code of a reset that came while the stream was held.
+        self.held_reset: int | None = None
+        self.fin = False
+        self.in_done = False
+        self.out_done = bool(stream_id & UNIDIRECTIONAL) and not opened_here
+        # The peer is known to know this stream.
+        self.heard = not opened_here
+        self.reset_pending: int | None = None
+
+    @property
+    def is_bidirectional(self) -> bool:
+        return not self.stream_id & UNIDIRECTIONAL
+
+
+class Output:
+    """What goes out: writes are joined stream by stream until the transport asks for them."""
+
+    def __init__(self, *, is_client: bool) -> None:
+        initiator = 0 if is_client else OPENED_BY_SERVER
+        self._next_bidi = initiator
+        self._next_uni = initiator | UNIDIRECTIONAL
+        self._commands: list[Command] = []
+        self._writes: dict[int, tuple[list[bytes], bool]] = {}
+        self._new: set[int] = set()
+        self.prefix = b""
+        self.bidi_room = UNLIMITED
+        self.uni_room = UNLIMITED
+        self.datagram_room = 0
+        self.max_datagram = 0
+
+    def open(self, *, unidirectional: bool) -> int:
+        """A new stream's id. The caller has seen that there is room, and writes a frame at once."""
+        if unidirectional:
+            stream_id = self._next_uni
+            self._next_uni += 4
+            self.uni_room -= 1
+        else:
+            stream_id = self._next_bidi
+            self._next_bidi += 4
+            self.bidi_room -= 1
+        self._new.add(stream_id)
+        self._writes[stream_id] = ([self.prefix] if self.prefix else [], False)
+        return stream_id
+
+    def write(self, stream_id: int, data: bytes) -> None:
+        """Write to a stream."""
+        write = self._writes.get(stream_id)
+        if write is None:
+            self._writes[stream_id] = ([data], False)
+        else:
+            write[0].append(data)
+
+    def finish(self, stream_id: int) -> None:
+        """End a stream after what was written."""
+        write = self._writes.get(stream_id)
+        self._writes[stream_id] = (write[0] if write else [], True)
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End a stream abruptly; what the transport has not been given yet is dropped."""
+        if stream_id in self._new:
+            # A stream is never opened without a frame on it, and streams are opened in the order of their ids.
+            self._flush()
+        self._writes.pop(stream_id, None)
+        self._commands.append(ResetStream(stream_id, code))
+
+    def datagram(self, data: bytes) -> None:
+        """Send a datagram."""
+        self.datagram_room -= 1
+        self._commands.append(SendDatagram(self.prefix + data))
+
+    def watch(self, stream_id: int) -> None:
+        """Ask to be told when the stream's bytes have reached the peer."""
+        self._flush()
+        self._commands.append(WatchDelivery(stream_id))
+
+    def command(self, command: Command) -> None:
+        """Ask something else of the transport."""
+        self._commands.append(command)
+
+    def _flush(self) -> None:
+        for stream_id, (pieces, fin) in self._writes.items():
+            self._commands.append(SendStream(stream_id, pieces[0] if len(pieces) == 1 else b"".join(pieces), fin))
+        self._writes.clear()
+        self._new.clear()
+
+    def take(self) -> list[Command]:
+        """All that goes out now."""
+        if self._writes:
+            self._flush()
+        commands, self._commands = self._commands, []
+        return commands
+
+    def clear(self) -> None:
+        """Forget what has not gone out."""
+        self._writes.clear()
+        self._commands.clear()
+        self._new.clear()

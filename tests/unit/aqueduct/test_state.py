@@ -1,0 +1,50 @@
+"""The tables, walked pair by pair."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.aqueduct.state import (
+    RECEIVER_TABLE,
+    SENDER_TABLE,
+    ReceiverInput,
+    ReceiverState,
+    SenderInput,
+    SenderState,
+)
+
+
+@pytest.mark.parametrize("state", list(SenderState))
+@pytest.mark.parametrize("happened", list(SenderInput))
+def test_a_sender_that_ceased_stays_as_it_is_and_every_live_one_can_end(
+    state: SenderState, happened: SenderInput
+) -> None:
+    after = SENDER_TABLE.get((state, happened))
+    if state.is_final:
+        assert after is None
+    elif happened in (SenderInput.LOSE, SenderInput.DISCONNECT):
+        assert after is not None
+        assert after.is_final
+    elif after is not None:
+        assert after.value >= state.value or happened is SenderInput.CANCEL, "no way leads back"
+
+
+@pytest.mark.parametrize("state", list(ReceiverState))
+@pytest.mark.parametrize("happened", list(ReceiverInput))
+def test_a_receiver_that_ceased_can_only_be_lost_once_more(state: ReceiverState, happened: ReceiverInput) -> None:
+    after = RECEIVER_TABLE.get((state, happened))
+    if state.is_final:
+        assert after is None or (happened is ReceiverInput.LOSE and after is ReceiverState.LOST)
+    elif happened in (ReceiverInput.LOSE, ReceiverInput.DISCONNECT):
+        assert after is not None
+        assert after.is_final
+
+
+def test_every_state_can_be_reached() -> None:
+    senders = {SenderState.OPEN}
+    receivers = {ReceiverState.OPEN}
+    for _ in range(len(SenderState)):
+        senders |= {after for (state, _), after in SENDER_TABLE.items() if state in senders}
+        receivers |= {after for (state, _), after in RECEIVER_TABLE.items() if state in receivers}
+    assert senders == set(SenderState)
+    assert receivers == set(ReceiverState)
