@@ -23,7 +23,7 @@ EXPLICIT_CLOSE = 2
 _MAX_UINT_BYTES = 10
 
 
-class Incomplete(Exception):  # noqa: N818 - it is no error: more bytes are to come
+class Incomplete(Exception):
     """The bytes end within a value. ``needed`` is how many more are known to be missing, at least 1."""
 
     def __init__(self, needed: int = 1) -> None:
