@@ -32,6 +32,7 @@ WORLD = {
 # The doors: who may touch the world, and which part of it. Everything else is arithmetic on memory, handed its time and its chance.
 DOORS: dict[str, set[str]] = {
     "clock.py": {"time"},
+    "spark/java.py": {"subprocess"},
     "aeron/agent.py": {"threading"},
     "aeron/idle.py": {"time"},
 }

@@ -21,7 +21,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # The workers are processes of their own: they find the package, and the tests' helpers, as this process does.
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    from mainstem.spark import session
+    from mainstem.spark import create_session
 
     folder = str(tmp_path_factory.mktemp("spark"))
     config = {
@@ -32,6 +32,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home=" + folder,
     }
-    made = session("tests", master="local[2]", config=config)
+    made = create_session("tests", master="local[2]", config=config)
     yield made
     made.stop()

@@ -23,6 +23,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem._core.columns import FrameWalk
+from mainstem._core.layout import WALK_TORN
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
@@ -32,7 +34,9 @@ from mainstem.recording.segments import find_end
 from mainstem.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+    from mainstem._core.buffer import AtomicBuffer
 
 log = logging.getLogger(__name__)
 
@@ -48,19 +52,27 @@ class RecordableImage(Protocol):
     @property
     def session_id(self) -> int: ...
     @property
+    def stream_id(self) -> int: ...
+    @property
     def initial_term_id(self) -> int: ...
     @property
-    def term_buffer_length(self) -> int: ...
+    def term_length(self) -> int: ...
     @property
-    def mtu_length(self) -> int: ...
+    def mtu(self) -> int: ...
     @property
     def source_identity(self) -> str: ...
     @property
     def position(self) -> int: ...
     @property
     def is_closed(self) -> bool: ...
-    def block_poll(self, handler: Callable[[memoryview, int, int], object], limit: int, /) -> int:
-        """Hands a run of whole frames to ``handler(run, session_id, term_id)``; the position moves when it returns."""
+    @property
+    def log(self) -> AtomicBuffer: ...
+    def readable(self) -> tuple[int, int]:
+        """The offset in ``log`` of the next frame, and the end of its term."""
+        ...
+
+    def release(self, position: int, /) -> None:
+        """Moves the subscriber's position."""
         ...
 
 
@@ -70,27 +82,37 @@ class RecordableSubscription(Protocol):
     @property
     def channel(self) -> str: ...
     @property
-    def stream_id(self) -> int: ...
-    @property
     def images(self) -> Iterable[Any]: ...
 
 
-class _ImageRecording:
+class ImageRecording:
     """One image on its way into one recording. Frames before the recorded position are met again and skipped."""
 
     def __init__(self, image: RecordableImage, writer: RecordingWriter, clock: Clock) -> None:
         self.image, self.writer, self._clock = image, writer, clock
-        self._met = image.position
-
-    def _on_run(self, run: memoryview, _session_id: int, _term_id: int) -> None:
-        skip = min(self.writer.position - self._met, run.nbytes)
-        if skip < run.nbytes:
-            self.writer.write(run[skip:], self._clock.epoch_ms() * NS_PER_MS)
-        self._met += run.nbytes
+        self._walk = FrameWalk()
 
     def do_work(self) -> int:
-        self._met = self.image.position
-        return self.image.block_poll(self._on_run, MAX_RUN_LENGTH)
+        """Moves a run of the frames that are there, and releases it; returns its bytes."""
+        image, walk = self.image, self._walk
+        position = image.position
+        offset, term_end = image.readable()
+        log = image.log
+        walk.run(log, offset, min(offset + MAX_RUN_LENGTH, term_end))
+        if walk.offset == offset and walk.stopped == WALK_TORN:
+            # Padding is the one frame that can be longer than a run.
+            walk.run(log, offset, term_end)
+        length = walk.offset - offset
+        skip = min(max(self.writer.position - position, 0), length)
+        if skip < length:
+            run = log.view(offset + skip, length - skip)
+            try:
+                self.writer.write(run, self._clock.epoch_ms() * NS_PER_MS)
+            finally:
+                run.release()
+        if length:
+            image.release(position + length)
+        return length
 
 
 class Recorder:
@@ -122,7 +144,7 @@ class Recorder:
             raise RecordingError(f"another recorder is at work in {self.directory}") from error
         self._catalog = Catalog(self.directory)
         self._subscriptions: list[RecordableSubscription] = []
-        self._images: dict[int, _ImageRecording] = {}
+        self._images: dict[int, ImageRecording] = {}
         self._writers: dict[int, RecordingWriter] = {}
         self._closed = False
         self._recover()
@@ -260,18 +282,18 @@ class Recorder:
             self.stop(self._images.pop(key).writer)
         return bytes_moved
 
-    def _joined(self, subscription: RecordableSubscription, image: RecordableImage) -> _ImageRecording:
+    def _joined(self, subscription: RecordableSubscription, image: RecordableImage) -> ImageRecording:
         writer = self.start(
             session_id=image.session_id,
-            stream_id=subscription.stream_id,
+            stream_id=image.stream_id,
             initial_term_id=image.initial_term_id,
-            term_buffer_length=image.term_buffer_length,
-            mtu_length=image.mtu_length,
+            term_buffer_length=image.term_length,
+            mtu_length=image.mtu,
             join_position=image.position,
             channel=subscription.channel,
             source_identity=image.source_identity,
         )
-        recording = self._images[id(image)] = _ImageRecording(image, writer, self._clock)
+        recording = self._images[id(image)] = ImageRecording(image, writer, self._clock)
         return recording
 
     @property

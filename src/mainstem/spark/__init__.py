@@ -1,4 +1,4 @@
-"""Message streams as DataFrames: ``register(spark)``, or a session that is ready for them: ``session()``."""
+"""Message streams as DataFrames: ``register(spark)``, or a session that is ready for them: ``create_session()``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "session"]
+__all__ = ["create_session", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -17,7 +17,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(RecordingSource)
 
 
-def session(name: str = "mainstem", **options: Any) -> SparkSession:
+def create_session(name: str = "mainstem", **options: Any) -> SparkSession:
     """A local Spark session that is ready to read streams. See ``mainstem.spark.session.create`` for the options."""
     from mainstem.spark.session import create
 

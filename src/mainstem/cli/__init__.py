@@ -1,0 +1,113 @@
+"""The command ``mainstem``. Each command is one file of this package, imported only when it is the one that runs.
+
+``NAME.py`` holds a function ``run``, whose parameters are the options, or a typer ``app`` for a command with commands of its
+own. The first line of its docstring is its line in the help. A dash in a command's name is an underscore in the file's; files
+that start with an underscore are no commands.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+def version() -> str:
+    """The version of the installed package."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("mainstem")
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+def commands() -> dict[str, str]:
+    """Every command and its line in the help, found without importing one."""
+    found = {}
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
+        lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
+        found[path.stem.replace("_", "-")] = lines[0] if lines else ""
+    return found
+
+
+def _chosen(arguments: Sequence[str]) -> str | None:
+    return next((argument for argument in arguments if not argument.startswith("-")), None)
+
+
+def _placeholder() -> None:
+    """Stands in the help for a command that does not run now."""
+
+
+def build(arguments: Sequence[str]) -> Any:
+    """The typer application for these arguments, in which only the command they name is loaded."""
+    import typer
+
+    app = typer.Typer(
+        name="mainstem",
+        help="Reliable message streams, and their way into Apache Spark.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"mainstem {version()}")
+            raise typer.Exit
+
+    @app.callback()
+    def root(
+        version: bool = typer.Option(
+            False, "--version", help="Show the version and exit.", callback=show_version, is_eager=True
+        ),
+    ) -> None:
+        """The options of every command."""
+
+    chosen = _chosen(arguments)
+    for name, line in commands().items():
+        if name != chosen:
+            app.command(name, help=line)(_placeholder)
+            continue
+        module = importlib.import_module(f"mainstem.cli.{name.replace('-', '_')}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name, help=line)
+        else:
+            run: Callable[..., Any] = module.run
+            app.command(name)(run)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits. An error of Mainstem's is one sentence on standard error, without a stack trace."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        import typer  # noqa: F401 - only to say it well when it is missing
+    except ImportError:
+        sys.exit("mainstem: the command line needs typer and rich: pip install 'mainstem[cli]'")
+    from mainstem.errors import InternalError, MainstemError
+
+    try:
+        build(given)(args=given, prog_name="mainstem")
+    except InternalError:
+        raise
+    except MainstemError as error:
+        print(f"mainstem: {error}", file=sys.stderr)
+        sys.exit(EXIT_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stderr.close()
+        sys.exit(EXIT_ERROR)

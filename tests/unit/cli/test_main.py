@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mainstem import cli
+from mainstem.errors import RecordingError
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "mainstem", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_help_names_every_command_without_importing_one() -> None:
+    code = (
+        "import sys, mainstem.cli as cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0, end.code\n"
+        "print([m for m in sys.modules if m.startswith(('mainstem.cli.', 'mainstem.aeron', 'pyspark', 'pyarrow'))])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    for name, line in cli.commands().items():
+        assert name in done.stdout
+        assert line
+
+
+def test_the_version_is_one_line() -> None:
+    done = run("--version")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+    assert done.stdout.startswith("mainstem ")
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    done = run("colour")
+    assert done.returncode == cli.EXIT_USAGE
+    assert "No such command 'colour'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(RecordingError("the disk is full"), 1, "mainstem: the disk is full\n"), (KeyboardInterrupt(), 130, "")],
+)
+def test_errors_are_one_sentence_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
+) -> None:
+    def build(_arguments: object) -> object:
+        def application(**_: object) -> None:
+            raise error
+
+        return application
+
+    monkeypatch.setattr(cli, "build", build)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["demo"])
+    assert end.value.code == code
+    assert capsys.readouterr().err == said
