@@ -176,7 +176,7 @@ def local_address(channel_status_id: int, address: str, *, receive: bool) -> Cou
 
 def client_heartbeat(client_id: int) -> CounterSpec:
     """When a client last said that it lives, in epoch milliseconds; the client writes it."""
-    return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: {client_id}")
+    return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: id={client_id}")
 
 
 def parse_stream_key(key: bytes) -> StreamKey:

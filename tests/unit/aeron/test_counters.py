@@ -95,7 +95,7 @@ def test_active_local_addresses_are_found_by_endpoint(manager):
 
 
 def test_a_client_heartbeat_is_keyed_by_its_client():
-    assert names.client_heartbeat(77) == (11, struct.pack("<q", 77), "client-heartbeat: 77")
+    assert names.client_heartbeat(77) == (11, struct.pack("<q", 77), "client-heartbeat: id=77")
 
 
 def test_the_system_counters_come_first_and_in_order(manager):
@@ -110,8 +110,8 @@ def test_the_system_counters_come_first_and_in_order(manager):
         "Invalid packets",
         LABELS[SystemCounter.NATIVE_RESOURCE_AGENT_PROXY_FAILS],
     ]
-    assert manager.label(28) == "Sender max cycle time in ns: SHARED"
-    assert manager.label(29) == "Sender cycle time threshold exceeded count: threshold=100ms SHARED"
+    assert manager.label(28) == "Sender max cycle time doing its work in ns: SHARED"
+    assert manager.label(29) == "Sender work cycle exceeded threshold count: threshold=100ms SHARED"
     assert manager.key(14)[:4] == struct.pack("<i", 14)
     assert manager.value(43) == 65_536
     counters.increment(SystemCounter.ERRORS)
@@ -128,5 +128,5 @@ def test_a_snapshot_holds_every_field(manager):
     names.client_heartbeat(77).allocate(manager, now_ms=0, registration_id=77, owner_id=77, value=123)
     (one,) = names.snapshot(manager)
     assert (one.counter_id, one.type_id, one.value, one.registration_id, one.owner_id) == (0, 11, 123, 77, 77)
-    assert one.label == "client-heartbeat: 77"
+    assert one.label == "client-heartbeat: id=77"
     assert one.key == struct.pack("<q", 77).ljust(112, b"\0")

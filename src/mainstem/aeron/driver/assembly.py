@@ -1,0 +1,136 @@
+"""One driver put together: its shared memory, its agents, and the cycle that runs them all. No thread is started here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.counters import CountersManager
+from mainstem._core.ipc_path import IpcCycle
+from mainstem.aeron.cnc import CncFile, CncLayout
+from mainstem.aeron.driver.claim import claim_directory
+from mainstem.aeron.driver.conductor import DriverConductor
+from mainstem.aeron.driver.counters import DriverCounters
+from mainstem.aeron.driver.errors import ErrorRecorder
+from mainstem.aeron.driver.logs import LogStore
+from mainstem.aeron.driver.resources import Resources
+from mainstem.aeron.driver.responses import Responses
+from mainstem.aeron.driver.runner import EventQueue
+from mainstem.aeron.error_log import DistinctErrorLog
+from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
+from mainstem.clock import NS_PER_MS
+from mainstem.units import format_duration_ns
+
+VERSION = "0.1.0"
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.settings import DriverSettings
+
+
+class DriverCore:
+    """The agents of one driver over its CnC file. ``do_work`` is all of them once: what INVOKER mode runs.
+
+    Raises ActiveDriverError when the directory belongs to a driver that is alive.
+    """
+
+    def __init__(self, context: DriverContext) -> None:
+        self.context = context
+        settings = context.settings
+        now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
+        claim_directory(
+            context.files,
+            context.directory,
+            now_ms=now_ms,
+            driver_timeout_ms=settings.driver_timeout_ns // NS_PER_MS,
+            delete_on_start=settings.dir_delete_on_start,
+            warn_if_exists=settings.dir_warn_if_exists,
+        )
+        self.cnc = CncFile.create(
+            context.files,
+            context.directory,
+            client_liveness_timeout_ns=settings.client_liveness_timeout_ns,
+            start_timestamp_ms=now_ms,
+            pid=context.pid,
+            cnc_layout=_layout(settings),
+        )
+        cnc = self.cnc
+        manager = CountersManager(
+            cnc.counters_metadata, cnc.counters_values, settings.counters_free_to_reuse_timeout_ns // NS_PER_MS
+        )
+        counters = DriverCounters(manager, context.clock)
+        self.system_counters = SystemCounters(manager, now_ms=now_ms, suffixes=_label_suffixes(settings))
+        self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
+        self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters)
+        self.to_conductor = EventQueue()
+        self.ipc_cycle = IpcCycle()
+        resources = Resources(
+            settings=settings,
+            clock=context.clock,
+            random=context.random,
+            instrument=context.instrument,
+            counter_values=cnc.counters_values,
+            counters=counters,
+            system_counters=self.system_counters,
+            to_driver=cnc.to_driver,
+            responses=Responses(cnc.transmitter(), context.clock, context.instrument),
+            errors=self.errors,
+            logs=LogStore(
+                context.files,
+                context.directory,
+                self.system_counters,
+                check_storage=settings.perform_storage_checks,
+                low_storage_warning=settings.low_file_store_warning_threshold,
+            ),
+            ipc_cycle=self.ipc_cycle,
+        )
+        self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
+        cnc.to_driver.consumer_heartbeat_ms = now_ms
+        cnc.signal_ready()
+
+    def do_work(self, now_ns: int) -> int:
+        """One duty cycle of every agent; how much work there was."""
+        return self.conductor.do_work(now_ns) + self.ipc_cycle.do_work(now_ns)
+
+    def close(self) -> None:
+        """Says goodbye to the clients, closes sockets and memory, and removes the directory where the settings say so."""
+        self.conductor.close()
+        self.cnc.close()
+        if self.context.settings.dir_delete_on_shutdown:
+            self.context.files.delete_directory(self.context.directory)
+
+
+def _layout(settings: DriverSettings) -> CncLayout:
+    return CncLayout(
+        to_driver_length=settings.conductor_buffer_length,
+        to_clients_length=settings.clients_buffer_length,
+        counters_metadata_length=4 * settings.counters_buffer_length,
+        counters_values_length=settings.counters_buffer_length,
+        error_log_length=settings.error_buffer_length,
+        page_size=settings.file_page_size,
+    )
+
+
+def _label_suffixes(settings: DriverSettings) -> dict[SystemCounter, str]:
+    """What this driver adds to the labels of its system counters."""
+    suffixes = cycle_time_suffixes(
+        settings.threading_mode,
+        {
+            SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED: settings.driver_conductor_cycle_threshold_ns,
+            SystemCounter.SENDER_CYCLE_TIME_EXCEEDED: settings.driver_sender_cycle_threshold_ns,
+            SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED: settings.driver_receiver_cycle_threshold_ns,
+        },
+    )
+    software = f": version={VERSION} commit="
+    threshold = format_duration_ns(settings.driver_name_resolver_threshold_ns)
+    return suffixes | {
+        SystemCounter.ERRORS: software,
+        SystemCounter.SOFTWARE_VERSION: software,
+        SystemCounter.RESOLUTION_CHANGES: f": driverName={settings.driver_resolver_name or ''}",
+        SystemCounter.NAME_RESOLVER_TIME_EXCEEDED: f": threshold={threshold}",
+    }
+
+
+def composite_version(version: str) -> int:
+    """``1.53.0`` as major << 16 | minor << 8 | patch."""
+    numbers = [int(part) for part in version.split(".")[:3]]
+    return numbers[0] << 16 | numbers[1] << 8 | numbers[2]

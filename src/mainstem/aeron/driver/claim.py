@@ -1,0 +1,85 @@
+"""Taking a directory for a new driver: never from one that is alive, and not without keeping a dead one's errors
+(aeron-behaviour §1).
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.cnc import CncFile
+from mainstem.aeron.directory import IMAGES, PUBLICATIONS
+from mainstem.aeron.error_log import read_errors
+from mainstem.errors import ActiveDriverError, ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.files import Files
+
+logger = logging.getLogger(__name__)
+
+
+def claim_directory(
+    files: Files, directory: str, *, now_ms: int, driver_timeout_ms: int, delete_on_start: bool, warn_if_exists: bool
+) -> None:
+    """Makes ``directory`` fresh and empty for a driver.
+
+    Raises ActiveDriverError when a driver's heartbeat there is younger than ``driver_timeout_ms``, unless
+    ``delete_on_start`` says that the operator knows better.
+    """
+    if files.exists(directory):
+        if warn_if_exists:
+            logger.warning("directory %s exists already", directory)
+        if not delete_on_start:
+            _refuse_active(files, directory, now_ms=now_ms, timeout_ms=driver_timeout_ms)
+            _keep_errors(files, directory, now_ms=now_ms)
+        files.delete_directory(directory)
+    files.make_directory(directory)
+    for folder in (PUBLICATIONS, IMAGES):
+        files.make_directory(f"{directory}/{folder}")
+
+
+def _map(files: Files, directory: str) -> CncFile | None:
+    try:
+        return CncFile.map(files, directory)
+    except ConfigurationError as error:
+        logger.warning("what is in %s is not read: %s", directory, error)
+        return None
+
+
+def _refuse_active(files: Files, directory: str, *, now_ms: int, timeout_ms: int) -> None:
+    cnc = _map(files, directory)
+    if cnc is None:
+        return
+    try:
+        if cnc.is_driver_active(now_ms=now_ms, timeout_ms=timeout_ms):
+            age = now_ms - cnc.to_driver.consumer_heartbeat_ms
+            raise ActiveDriverError(
+                f"an active driver (pid {cnc.pid}) uses {directory}: its heartbeat is {age} ms old, the limit {timeout_ms} ms"
+            )
+    finally:
+        cnc.close()
+
+
+def _keep_errors(files: Files, directory: str, *, now_ms: int) -> None:
+    """Writes the distinct errors of a dead driver beside its directory, before that goes."""
+    cnc = _map(files, directory)
+    if cnc is None:
+        return
+    try:
+        lines = [
+            f"{error.observation_count} observations from {_time(error.first_observation_ms)} "
+            f"to {_time(error.last_observation_ms)} for:\n{error.text}\n"
+            for error in read_errors(cnc.error_log)
+        ]
+    finally:
+        cnc.close()
+    if lines:
+        stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")[:-3]
+        path = f"{directory}-{stamp}-error.log"
+        files.write_bytes(path, "\n".join(lines).encode())
+        logger.warning("errors of the driver before were kept in %s", path)
+
+
+def _time(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")

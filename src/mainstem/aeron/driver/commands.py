@@ -1,0 +1,66 @@
+"""From a record in the to-driver buffer to its handler, and from what the handler raises to an answer (aeron-behaviour §5)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aeron.command.commands import Command, decode_command
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.command.responses import OnError
+from mainstem.aeron.driver.errors import error_code_of
+from mainstem.errors import MainstemError, RegistrationError, RemoteProtocolError
+
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mainstem.aeron.driver.resources import Resources
+
+# Commands taken in one duty cycle. Creating a log may take milliseconds, and streams wait for the conductor meanwhile.
+COMMANDS_PER_CYCLE = 4
+
+
+def _not_supported(command: Command, now_ns: int) -> None:  # noqa: ARG001 - every handler gets the time
+    raise RegistrationError(f"{type(command).__name__} is not supported", code=ErrorCode.NOT_SUPPORTED)
+
+
+class CommandReader:
+    """Reads commands and calls ``handlers[type(command)](command, now_ns)``.
+
+    What cannot be read is logged and not answered. What a handler raises is answered with ON_ERROR and logged.
+    """
+
+    def __init__(self, resources: Resources, handlers: Mapping[type[Command], Callable[[Any, int], None]]) -> None:
+        self._resources = resources
+        self._handlers = handlers
+        self._now_ns = 0
+
+    def poll(self, now_ns: int) -> int:
+        """Handles up to COMMANDS_PER_CYCLE commands; returns how many."""
+        self._now_ns = now_ns
+        return self._resources.to_driver.read(self._on_record, COMMANDS_PER_CYCLE)
+
+    def _on_record(self, type_id: int, payload: bytes) -> None:
+        try:
+            command = decode_command(type_id, payload)
+        except RemoteProtocolError as error:
+            self._resources.errors.record(str(error), code=error_code_of(error))
+            return
+        self._resources.instrument.command(type(command).__name__, repr(command), self._now_ns)
+        handler = self._handlers.get(type(command), _not_supported)
+        try:
+            handler(command, self._now_ns)
+        except (MainstemError, OSError, BufferError) as error:
+            self._refuse(command, error)
+        except Exception as error:  # a bug met by one command must not stop every stream of this driver
+            logger.exception("%s failed", type(command).__name__)
+            self._refuse(command, error)
+
+    def _refuse(self, command: Command, error: Exception) -> None:
+        code = error_code_of(error)
+        self._resources.responses.send(
+            OnError(offending_correlation_id=command.correlation_id, error_code=code, message=str(error))
+        )
+        self._resources.errors.record(str(error), code=code)

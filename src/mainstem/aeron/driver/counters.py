@@ -1,0 +1,42 @@
+"""The driver's allocation of counters: the manager, with the clock that decides when a freed id may be used again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem._core.counters import CounterCell, CountersManager
+    from mainstem.aeron.counters import CounterSpec
+    from mainstem.clock import Clock
+
+
+class DriverCounters:
+    """Allocates and frees counters; the conductor's thread only."""
+
+    def __init__(self, manager: CountersManager, clock: Clock) -> None:
+        self.manager = manager
+        self._clock = clock
+
+    def allocate(
+        self,
+        spec: CounterSpec,
+        *,
+        registration_id: int = 0,
+        owner_id: int = -1,
+        reference_id: int = 0,
+        value: int = 0,
+    ) -> CounterCell:
+        """A new counter. Raises BufferError when all are in use."""
+        counter_id = spec.allocate(
+            self.manager,
+            now_ms=self._clock.epoch_ms(),
+            registration_id=registration_id,
+            owner_id=owner_id,
+            reference_id=reference_id,
+            value=value,
+        )
+        return self.manager.cell(counter_id)
+
+    def free(self, cell: CounterCell) -> None:
+        """Gives the counter back; its id rests for a while before it is used again."""
+        self.manager.free(cell.counter_id, self._clock.epoch_ms())

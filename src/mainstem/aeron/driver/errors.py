@@ -1,0 +1,55 @@
+"""Errors on their way to an answer and to the distinct error log (aeron-behaviour §6.1, §9.1)."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import (
+    ChannelUriError,
+    ConfigurationError,
+    RegistrationError,
+    RemoteProtocolError,
+    StorageSpaceError,
+)
+
+if TYPE_CHECKING:
+    from mainstem.aeron.error_log import DistinctErrorLog
+    from mainstem.aeron.system_counter import SystemCounters
+    from mainstem.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+def error_code_of(error: BaseException) -> ErrorCode:
+    """The code under which ``error`` is answered."""
+    if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
+        return ErrorCode(error.code)
+    if isinstance(error, ChannelUriError | ConfigurationError):
+        return ErrorCode.INVALID_CHANNEL
+    if isinstance(error, StorageSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return ErrorCode.STORAGE_SPACE
+    return ErrorCode.GENERIC_ERROR
+
+
+def invalid_channel(message: str) -> RegistrationError:
+    """The error for a channel that contradicts itself or what is there already."""
+    return RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+
+
+class ErrorRecorder:
+    """Writes errors into the distinct error log, counts them and logs them."""
+
+    def __init__(self, log: DistinctErrorLog, clock: Clock, system_counters: SystemCounters) -> None:
+        self._log = log
+        self._clock = clock
+        self._system_counters = system_counters
+
+    def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
+        """One observation of an error; the same code and text again only raises its count."""
+        self._system_counters.increment(SystemCounter.ERRORS)
+        self._log.record(f"{ErrorCode(code).name}: {text}", now_ms=self._clock.epoch_ms())
+        logger.warning("%s: %s", ErrorCode(code).name, text)

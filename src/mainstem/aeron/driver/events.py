@@ -1,0 +1,56 @@
+"""What the sender and the receiver report to the conductor, one message after another."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.driver.runner import AgentFailed
+
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable
+    from typing import Any
+
+    from mainstem.aeron.driver.resources import Resources
+
+# Messages handled in one duty cycle; creating an image's log takes longest.
+EVENTS_PER_CYCLE = 16
+
+
+class EventReader:
+    """Routes each message by its class."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        to_conductor: deque[object],
+    ) -> None:
+        self._resources = resources
+        self._queue = to_conductor
+        self._handlers: dict[type, Callable[[Any, int], None]] = {
+            AgentFailed: self._on_agent_failed,
+        }
+
+    def poll(self, now_ns: int) -> int:
+        """Handles up to EVENTS_PER_CYCLE messages; returns how many."""
+        count = 0
+        while count < EVENTS_PER_CYCLE and self._queue:
+            message = self._queue.popleft()
+            count += 1
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                self._resources.errors.record(f"message not understood: {message!r}")
+                continue
+            try:
+                handler(message, now_ns)
+            except Exception as error:  # one bad stream must not stop the conductor of all the others
+                self._resources.errors.record(f"{type(message).__name__}: {type(error).__name__}: {error}")
+        return count
+
+    def _on_agent_failed(self, message: AgentFailed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        error = message.error
+        logger.error("%s failed in a duty cycle", message.agent, exc_info=error)
+        self._resources.errors.record(f"{message.agent}: {type(error).__name__}: {error}")

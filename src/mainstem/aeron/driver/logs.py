@@ -1,0 +1,77 @@
+"""The driver's log buffer files: made with a check of the storage, deleted when nobody needs them (aeron-behaviour §10)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.directory import image_path, publication_path
+from mainstem.aeron.logbuffer import LogBuffers, LogParameters
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import StorageSpaceError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.files import Files
+    from mainstem.aeron.system_counter import SystemCounters
+
+logger = logging.getLogger(__name__)
+
+
+class LogStore:
+    """Creates and deletes ``publications/<id>.logbuffer`` and ``images/<id>.logbuffer`` in the driver's directory."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        system_counters: SystemCounters,
+        *,
+        check_storage: bool,
+        low_storage_warning: int,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._system_counters = system_counters
+        self._check_storage = check_storage
+        self._low_storage_warning = low_storage_warning
+
+    def create_publication(self, parameters: LogParameters) -> tuple[LogBuffers, str]:
+        """A publication's new log and its path. Raises StorageSpaceError when the file system has too little room."""
+        return self._create(publication_path(self._directory, parameters.correlation_id), parameters)
+
+    def create_image(self, parameters: LogParameters) -> tuple[LogBuffers, str]:
+        """The same for an image."""
+        return self._create(image_path(self._directory, parameters.correlation_id), parameters)
+
+    def _create(self, path: str, parameters: LogParameters) -> tuple[LogBuffers, str]:
+        length = parameters.log_length
+        if self._check_storage:
+            self._check(length)
+        buffer = self._files.create(path, length, sparse=parameters.sparse)
+        self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, length)
+        return LogBuffers.create(buffer, parameters), path
+
+    def delete(self, log: LogBuffers, path: str) -> None:
+        """Unmaps the log and removes its file; what other processes have mapped stays theirs."""
+        self.unmap(log)
+        try:
+            self._files.delete(path)
+        except OSError as error:
+            self._system_counters.increment(SystemCounter.FREE_FAILS)
+            logger.warning("log buffer %s could not be deleted: %s", path, error)
+
+    def unmap(self, log: LogBuffers) -> None:
+        """Lets go of the log's memory; nothing may use it any more."""
+        self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, -log.buffer.capacity)
+        self._files.unmap(log.buffer)
+
+    def _check(self, length: int) -> None:
+        available = self._files.free_space(self._directory)
+        if available < length:
+            raise StorageSpaceError(
+                f"insufficient usable storage for a log of {length} bytes: {available} bytes left in {self._directory}",
+                needed=length,
+                available=available,
+            )
+        if available <= self._low_storage_warning:
+            logger.warning("space is running low in %s: %d bytes left", self._directory, available)

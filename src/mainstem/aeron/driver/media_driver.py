@@ -1,0 +1,123 @@
+"""MediaDriver: starts a driver, in a process of its own, in threads of this process, or driven by the caller."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from mainstem.aeron.driver.process import DriverProcess
+from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
+from mainstem.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.threads import DriverThreads
+
+
+def temporary_directory() -> str:
+    """A name for a driver's directory that nobody else has, in shared memory where there is some."""
+    base = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    return os.path.join(base, f"mainstem-{os.getpid()}-{uuid.uuid4().hex[:12]}")
+
+
+class MediaDriver:
+    """A running driver; clients meet it in ``directory``. A context manager; ``close`` may be called twice.
+
+    Make one with ``launch``.
+    """
+
+    def __init__(self, directory: str, running: DriverProcess | DriverThreads, *, temporary: bool) -> None:
+        self._directory = directory
+        self._running: DriverProcess | DriverThreads | None = running
+        self._temporary = temporary
+
+    @classmethod
+    def launch(
+        cls,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        settings: DriverSettings | None = None,
+        threads: bool = False,
+        context: DriverContext | None = None,
+        **overrides: Any,
+    ) -> Self:
+        """Starts a driver and returns when clients can attach.
+
+        ``directory``: where it lives; a temporary one, removed at the end, when left out. ``settings``: all its settings,
+        by default those of the environment; ``overrides`` change single ones by name. The driver gets a process of its
+        own, which ends with this one however this one ends; ``threads=True`` keeps it in this process, and the threading
+        mode INVOKER starts no thread at all: call ``do_work``. ``context`` brings other doors to the world with it, and
+        its own settings and directory; such a driver lives in this process.
+
+        Raises ActiveDriverError when the directory belongs to a driver that is alive, ConfigurationError for settings
+        that contradict each other, DriverTimeout when the process does not come up.
+        """
+        if context is not None:
+            return cls._launch_here(context, temporary=False)
+        settings = (settings or DriverSettings.load()).replace(**overrides)
+        temporary = directory is None
+        if temporary:
+            settings = settings.replace(dir_delete_on_shutdown=True)
+        path = temporary_directory() if directory is None else os.path.abspath(os.fspath(directory))
+        if threads or settings.threading_mode is ThreadingMode.INVOKER:
+            from mainstem.aeron.driver.context import DriverContext
+
+            return cls._launch_here(DriverContext(directory=path, settings=settings), temporary=temporary)
+        return cls(path, DriverProcess(path, settings), temporary=temporary)
+
+    @classmethod
+    def _launch_here(cls, context: DriverContext, *, temporary: bool) -> Self:
+        # Imported late: whoever starts a driver process need not load a driver.
+        from mainstem.aeron.driver.threads import DriverThreads
+
+        return cls(context.directory, DriverThreads(context), temporary=temporary)
+
+    @property
+    def directory(self) -> str:
+        """The directory that clients connect to."""
+        return self._directory
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the driver is there: not closed, not ended by itself or from outside."""
+        return self._running is not None and self._running.is_running
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that the driver runs in."""
+        return os.getpid() if self._running is None else self._running.pid
+
+    def do_work(self) -> int:
+        """One duty cycle of a driver in INVOKER mode; how much work there was. Raises LocalProtocolError in other modes."""
+        invoke = getattr(self._running, "do_work", None)
+        if invoke is None:
+            raise LocalProtocolError("do_work belongs to a driver with threading mode INVOKER in this process")
+        return int(invoke())
+
+    def close(self) -> None:
+        """Ends the driver: its clients see at once that it was shut down."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
+            if self._temporary:
+                # The driver did this itself, unless it was killed.
+                shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_running", None) is not None:
+            warnings.warn(f"media driver in {self._directory} was not closed", ResourceWarning, stacklevel=2)
+            self.close()

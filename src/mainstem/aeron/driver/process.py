@@ -1,0 +1,135 @@
+"""A driver in a process of its own, which ends with its parent: this file is the door to processes.
+
+The child takes its settings from its environment, as any driver does, and answers one line of JSON: its directory, or why it
+did not start. The end of the pipe that the parent holds open, a changed parent or SIGTERM ends it; it closes cleanly and removes
+its directory where it was told to. Not even ``kill -9`` of the parent leaves it behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem import errors
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.media_driver import MediaDriver
+    from mainstem.aeron.driver.settings import DriverSettings
+
+# How often the child looks whether its parent is still the same. The pipe says so at once, unless a fork of the parent's
+# holds its other end too.
+PARENT_CHECK_SECONDS = 0.25
+# A driver that was asked to end and did not within this long is killed.
+STOP_TIMEOUT_SECONDS = 10.0
+# A start includes an interpreter's start and creating 48 MB of shared memory on a busy machine.
+START_TIMEOUT_SECONDS = 30.0
+
+_FAILURES = {cls.__name__: cls for cls in (errors.ActiveDriverError, errors.ConfigurationError)}
+
+
+class DriverProcess:
+    """The parent's side of a driver process."""
+
+    def __init__(self, directory: str, settings: DriverSettings) -> None:
+        # What the settings do not say must be the default there too, whatever this process was started with.
+        named = {explained.env for explained in settings.explain_all()}
+        environment = {name: value for name, value in os.environ.items() if name not in named}
+        environment |= settings.environment() | {"AERON_DIR": directory}
+        root = str(Path(errors.__file__).resolve().parent.parent)
+        environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mainstem.aeron.driver.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_until_ready(self) -> None:
+        stdout = self._process.stdout
+        assert stdout is not None
+        ready, _, _ = select.select([stdout], [], [], START_TIMEOUT_SECONDS)
+        if not ready:
+            raise errors.DriverTimeout("the driver process did not start", timeout=START_TIMEOUT_SECONDS)
+        line = stdout.readline()
+        if not line:
+            code = self._process.wait(STOP_TIMEOUT_SECONDS)
+            raise errors.DriverTimeout(f"the driver process ended with code {code} before it was ready")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise _FAILURES.get(answer["error"], errors.ConfigurationError)(answer["message"])
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the child has not ended yet."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Ends the child and waits for it; may be called twice."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self._process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def watch_parent(stop: threading.Event, driver: MediaDriver) -> None:
+    """Returns when ``stop`` is set, the driver was ended by a client, or the parent is gone."""
+    parent = os.getppid()
+    while driver.is_running and not stop.is_set() and os.getppid() == parent:
+        ready, _, _ = select.select([sys.stdin.fileno()], [], [], PARENT_CHECK_SECONDS)
+        if ready and not os.read(sys.stdin.fileno(), 4096):
+            return
+
+
+def main() -> int:
+    """The child: reads its order, runs the driver until it is told to end."""
+    from mainstem.aeron.driver.media_driver import MediaDriver
+    from mainstem.aeron.driver.settings import DriverSettings
+
+    stop = threading.Event()
+    # Ctrl-C reaches the whole terminal group; the parent decides what it means and closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        settings = DriverSettings.load()
+        driver = MediaDriver.launch(settings.dir, settings=settings, threads=True)
+    except errors.MainstemError as error:
+        _answer({"error": type(error).__name__, "message": str(error)})
+        return 1
+    with driver:
+        _answer({"directory": driver.directory})
+        watch_parent(stop, driver)
+    return 0
+
+
+def _answer(answer: dict[str, str]) -> None:
+    # Where the parent is gone, the pipe from it has ended too, and the driver ends by that.
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

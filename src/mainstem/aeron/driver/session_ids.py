@@ -1,0 +1,35 @@
+"""Session ids of publications: random start, then one by one, around a reserved range (aeron-behaviour §7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.logbuffer import wrap_i32
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+    from random import Random
+
+
+def random_i32(random: Random) -> int:
+    """Any int32, all equally likely."""
+    return wrap_i32(random.getrandbits(32))
+
+
+class SessionIds:
+    """Hands out session ids outside ``[reserved_low, reserved_high]``."""
+
+    def __init__(self, random: Random, *, reserved_low: int, reserved_high: int) -> None:
+        self._low = reserved_low
+        self._high = reserved_high
+        self._next = random_i32(random)
+
+    def take(self, in_use: Container[int]) -> int:
+        """The next id that is neither reserved nor ``in_use`` on that endpoint and stream."""
+        while True:
+            candidate = self._next
+            if self._low <= candidate <= self._high:
+                candidate = wrap_i32(self._high + 1)
+            self._next = wrap_i32(candidate + 1)
+            if candidate not in in_use:
+                return candidate

@@ -1,0 +1,103 @@
+"""A driver in this process: its agents spread over threads as the threading mode says."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.loop import NEVER_NS, Loop
+from mainstem.aeron.driver.assembly import DriverCore
+from mainstem.aeron.driver.runner import AgentThread, cycle_times
+from mainstem.aeron.driver.settings import ThreadingMode
+from mainstem.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.context import DriverContext
+
+_GROUPS = {
+    ThreadingMode.DEDICATED: (("conductor",),),
+    ThreadingMode.SHARED_NETWORK: (("conductor",),),
+    ThreadingMode.SHARED: (("conductor",),),
+}
+
+
+class DriverThreads:
+    """The agents, running. In INVOKER mode no thread runs them: ``do_work`` does."""
+
+    def __init__(self, context: DriverContext) -> None:
+        self._core: DriverCore | None = DriverCore(context)
+        self._clock = context.clock
+        self._threads: list[AgentThread] = []
+        mode = context.settings.threading_mode
+        if mode is ThreadingMode.INVOKER:
+            return
+        try:
+            self._start(self._core, mode)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        """Whether nobody has asked the driver to end."""
+        return self._core is not None and not self._core.conductor.termination.requested
+
+    @property
+    def pid(self) -> int:
+        """This process."""
+        return os.getpid()
+
+    @property
+    def core(self) -> DriverCore:
+        """The agents. Raises LocalProtocolError once closed."""
+        if self._core is None:
+            raise LocalProtocolError("this driver is closed")
+        return self._core
+
+    def do_work(self) -> int:
+        """One duty cycle of all agents. Raises LocalProtocolError where threads run them."""
+        if self._threads:
+            raise LocalProtocolError("do_work belongs to a driver with threading mode INVOKER; threads run this one")
+        return self.core.do_work(self._clock.monotonic_ns())
+
+    def close(self) -> None:
+        """Stops the threads, then closes what they used; may be called twice."""
+        while self._threads:
+            self._threads.pop().close()
+        core, self._core = self._core, None
+        if core is not None:
+            core.close()
+
+    def _start(self, core: DriverCore, mode: ThreadingMode) -> None:
+        groups = _GROUPS[mode]
+        settings = core.context.settings
+        times = cycle_times(
+            core.system_counters,
+            threshold_ns=(
+                settings.driver_conductor_cycle_threshold_ns,
+                settings.driver_sender_cycle_threshold_ns,
+                settings.driver_receiver_cycle_threshold_ns,
+            ),
+        )
+        agents = {"conductor": core.conductor}
+        cycles = {"conductor": core.ipc_cycle}
+        for names in groups:
+            loop = Loop([cycles[name] for name in names])
+            if "conductor" in names:
+                tail = core.cnc.to_driver
+                loop.watch(tail.buffer, tail.capacity + layout.RING_TAIL_OFFSET)
+                core.to_conductor.on_append = loop.wake
+            has_conductor = "conductor" in names
+            self._threads.append(
+                AgentThread(
+                    "-".join(("driver", *names)),
+                    [(agents[name], times[name]) for name in names],
+                    loop,
+                    clock=self._clock,
+                    on_error=core.to_conductor.append,
+                    next_deadline_ns=(lambda: core.conductor.next_timer_ns) if has_conductor else (lambda: NEVER_NS),
+                )
+            )
+        for thread in self._threads:
+            thread.start()

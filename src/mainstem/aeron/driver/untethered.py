@@ -1,0 +1,71 @@
+"""Untethered subscriptions: cut off when they fall too far behind, let in again after a rest (aeron-behaviour §19.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.aeron.driver.subscribers import TetherState
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.subscribers import StreamSource, SubscriberPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TetherTimeouts:
+    """How long below the limit, how long still counted after that, and how long at rest."""
+
+    window_limit_ns: int
+    linger_ns: int
+    resting_ns: int
+
+
+class TetherListener(Protocol):
+    """Who tells the clients, and makes the source stop and start waiting for a subscriber."""
+
+    def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """The client must close its image now."""
+        ...
+
+    def let_go(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """Flow control no longer waits for it."""
+        ...
+
+    def let_in(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """It may read again, from the source's join position."""
+        ...
+
+
+def untethered_limit(reference_position: int, window_length: int) -> int:
+    """Below this an untethered subscriber is in danger: the last quarter of the window behind the reference."""
+    return reference_position - window_length + window_length // 4
+
+
+def check_untethered(
+    source: StreamSource, limit: int, timeouts: TetherTimeouts, listener: TetherListener, *, now_ns: int
+) -> None:
+    """Moves every untethered subscriber of ``source`` one state on where its time has come."""
+    for position in list(source.subscribers):
+        if position.subscription.params.tether:
+            continue
+        state = position.state
+        if state is TetherState.ACTIVE:
+            if position.cell.get_acquire() > limit:
+                position.since_ns = now_ns
+            elif now_ns - position.since_ns >= timeouts.window_limit_ns:
+                _move(position, TetherState.LINGER, now_ns)
+                listener.cut_off(source, position)
+        elif state is TetherState.LINGER:
+            if now_ns - position.since_ns >= timeouts.linger_ns:
+                rejoin = position.subscription.params.rejoin
+                _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
+                listener.let_go(source, position)
+        elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
+            _move(position, TetherState.ACTIVE, now_ns)
+            listener.let_in(source, position)
+
+
+def _move(position: SubscriberPosition, state: TetherState, now_ns: int) -> None:
+    assert state in position.state.successors
+    position.state = state
+    position.since_ns = now_ns

@@ -1,0 +1,79 @@
+"""Commands that cannot be served: what is answered, what is only logged."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.support.invoked_driver import CLIENT, InvokedDriver, only
+
+from mainstem.aeron.command import commands, responses
+from mainstem.aeron.command.error_code import ErrorCode
+
+
+def test_logs_what_it_cannot_read_and_answers_nothing(driver: InvokedDriver) -> None:
+    ring = driver.cnc.to_driver
+    assert ring.write(0x01, struct.pack("<qq", CLIENT, 1))
+    assert ring.write(0x77, bytes(64))
+    assert driver.cycle() == []
+    assert driver.counters.value(15) == 2
+    subscription = driver.add_subscription("aeron:ipc")
+    assert only(subscription, responses.OnSubscriptionReady)
+
+
+@pytest.mark.parametrize(
+    ("channel", "what"),
+    [
+        ("aeron:udp?endpoint=localhost:20121|mtu=nine", "mtu"),
+        ("aeron:carrier-pigeon", "carrier-pigeon"),
+        ("ipc", "aeron:"),
+        ("aeron:ipc?term-length=3", "term-length"),
+    ],
+)
+def test_says_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: str, what: str) -> None:
+    error = only(driver.add_publication(channel), responses.OnError)
+    assert error.code is ErrorCode.INVALID_CHANNEL
+    assert what in error.message
+    assert channel in error.message
+
+
+def test_knows_the_publications_and_subscriptions_it_has(driver: InvokedDriver) -> None:
+    for command, code in (
+        (commands.RemovePublication, ErrorCode.UNKNOWN_PUBLICATION),
+        (commands.RemoveSubscription, ErrorCode.UNKNOWN_SUBSCRIPTION),
+    ):
+        found = driver.ask(command(client_id=CLIENT, correlation_id=driver.next_id(), registration_id=12345))
+        error = only(found, responses.OnError)
+        assert error.code is code
+        assert "12345" in error.message
+
+
+def test_answers_a_full_disk_with_its_own_code() -> None:
+    from mainstem.aeron.files import MemoryFiles
+
+    files = MemoryFiles(space=6 << 20)
+    driver = InvokedDriver(files=files)
+    error = only(driver.add_publication("aeron:ipc?term-length=4m"), responses.OnError)
+    assert error.code is ErrorCode.STORAGE_SPACE
+    # Nothing of the attempt is left.
+    assert not [label for label in driver.labels().values() if label.startswith("pub-")]
+    assert only(driver.add_publication("aeron:ipc"), responses.OnPublicationReady)
+    driver.close()
+
+
+def test_hands_out_session_ids_that_are_free(driver: InvokedDriver) -> None:
+    ready = only(driver.add_publication("aeron:ipc"), responses.OnPublicationReady)
+    found = driver.ask(
+        commands.GetNextAvailableSessionId(client_id=CLIENT, correlation_id=driver.next_id(), stream_id=1001)
+    )
+    session_id = only(found, responses.OnNextAvailableSessionId).session_id
+    assert session_id != ready.session_id
+    assert not -1 <= session_id <= 1000
+
+
+@pytest.mark.parametrize(("validator", "accepted"), [("deny", False), ("allow", True)])
+def test_ends_on_request_only_where_that_is_allowed(validator: str, accepted: bool) -> None:
+    driver = InvokedDriver(driver_termination_validator=validator)
+    driver.ask(commands.TerminateDriver(client_id=CLIENT, correlation_id=1, token=b""))
+    assert driver.core.conductor.termination.requested is accepted
+    driver.close()
