@@ -553,7 +553,7 @@ class AqueductConnection:
     def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
         core = self._core
         core.saw_frame(frame)
-        if self._peer_headers_seen:
+        if stream.role is Role.CONNECTION and self._peer_headers_seen:
             raise violation("a second ConnectionControl frame", "connection control once")
         if not stream.versioned or stream.frames != 1:
             raise violation(
@@ -567,6 +567,8 @@ class AqueductConnection:
                 )
         elif not stream.is_bidirectional or stream.opened_here:
             raise violation("a ConnectionControl frame on a stream of one direction", "connection control place")
+        if self._peer_headers_seen:
+            raise violation("a second ConnectionControl frame", "connection control once")
         stream.frames += 1
         stream.role = Role.CONNECTION
         self._control_id = stream.stream_id

@@ -1,0 +1,138 @@
+"""Reachability and loss across channels that hang on one another: as deep and as wide as one likes."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+
+import pytest
+from aqueduct_pair import Pair
+
+from mainstem.aqueduct.events import Acknowledged, Attach, Lost, Mode, SendDatagram, SenderEnded, SendStream
+from mainstem.aqueduct.limits import Limits
+from mainstem.aqueduct.state import SenderState
+
+RECEIVER = (Attach.RECEIVER, False)
+
+
+def lose_root(pair: Pair) -> None:
+    """The datagram that carried the root is lost; its grace runs out."""
+    pair.lose_held()
+    pair.wait(1.5)
+
+
+def test_a_message_in_a_channel_that_is_lost_is_lost_with_it() -> None:
+    pair = Pair()
+    pair.hold = lambda end, command: isinstance(command, SendDatagram)
+    (inner,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNRELIABLE, attach=[RECEIVER], tag="root")
+    pair.client.conn.send(inner, b"leaf", pair.now, tag="leaf")
+    pair.run()
+    assert not pair.client.of(Acknowledged)
+    lose_root(pair)
+    assert {event.tag for event in pair.client.of(Lost)} == {"root", "leaf"}
+    assert [event.state for event in pair.client.of(SenderEnded)] == [SenderState.LOST]
+    assert pair.server.conn.live_halves == 1, "the ghost receiver is gone"
+    assert pair.client.conn.live_halves == 1
+
+
+def test_an_acknowledged_message_is_reported_only_once_its_channel_is_reachable() -> None:
+    pair = Pair()
+    pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
+    (inner,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNORDERED, attach=[RECEIVER], tag="root")
+    pair.run()
+    pair.client.conn.send(inner, b"leaf", pair.now, tag="leaf")
+    pair.wait(0.2)
+    assert not pair.client.of(Acknowledged), "the leaf is acknowledged, but its channel may still be lost"
+    pair.release()
+    pair.wait(0.2)
+    assert [event.tag for event in pair.client.of(Acknowledged)] == ["root", "leaf"]
+
+
+def build_chain(pair: Pair, depth: int) -> None:
+    channel_id = 0
+    for level in range(depth):
+        mode = Mode.UNRELIABLE if level == 0 else Mode.ORDERED
+        (channel_id,) = pair.client.conn.send(channel_id, b"link", pair.now, mode=mode, attach=[RECEIVER])
+
+
+def build_tree(pair: Pair, size: int) -> None:
+    channels = list(pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNRELIABLE, attach=[RECEIVER]))
+    count = 1
+    for channel_id in channels:
+        if count >= size:
+            break
+        children = min(10, size - count)
+        channels.extend(pair.client.conn.send(channel_id, b"node", pair.now, attach=[RECEIVER] * children))
+        count += children
+
+
+def reclaim(build: object, size: int) -> float:
+    """Seconds that it takes to lose ``size`` channels at their root, without the building of them."""
+    pair = Pair(limits=Limits(max_channels=1 << 20, max_streams=1 << 20))
+    pair.hold = lambda end, command: isinstance(command, SendDatagram)
+    pair.client.conn.transport_state(uni_streams=1 << 30, bidi_streams=1 << 30, datagrams=10, max_datagram=1100)
+    build(pair, size)  # type: ignore[operator]
+    pair.run()
+    assert pair.client.conn.live_halves == size + 1
+    pair.lose_held()
+    started = time.perf_counter()
+    pair.wait(1.5)
+    elapsed = time.perf_counter() - started
+    assert pair.client.conn.live_halves == 1
+    assert pair.server.conn.live_halves == 1
+    assert pair.client.conn.open_streams == pair.server.conn.open_streams == 2
+    return elapsed
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("build", "size"), [(build_chain, 10_000), (build_tree, 100_000)])
+def test_what_hangs_on_a_lost_root_is_reclaimed_in_linear_time_and_without_a_stack(build: object, size: int) -> None:
+    gc.collect()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(200)
+    try:
+        part = max(reclaim(build, size // 10), 0.001)
+        whole = reclaim(build, size)
+    finally:
+        sys.setrecursionlimit(limit)
+    # Ten times as much in about ten times the time; a hundred times would be quadratic.
+    assert whole < part * 40
+
+
+def test_a_chain_that_closed_before_it_was_lost_is_reclaimed_by_notices() -> None:
+    pair = Pair()
+    pair.hold = lambda end, command: isinstance(command, SendStream) and b"root" in command.data
+    (first,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNORDERED, attach=[RECEIVER])
+    (second,) = pair.client.conn.send(first, b"next", pair.now, attach=[RECEIVER])
+    pair.client.conn.send(second, b"last", pair.now)
+    pair.client.conn.finish(first, pair.now)
+    pair.client.conn.finish(second, pair.now)
+    pair.wait(0.5)
+    assert [event.state for event in pair.client.of(SenderEnded)] == [SenderState.FINISHED] * 2
+    assert pair.server.conn.live_halves == 3, "both receivers have finished and wait to be taken"
+    pair.hold = lambda end, command: False
+    pair.held.clear()
+    # The entrypoint's receiver closes without having seen the root: the root is given up.
+    pair.server.conn.close_receiver(0, pair.now)
+    pair.run()
+    assert pair.server.conn.live_halves == 0
+    assert pair.client.conn.live_halves == 0
+
+
+def test_a_finished_sender_that_is_lost_says_so_on_a_stream_of_its_own() -> None:
+    pair = Pair()
+    pair.hold = lambda end, command: (
+        isinstance(command, SendStream) and (b"root" in command.data or b"late" in command.data)
+    )
+    (inner,) = pair.client.conn.send(0, b"root", pair.now, mode=Mode.UNORDERED, attach=[RECEIVER])
+    pair.client.conn.send(inner, b"here", pair.now, mode=Mode.UNORDERED)
+    pair.client.conn.send(inner, b"late", pair.now, mode=Mode.UNORDERED)
+    pair.client.conn.finish(inner, pair.now)
+    pair.run()
+    assert pair.client.conn.sender_state(inner) is SenderState.FINISHING
+    pair.lose_held()
+    pair.server.conn.close_receiver(0, pair.now)
+    pair.run()
+    assert {event.state for event in pair.client.of(SenderEnded)} == {SenderState.LOST, SenderState.NO_RECEIVERS}
+    assert pair.server.conn.live_halves == 0

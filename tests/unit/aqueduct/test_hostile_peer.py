@@ -1,0 +1,467 @@
+"""One test for each rule that a peer can break: the connection ends, and the error names the rule and the peer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.events import Attach, CloseConnection, ConnectionEnded, Mode, PeerHeaders, ResetStream
+from mainstem.aqueduct.frames import (
+    VERSION_BYTES,
+    AckNackUnreliable,
+    AckReliable,
+    ChannelControl,
+    ClosedChannelLost,
+    CloseReceiver,
+    ConnectionControl,
+    FinishSender,
+    Frame,
+    Message,
+    SentUnreliable,
+    Version,
+)
+from mainstem.aqueduct.limits import Limits
+from mainstem.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+CLIENT_UNI, SERVER_UNI = 2, 3
+HELLO = Version().encode() + ConnectionControl().encode()
+SMALL = Limits(
+    max_channels=50,
+    max_streams=60,
+    max_gaps=8,
+    max_payload=4096,
+    max_buffered_bytes=20_000,
+    receive_messages=4,
+    receive_bytes=1 << 20,
+    max_filter_ranges=4,
+)
+
+
+class Victim:
+    """One engine, and a hand that writes whatever it likes to it."""
+
+    def __init__(self, *, is_client: bool, greet: bool = True, limits: Limits = SMALL) -> None:
+        self.conn = AqueductConnection(is_client=is_client, peer="mallory", limits=limits)
+        self.now = 10**9
+        self.error: Exception | None = None
+        self.ended = False
+        self.commands: list[object] = []
+        self.conn.transport_state(datagrams=100, max_datagram=1000)
+        self._next_uni = SERVER_UNI if is_client else CLIENT_UNI
+        self._next_bidi = 1 if is_client else 4
+        if is_client:
+            self.conn.start(self.now)
+        if greet:
+            self.stream(0, HELLO)
+        self.pump()
+
+    def pump(self) -> None:
+        while (event := self.conn.next_event()) is not None:
+            if isinstance(event, PeerHeaders) and not self.conn._core.is_client:
+                self.conn.accept((), self.now)
+            elif isinstance(event, ConnectionEnded):
+                self.ended, self.error = True, event.error
+        self.commands += self.conn.data_to_send(self.now)
+
+    def stream(self, stream_id: int, data: bytes, fin: bool = False) -> None:
+        self.conn.receive_stream(stream_id, data, fin, self.now)
+        self.pump()
+
+    def uni(self, *frames: Frame, fin: bool = True) -> None:
+        self.stream(self._next_uni, b"".join(frame.encode() for frame in frames), fin)
+        self._next_uni += 4
+
+    def bidi(self, *frames: Frame, fin: bool = False) -> int:
+        stream_id = self._next_bidi
+        self._next_bidi += 4
+        self.stream(stream_id, b"".join(frame.encode() for frame in frames), fin)
+        return stream_id
+
+    def datagram(self, *frames: Frame) -> None:
+        self.conn.receive_datagram(b"".join(frame.encode() for frame in frames), self.now)
+        self.pump()
+
+    def reset(self, stream_id: int, code: int) -> None:
+        self.conn.receive_reset(stream_id, code, self.now)
+        self.pump()
+
+    def send(self, channel_id: int = 0, **options: object) -> tuple[int, ...]:
+        ids = self.conn.send(channel_id, b"x", self.now, **options)  # type: ignore[arg-type]
+        self.pump()
+        return ids
+
+
+def server() -> Victim:
+    return Victim(is_client=False)
+
+
+def client() -> Victim:
+    return Victim(is_client=True)
+
+
+def attached_client(*, mode: Mode = Mode.ORDERED, count: int = 1) -> tuple[Victim, int]:
+    """A client whose entrypoint has sent ``count`` messages, and the entrypoint's control stream."""
+    victim = client()
+    for _ in range(count):
+        victim.send(mode=mode)
+    return victim, victim.bidi(ChannelControl(0))
+
+
+def message(number: int = 0, *, channel: int = 0, attachments: Iterable[int] = ()) -> Message:
+    return Message(channel, number, tuple(attachments), b"hello")
+
+
+def control_of_entrypoint(victim: Victim) -> int:
+    """The stream that a server has opened for the entrypoint's receiver."""
+    return 1
+
+
+def _ack(*frames: Frame, mode: Mode = Mode.ORDERED, count: int = 1) -> Callable[[], Victim]:
+    def attack() -> Victim:
+        victim, stream_id = attached_client(mode=mode, count=count)
+        victim.stream(stream_id, b"".join(frame.encode() for frame in frames))
+        return victim
+
+    return attack
+
+
+def _entry(*frames: Frame, fin: bool = False, before: tuple[Frame, ...] = ()) -> Callable[[], Victim]:
+    def attack() -> Victim:
+        victim = server()
+        for frame in before:
+            victim.uni(frame)
+        victim.stream(control_of_entrypoint(victim), b"".join(frame.encode() for frame in frames), fin)
+        return victim
+
+    return attack
+
+
+def _on(make: Callable[[], Victim], *steps: Callable[[Victim], object]) -> Callable[[], Victim]:
+    def attack() -> Victim:
+        victim = make()
+        for step in steps:
+            assert not victim.ended, f"ended too early: {victim.error}"
+            step(victim)
+        return victim
+
+    return attack
+
+
+def _early(*steps: Callable[[Victim], object]) -> Callable[[], Victim]:
+    return _on(lambda: Victim(is_client=False, greet=False), *steps)
+
+
+ONESHOT_HERE = 0b100  # to the server, minted by the client, oneshot
+ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
+    # Frames as such.
+    "unknown frame type": ("frame type", _on(server, lambda v: v.stream(2, b"\x63"))),
+    "overlong integer": ("canonical integer", _on(server, lambda v: v.stream(2, b"\x03\x80\x00"))),
+    "integer beyond 64 bits": (
+        "canonical integer",
+        _on(server, lambda v: v.stream(2, b"\x03" + b"\xff" * 9 + b"\x02")),
+    ),
+    "partial frame at a stream's end": (
+        "partial frame",
+        _on(server, lambda v: v.stream(2, message().encode()[:-1], True)),
+    ),
+    "stream without a frame": ("empty stream", _on(server, lambda v: v.stream(2, b"", True))),
+    "empty datagram": ("partial frame", _on(server, lambda v: v.datagram())),
+    "partial frame in a datagram": (
+        "partial frame",
+        _on(server, lambda v: v.conn.receive_datagram(message().encode()[:-1], v.now), Victim.pump),
+    ),
+    "other frame in a datagram": ("frame place", _on(server, lambda v: v.datagram(SentUnreliable(1)))),
+    "version late in a datagram": ("version place", _on(server, lambda v: v.datagram(message(), Version()))),
+    "version late in a stream": ("version place", _on(server, lambda v: v.uni(message(), Version()))),
+    "another version": ("version", _early(lambda v: v.stream(0, Version(b"9").encode()))),
+    "other magic": ("version magic", _early(lambda v: v.stream(0, b"\xefHTTP/1.1"))),
+    "payload beyond the limit": (
+        "size limit",
+        _on(server, lambda v: v.stream(2, Message(0, 0, (), bytes(5000)).encode()[:20])),
+    ),
+    "attachments that end within an id": (
+        "attachments",
+        _on(server, lambda v: v.stream(2, b"\x03\x00\x00\x01\x80\x00")),
+    ),
+    # The beginning.
+    "no version before the server's answer": (
+        "version first",
+        _early(lambda v: v.stream(0, ConnectionControl().encode())),
+    ),
+    "messages without a version before the answer": (
+        "version first",
+        _early(lambda v: v.stream(2, message().encode())),
+    ),
+    "datagram without a version before the answer": (
+        "version first",
+        _early(lambda v: v.datagram(message()), lambda v: v.stream(0, HELLO)),
+    ),
+    "two connection controls on one stream": (
+        "connection control once",
+        _on(server, lambda v: v.stream(0, ConnectionControl().encode())),
+    ),
+    "two connection controls on two streams": (
+        "connection control once",
+        _on(server, lambda v: v.bidi(Version(), ConnectionControl())),
+    ),
+    "connection control on a unidirectional stream": (
+        "connection control place",
+        _early(lambda v: v.stream(2, HELLO), lambda v: v.bidi(Version(), ConnectionControl())),
+    ),
+    "server's connection control elsewhere": (
+        "connection control place",
+        _on(client, lambda v: v.bidi(Version(), ConnectionControl())),
+    ),
+    "server's connection control without a version": (
+        "connection control place",
+        _on(lambda: Victim(is_client=True, greet=False), lambda v: v.stream(0, ConnectionControl().encode())),
+    ),
+    "headers of an odd count": ("header pairs", _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x02\x01a"))),
+    "connection control stream finished": ("connection control lasts", _on(server, lambda v: v.stream(0, b"", True))),
+    "connection control stream reset": ("connection control lasts", _on(server, lambda v: v.reset(0, 1))),
+    "other frame on the connection control stream": (
+        "frame place",
+        _on(server, lambda v: v.stream(0, SentUnreliable(1).encode())),
+    ),
+    "message before anything on a bidirectional stream": ("frame place", _on(server, lambda v: v.bidi(message()))),
+    "acknowledgement first on a bidirectional stream": (
+        "frame place",
+        _on(server, lambda v: v.bidi(AckReliable((1,)))),
+    ),
+    "bidirectional stream for nothing": ("frame place", _on(server, lambda v: v.bidi(Version(), fin=True))),
+    # Channels.
+    "message that flows the other way": ("channel direction", _on(server, lambda v: v.uni(message(channel=1)))),
+    "attachment minted by the receiver": ("attachment minter", _on(server, lambda v: v.uni(message(attachments=[2])))),
+    "the entrypoint attached": ("attachment minter", _on(server, lambda v: v.uni(message(attachments=[0])))),
+    "sender attached twice": ("attached twice", _on(server, lambda v: v.uni(message(attachments=[1, 1])))),
+    "receiver attached twice": (
+        "attached twice",
+        _on(server, lambda v: v.uni(message(0, attachments=[8])), lambda v: v.uni(message(1, attachments=[8]))),
+    ),
+    "control stream for a channel of its own": ("control minter", _on(server, lambda v: v.bidi(ChannelControl(8)))),
+    "second ChannelControl": ("frame place", _ack(ChannelControl(0))),
+    "ChannelControl on a unidirectional stream": ("frame place", _on(server, lambda v: v.uni(ChannelControl(2)))),
+    "notice beside another frame": ("frame place", _on(server, lambda v: v.uni(message(), ClosedChannelLost(8)))),
+    "frame behind a notice": ("frame place", _on(server, lambda v: v.uni(ClosedChannelLost(8), message()))),
+    "notice for a channel of the other side": ("notice minter", _on(server, lambda v: v.uni(ClosedChannelLost(2)))),
+    "notice for the entrypoint": ("notice minter", _on(server, lambda v: v.uni(ClosedChannelLost(0)))),
+    "notice in a datagram": ("frame place", _on(server, lambda v: v.datagram(ClosedChannelLost(8)))),
+    "acknowledgement on a stream of messages": ("frame place", _on(server, lambda v: v.uni(AckReliable((1,))))),
+    # Receiving.
+    "reliable number twice": ("duplicate message", _on(server, lambda v: v.uni(message()), lambda v: v.uni(message()))),
+    "unreliable number twice": (
+        "duplicate message",
+        _on(server, lambda v: v.datagram(message(3)), lambda v: v.datagram(message(3))),
+    ),
+    "the last number": ("message number", _on(server, lambda v: v.uni(message(2**64 - 1)))),
+    "the last unreliable number": ("message number", _on(server, lambda v: v.datagram(message(2**64 - 1)))),
+    "declaration of nothing": ("empty declaration", _entry(SentUnreliable(0))),
+    "declarations beyond 64 bits": ("declaration overflow", _entry(SentUnreliable(2**64 - 1), SentUnreliable(1))),
+    "finish below what was sent": ("message after finish", _entry(FinishSender(0), before=(message(),))),
+    "message beyond the finish": (
+        "message after finish",
+        _on(server, lambda v: v.stream(1, FinishSender(2).encode()), lambda v: v.uni(message(2))),
+    ),
+    "unreliable message beyond the declared": (
+        "message after finish",
+        _on(server, lambda v: v.stream(1, FinishSender(1).encode()), lambda v: v.datagram(message(0))),
+    ),
+    "finish with undeclared messages": (
+        "message after finish",
+        _on(server, lambda v: v.datagram(message(0)), lambda v: v.stream(1, FinishSender(5).encode())),
+    ),
+    "frame behind FinishSender": ("finish is final", _entry(FinishSender(1), SentUnreliable(1))),
+    "control stream ends without FinishSender": ("last frame missing", _entry(SentUnreliable(1), fin=True)),
+    "receiver's frame from the sender": ("frame place", _entry(AckReliable((1,)))),
+    "close from the sender": ("frame place", _entry(CloseReceiver())),
+    "unknown code on a control stream": ("reset code", _on(server, lambda v: v.reset(1, 77))),
+    # Acknowledgements.
+    "acknowledged twice": ("acknowledged twice", _ack(AckReliable((0, 1, 1)), AckReliable((2,)), count=2)),
+    "acknowledged unsent": ("acknowledged unsent", _ack(AckReliable((2,)))),
+    "far beyond what was sent": ("acknowledged unsent", _ack(AckReliable((2**63,)))),
+    "unreliable acknowledged unsent": ("acknowledged unsent", _ack(AckNackUnreliable((2,)), mode=Mode.UNRELIABLE)),
+    "unreliable given up unsent": ("acknowledged unsent", _ack(AckNackUnreliable((1, 2**60)), mode=Mode.UNRELIABLE)),
+    "close acknowledges unsent": ("acknowledged unsent", _ack(CloseReceiver((5,)))),
+    "range data of a single zero": ("range data", _ack(AckReliable((0,)))),
+    "sender's frame from the receiver": ("frame place", _ack(SentUnreliable(1))),
+    "receiver's direction ends without CloseReceiver": (
+        "last frame missing",
+        _on(lambda: attached_client()[0], lambda v: v.stream(1, AckReliable((1,)).encode(), True)),
+    ),
+    "receiver's direction reset as cancelled": (
+        "reset code",
+        _on(lambda: attached_client()[0], lambda v: v.reset(1, 1)),
+    ),
+    # Oneshots.
+    "second message on a oneshot": (
+        "oneshot",
+        _on(
+            server, lambda v: v.uni(message(0, channel=ONESHOT_HERE)), lambda v: v.uni(message(1, channel=ONESHOT_HERE))
+        ),
+    ),
+    "second message on a oneshot by the other carrier": (
+        "oneshot",
+        _on(
+            server,
+            lambda v: v.uni(message(0, channel=ONESHOT_HERE)),
+            lambda v: v.datagram(message(0, channel=ONESHOT_HERE)),
+        ),
+    ),
+    "oneshot that begins at one": ("oneshot", _on(server, lambda v: v.uni(message(1, channel=ONESHOT_HERE)))),
+    "oneshot finished at two": (
+        "oneshot",
+        _on(
+            server,
+            lambda v: v.uni(message(0, attachments=[ONESHOT_HERE])),
+            lambda v: v.stream(5, FinishSender(2).encode()),
+        ),
+    ),
+    "two messages declared on a oneshot": (
+        "oneshot",
+        _on(
+            server,
+            lambda v: v.uni(message(0, attachments=[ONESHOT_HERE])),
+            lambda v: v.stream(5, SentUnreliable(2).encode()),
+        ),
+    ),
+    # Floods.
+    "too many channels": (
+        "channel limit",
+        _on(server, lambda v: v.uni(message(attachments=[8 * n for n in range(1, 60)]))),
+    ),
+    "too many channels without their creating messages": (
+        "channel limit",
+        _on(server, lambda v: [v.uni(message(channel=8 * n)) for n in range(1, 60)]),
+    ),
+    "too many streams": ("stream limit", _on(server, lambda v: [v.stream(2 + 4 * n, b"\x03") for n in range(80)])),
+    "too many gaps": (
+        "gap limit",
+        _on(server, lambda v: [(v.conn.receive(0, v.now), v.uni(message(2 * n))) for n in range(12)]),
+    ),
+    "too many gaps in datagrams": (
+        "gap limit",
+        _on(server, lambda v: [(v.conn.receive(0, v.now), v.datagram(message(2 * n))) for n in range(12)]),
+    ),
+    "bytes past flow control in half a frame each": (
+        "buffer limit",
+        _on(server, lambda v: [v.stream(2 + 4 * n, Message(0, n, (), bytes(4000)).encode()[:-1]) for n in range(20)]),
+    ),
+    "bytes past flow control behind a full queue": (
+        "buffer limit",
+        _on(server, lambda v: v.stream(2, b"".join(Message(0, n, (), bytes(4000)).encode() for n in range(20)))),
+    ),
+    "bytes before the greeting": (
+        "buffer limit",
+        _early(lambda v: [v.stream(2 + 4 * n, VERSION_BYTES + bytes(4000)) for n in range(20)]),
+    ),
+    "datagrams before the greeting": (
+        "buffer limit",
+        _early(lambda v: [v.datagram(Message(0, n, (), bytes(4000))) for n in range(20)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_the_connection_ends_with_an_error_that_names_the_rule_and_the_peer(name: str) -> None:
+    rule, attack = ATTACKS[name]
+    victim = attack()
+    assert victim.ended, "the connection lives on"
+    error = victim.error
+    assert isinstance(error, RemoteProtocolError)
+    assert error.rule == rule
+    assert error.peer == "mallory"
+    assert error.code == 1
+    closes = [command for command in victim.commands if isinstance(command, CloseConnection)]
+    assert [command.code for command in closes] == [1]
+    assert victim.conn.live_halves == 0
+    # Whatever comes afterwards is nothing to it.
+    victim.stream(2, b"\x63")
+    victim.datagram(message())
+    victim.reset(0, 5)
+    assert victim.conn.data_to_send(victim.now) == []
+
+
+def test_what_is_odd_and_legal_is_taken() -> None:
+    victim = server()
+    # Reset of streams before one whole frame, with whatever code.
+    victim.reset(2, 99)
+    victim.reset(4, 99)
+    victim.stream(6, b"\x03")
+    victim.reset(6, 1)
+    # A version prefix where none is needed any more; several channels on one stream; empty acknowledgements.
+    victim.stream(10, VERSION_BYTES + message(0).encode() + message(0, channel=8).encode(), True)
+    victim.stream(14, VERSION_BYTES, True)
+    # A notice for what was never heard of, and late messages of a channel that is over.
+    victim.stream(18, ClosedChannelLost(80).encode(), True)
+    victim.stream(22, message(0, channel=80).encode(), True)
+    # A control stream for a channel that is not there is reset, and ends nothing else.
+    stream_id = victim.bidi(ChannelControl(2))
+    assert not victim.ended, victim.error
+    assert ResetStream(stream_id, 2) in victim.commands
+    assert victim.conn.receive(0, victim.now) is not None
+
+
+@pytest.mark.parametrize("frame", [AckReliable(()), AckNackUnreliable(()), AckReliable((0, 1)), AckReliable((1, 4))])
+def test_ranges_that_mean_nothing_are_taken(frame: Frame) -> None:
+    victim, stream_id = attached_client(count=2)
+    victim.stream(stream_id, frame.encode())
+    assert not victim.ended, victim.error
+
+
+def test_a_negative_range_may_cover_what_was_acknowledged_before() -> None:
+    victim, stream_id = attached_client(count=4)
+    victim.stream(
+        stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
+    )
+    assert not victim.ended, victim.error
+    assert not victim.conn._core.senders[0].reliable
+
+
+def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
+    victim = server()
+    for index in range(1, 200):
+        # Every other index is used, so that nothing joins.
+        victim.uni(ClosedChannelLost(16 * index))
+    assert not victim.ended
+    assert victim.conn._core.filter_ranges <= SMALL.max_filter_ranges
+
+
+def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
+    victim = server()
+    for _ in range(10_000):
+        victim.now += 1000
+        victim.stream(1, SentUnreliable(2**40).encode())
+    assert not victim.ended
+    receiver = victim.conn._core.receivers[0]
+    assert len(receiver.expiries) < 10
+    victim.now += 2 * 10**9
+    victim.conn.handle_timeout(victim.now)
+    victim.pump()
+    assert receiver.mark == 10_000 * 2**40
+
+
+def test_unread_messages_hold_their_streams_and_stop_reading_before_the_limit() -> None:
+    victim = server()
+    for number in range(12):
+        victim.uni(message(number))
+    assert not victim.ended
+    assert len(victim.conn._core.receivers[0].queue) == SMALL.receive_messages
+    seen = []
+    while (incoming := victim.conn.receive(0, victim.now)) is not None:
+        seen.append(incoming.payload)
+    assert len(seen) == 12
+    assert victim.conn.buffered_bytes == 0
+
+
+def test_creating_attachments_without_end_meets_the_channel_limit_on_a_client_too() -> None:
+    victim = client()
+    (inner,) = victim.send(attach=[(Attach.SENDER, False)])
+    victim.uni(*[message(n, channel=inner, attachments=[3 + 8 * n]) for n in range(3)])
+    victim.uni(message(3, channel=inner, attachments=[3 + 8 * n for n in range(3, 60)]))
+    assert isinstance(victim.error, RemoteProtocolError)
+    assert victim.error.rule == "channel limit"
