@@ -1,0 +1,327 @@
+"""Frames against vectors written by hand, and datagrams that break the rules."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.aeron.protocol.data import Data, Heartbeat, Pad
+from mainstem.aeron.protocol.error import ErrorFrame
+from mainstem.aeron.protocol.frames import CONTROL_FRAMES, frames
+from mainstem.aeron.protocol.header import FrameType
+from mainstem.aeron.protocol.nak import Nak
+from mainstem.aeron.protocol.options import Option, OptionType, decode_options
+from mainstem.aeron.protocol.resolution import Resolution, ResolutionEntry
+from mainstem.aeron.protocol.rttm import Rttm
+from mainstem.aeron.protocol.setup import ResponseSetup, Setup
+from mainstem.aeron.protocol.status_message import StatusMessage
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
+
+VECTORS = tomllib.loads((Path(__file__).parents[3] / "vectors" / "aeron_frames.toml").read_text())["vector"]
+CLASSES = {
+    kind.__name__: kind
+    for kind in (Data, Pad, Heartbeat, Nak, StatusMessage, ErrorFrame, Setup, Rttm, Resolution, ResponseSetup)
+}
+STREAM = {"session_id": 1, "stream_id": 2, "term_id": 3}
+
+
+def frame_of(vector):
+    if "entries" in vector:
+        entries = [entry | {"address": ip_address(entry["address"])} for entry in vector["entries"]]
+        return Resolution(entries=tuple(ResolutionEntry(**entry) for entry in entries))
+    fields = vector["fields"]
+    return CLASSES[vector["class"]](
+        **{name: bytes.fromhex(v) if name == "payload" else v for name, v in fields.items()}
+    )
+
+
+def bytes_of(vector):
+    return bytes.fromhex("".join(vector["hex"]))
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["class"])
+def test_encodes_and_decodes_the_written_bytes(vector):
+    frame, data = frame_of(vector), bytes_of(vector)
+    assert frame.encode() == data
+    assert list(frames(data)) == [frame]
+    assert list(frames(memoryview(data))) == [frame]
+
+
+def test_every_frame_type_has_a_vector():
+    assert {vector["class"] for vector in VECTORS} == set(CLASSES)
+    assert set(CONTROL_FRAMES) | {FrameType.DATA, FrameType.PAD} == {
+        kind for kind in FrameType if not kind.name.startswith("ATS") and kind is not FrameType.EXTENSION
+    }
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["class"])
+def test_a_frame_cut_anywhere_is_refused(vector):
+    data = bytes_of(vector)
+    for end in range(len(data)):
+        with pytest.raises(RemoteProtocolError) as caught:
+            list(frames(data[:end]))
+        assert caught.value.rule
+
+
+def edited(name, *changes, extra=b""):
+    """The first vector of that class with bytes replaced: (offset, hex)."""
+    data = bytearray(next(bytes_of(vector) for vector in VECTORS if vector["class"] == name))
+    for offset, text in changes:
+        data[offset : offset + len(text) // 2] = bytes.fromhex(text)
+    return bytes(data) + extra
+
+
+@pytest.mark.parametrize(
+    ("datagram", "rule"),
+    [
+        (b"", "datagram length"),
+        (bytes(7), "datagram length"),
+        (edited("Data", (0, "ffffffff")), "frame length"),
+        (edited("Data", (4, "01")), "version"),
+        (edited("Data", (0, "1f000000")), "frame length"),
+        (edited("Data", (0, "41000000")), "frame length"),
+        (edited("Data", (0, "ffffff7f")), "frame length"),
+        (edited("Data", (8, "e0ffffff")), "term offset"),
+        (edited("Data", (8, "21000000")), "term offset"),
+        (edited("Data", extra=bytes(31)), "datagram length"),
+        (edited("Data", extra=bytes(32)), "frame length"),  # what follows is no frame but padding of length zero
+        (edited("Pad", (0, "10000000")), "frame length"),
+        (edited("Pad", extra=bytes(32)), "last frame"),
+        (edited("Heartbeat", extra=bytes(32)), "last frame"),
+        (edited("Nak", (0, "1d000000")), "frame length"),
+        (edited("Setup", (4, "02")), "version"),
+        (edited("ErrorFrame", (36, "08000000")), "ERR text"),
+        (edited("ErrorFrame", (36, "ffffffff")), "ERR text"),
+        (edited("ErrorFrame", (36, "00040000"), extra=bytes(1024)), "ERR text"),
+        (edited("Resolution", (8, "03")), "RES address type"),
+        (edited("Resolution", (8, "02")), "RES entry"),
+        (edited("Resolution", (20, "ffff")), "RES name"),
+        (edited("Resolution", (20, "0b00")), "RES name"),
+        (edited("Nak", (6, "0800")), "frame type"),
+        (edited("Nak", (6, "0900")), "frame type"),
+        (edited("Nak", (6, "0a00")), "frame type"),
+        (edited("Nak", (6, "0c00")), "frame type"),
+        (edited("Nak", (6, "ffff")), "frame type"),
+    ],
+)
+def test_a_datagram_that_breaks_a_rule_is_refused_by_its_name(datagram, rule):
+    with pytest.raises(RemoteProtocolError) as caught:
+        list(frames(datagram))
+    assert type(caught.value) is RemoteProtocolError
+    assert caught.value.rule == rule
+
+
+def run_of(*payloads, **changes):
+    offset, out = 0, []
+    for payload in payloads:
+        out.append(Data(**(STREAM | changes), term_offset=offset, payload=payload))
+        offset += out[-1].aligned_length
+    return out
+
+
+def test_a_datagram_holds_frames_back_to_back():
+    run = [*run_of(b"a", b"b" * 40, b""), Pad(**STREAM, term_offset=192, frame_length=640)]
+    datagram = b"".join(frame.encode() for frame in run)
+    assert len(datagram) == 64 + 96 + 32 + 32
+    assert list(frames(datagram)) == run
+
+
+@pytest.mark.parametrize(
+    ("second", "rule"),
+    [
+        (Data(**STREAM, term_offset=96, payload=b"b"), "contiguous frames"),
+        (Data(**STREAM, term_offset=0, payload=b"b"), "contiguous frames"),
+        (Data(**(STREAM | {"session_id": 9}), term_offset=64, payload=b"b"), "one stream"),
+        (Data(**(STREAM | {"stream_id": 9}), term_offset=64, payload=b"b"), "one stream"),
+        (Data(**(STREAM | {"term_id": 9}), term_offset=64, payload=b"b"), "one stream"),
+        (Heartbeat(**STREAM, term_offset=64), "heartbeat"),
+        (Nak(**STREAM, term_offset=64, length=32), "frame type"),
+    ],
+)
+def test_frames_of_a_datagram_continue_one_stream(second, rule):
+    data = second.encode()
+    datagram = run_of(b"a")[0].encode() + data + bytes(-len(data) % 32)
+    with pytest.raises(RemoteProtocolError) as caught:
+        list(frames(datagram))
+    assert caught.value.rule == rule
+
+
+def test_control_frames_pass_over_what_follows_them():
+    nak = Nak(**STREAM, term_offset=64, length=32)
+    assert list(frames(nak.encode() + b"more")) == [nak]
+
+
+def test_options_of_another_length_than_a_group_tag_are_passed_over():
+    message = edited("StatusMessage", (0, "28000000"), extra=bytes(4))
+    (read,) = frames(message)
+    assert read.group_tag is None
+
+
+@pytest.mark.parametrize(
+    ("frame", "rule"),
+    [
+        (Data(**STREAM, term_offset=65536, payload=b""), "term range"),
+        (Data(**STREAM, term_offset=65504, payload=b"x"), "term range"),
+        (Pad(**STREAM, term_offset=65472, frame_length=96), "term range"),
+        (Heartbeat(**STREAM, term_offset=65568), "term range"),
+        (Nak(**STREAM, term_offset=-32, length=32), "NAK range"),
+        (Nak(**STREAM, term_offset=33, length=32), "NAK range"),
+        (Nak(**STREAM, term_offset=65504, length=64), "NAK range"),
+        (Nak(**STREAM, term_offset=0, length=-32), "NAK range"),
+    ],
+)
+def test_values_that_leave_the_term_are_refused(frame, rule):
+    with pytest.raises(RemoteProtocolError) as caught:
+        frame.check(65536)
+    assert caught.value.rule == rule
+
+
+def test_values_inside_the_term_pass():
+    Data(**STREAM, term_offset=65504, payload=b"").check(65536)
+    Pad(**STREAM, term_offset=0, frame_length=65536).check(65536)
+    Heartbeat(**STREAM, term_offset=65536).check(65536)
+    Nak(**STREAM, term_offset=65504, length=32).check(65536)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"consumption_term_offset": 65536}, "SM position"),
+        ({"consumption_term_offset": 16}, "SM position"),
+        ({"receiver_window": -1}, "SM window"),
+        ({"receiver_window": 32769}, "SM window"),
+    ],
+)
+def test_a_status_message_is_checked_against_its_term(change, rule):
+    message = {
+        "session_id": 1,
+        "stream_id": 2,
+        "consumption_term_id": 3,
+        "consumption_term_offset": 0,
+        "receiver_window": 32768,
+        "receiver_id": 1,
+    }
+    StatusMessage(**message).check(65536)
+    with pytest.raises(RemoteProtocolError) as caught:
+        StatusMessage(**(message | change)).check(65536)
+    assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"term_length": 32768}, "SETUP term length"),
+        ({"term_length": 1 << 31}, "SETUP term length"),
+        ({"term_length": 65537}, "SETUP term length"),
+        ({"term_offset": 65536}, "SETUP position"),
+        ({"term_offset": 1}, "SETUP position"),
+        ({"mtu": 0}, "SETUP mtu"),
+        ({"mtu": 1400}, "SETUP mtu"),
+        ({"mtu": 65536}, "SETUP mtu"),
+        ({"active_term_id": -6}, "SETUP position"),
+    ],
+)
+def test_a_setup_of_which_no_image_can_be_made_is_refused(change, rule):
+    setup = {
+        "session_id": 1,
+        "stream_id": 2,
+        "initial_term_id": -5,
+        "active_term_id": 5,
+        "term_offset": 0,
+        "term_length": 65536,
+        "mtu": 1408,
+    }
+    Setup(**setup).check()
+    with pytest.raises(RemoteProtocolError) as caught:
+        Setup(**(setup | change)).check()
+    assert caught.value.rule == rule
+
+
+def test_a_setup_may_have_wrapped_term_ids():
+    Setup(
+        session_id=1,
+        stream_id=2,
+        initial_term_id=(1 << 31) - 1,
+        active_term_id=-(1 << 31),
+        term_offset=0,
+        term_length=65536,
+        mtu=1408,
+    ).check()
+
+
+def test_flags_read_as_questions():
+    assert Heartbeat(**STREAM, term_offset=0, flags=0xF0).is_end_of_stream
+    assert Heartbeat(**STREAM, term_offset=0, flags=0xF0).is_revoked
+    assert not Heartbeat(**STREAM, term_offset=0).is_end_of_stream
+    setup, asking = frame_of(VECTORS[9]), frame_of(VECTORS[6])
+    assert setup.asks_for_response
+    assert setup.is_group
+    assert asking.asks_for_setup
+    assert not asking.is_end_of_stream
+
+
+def test_a_round_trip_request_is_answered_with_its_own_timestamp():
+    request = Rttm(session_id=1, stream_id=2, echo_timestamp=77, receiver_id=5, flags=0x80)
+    answer = request.reply(3)
+    assert request.asks_for_reply
+    assert not answer.asks_for_reply
+    assert (answer.echo_timestamp, answer.reception_delta, answer.receiver_id) == (77, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        ErrorFrame(session_id=1, stream_id=2, receiver_id=3, error_code=1, text="x" * 1024),
+        Pad(**STREAM, term_offset=0, frame_length=31),
+        Nak(**STREAM, term_offset=0, length=1 << 31),
+        ResolutionEntry(name="x" * 256, address=ip_address("10.0.0.1"), port=1),
+        ResolutionEntry(name="x", address=ip_address("10.0.0.1"), port=65536),
+    ],
+)
+def test_what_does_not_fit_is_not_encoded(frame):
+    with pytest.raises(LocalProtocolError):
+        frame.encode()
+
+
+def test_options_are_read_back():
+    options = [Option(OptionType.ATS_SUITE, b"abc"), Option(200, b"", may_ignore=True)]
+    data = b"".join(option.encode() for option in options)
+    assert data.hex() == "07000100616263000400c880"
+    assert decode_options(data) == options
+    for broken in (data[:-1], b"\3\0\1\0", b"\xff\0\1\0"):
+        with pytest.raises(RemoteProtocolError, match="option length"):
+            decode_options(broken)
+
+
+@pytest.mark.fuzz
+@given(st.binary(max_size=200))
+def test_random_bytes_are_frames_or_refused(data):
+    try:
+        list(frames(data))
+    except RemoteProtocolError:
+        return
+
+
+@pytest.mark.fuzz
+def test_mutated_datagrams_are_frames_that_read_back_or_refused():
+    chance = random.Random(20260101)
+    datagrams = [bytes_of(vector) for vector in VECTORS]
+    for _ in range(20_000):
+        data = bytearray(chance.choice(datagrams))
+        for _ in range(chance.randint(1, 4)):
+            data[chance.randrange(len(data))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+        if chance.random() < 0.2:
+            data = data[: chance.randrange(len(data) + 1)]
+        try:
+            read = list(frames(data))
+        except RemoteProtocolError as error:
+            assert error.rule  # noqa: PT017 - either outcome is right
+            continue
+        again = list(frames(b"".join(frame.encode() for frame in read)))
+        assert [type(frame) for frame in again] == [type(frame) for frame in read]
