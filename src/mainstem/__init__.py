@@ -1,1 +1,150 @@
-"""Mainstem: reliable message streams, and their way into Apache Spark."""
+"""Mainstem: reliable message streams, and their way into Apache Spark.
+
+The names here are loaded when they are first used, so that a program pays only for what it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem.aeron import aio
+    from mainstem.aeron.client import (
+        Action,
+        Aeron,
+        BufferClaim,
+        ClientContext,
+        ClientSettings,
+        Counter,
+        ExclusivePublication,
+        Fragment,
+        FragmentAssembler,
+        Image,
+        OfferStatus,
+        Publication,
+        Subscription,
+    )
+    from mainstem.aeron.driver.media_driver import MediaDriver
+    from mainstem.errors import (
+        ActiveDriverError,
+        AdminAction,
+        BackPressured,
+        CaptureError,
+        ChannelError,
+        ChannelUriError,
+        ClientTimeout,
+        ClosedError,
+        ConfigurationError,
+        DriverTimeout,
+        InternalError,
+        LocalProtocolError,
+        MainstemError,
+        MaxPositionExceeded,
+        NotConnected,
+        OfferError,
+        ProtocolError,
+        RecordingError,
+        RegistrationError,
+        RemoteProtocolError,
+        StorageSpaceError,
+        TimedOut,
+    )
+
+__version__ = "0.1.0"
+
+_CLIENT = "mainstem.aeron.client"
+_ERRORS = "mainstem.errors"
+_HOMES = {
+    "Action": _CLIENT,
+    "Aeron": _CLIENT,
+    "BufferClaim": _CLIENT,
+    "ClientContext": _CLIENT,
+    "ClientSettings": _CLIENT,
+    "Counter": _CLIENT,
+    "ExclusivePublication": _CLIENT,
+    "Fragment": _CLIENT,
+    "FragmentAssembler": _CLIENT,
+    "Image": _CLIENT,
+    "MediaDriver": "mainstem.aeron.driver.media_driver",
+    "OfferStatus": _CLIENT,
+    "Publication": _CLIENT,
+    "Subscription": _CLIENT,
+    "ActiveDriverError": _ERRORS,
+    "AdminAction": _ERRORS,
+    "BackPressured": _ERRORS,
+    "CaptureError": _ERRORS,
+    "ChannelError": _ERRORS,
+    "ChannelUriError": _ERRORS,
+    "ClientTimeout": _ERRORS,
+    "ClosedError": _ERRORS,
+    "ConfigurationError": _ERRORS,
+    "DriverTimeout": _ERRORS,
+    "InternalError": _ERRORS,
+    "LocalProtocolError": _ERRORS,
+    "MainstemError": _ERRORS,
+    "MaxPositionExceeded": _ERRORS,
+    "NotConnected": _ERRORS,
+    "OfferError": _ERRORS,
+    "ProtocolError": _ERRORS,
+    "RecordingError": _ERRORS,
+    "RegistrationError": _ERRORS,
+    "RemoteProtocolError": _ERRORS,
+    "StorageSpaceError": _ERRORS,
+    "TimedOut": _ERRORS,
+}
+
+__all__ = [
+    "Action",
+    "ActiveDriverError",
+    "AdminAction",
+    "Aeron",
+    "BackPressured",
+    "BufferClaim",
+    "CaptureError",
+    "ChannelError",
+    "ChannelUriError",
+    "ClientContext",
+    "ClientSettings",
+    "ClientTimeout",
+    "ClosedError",
+    "ConfigurationError",
+    "Counter",
+    "DriverTimeout",
+    "ExclusivePublication",
+    "Fragment",
+    "FragmentAssembler",
+    "Image",
+    "InternalError",
+    "LocalProtocolError",
+    "MainstemError",
+    "MaxPositionExceeded",
+    "MediaDriver",
+    "NotConnected",
+    "OfferError",
+    "OfferStatus",
+    "ProtocolError",
+    "Publication",
+    "RecordingError",
+    "RegistrationError",
+    "RemoteProtocolError",
+    "StorageSpaceError",
+    "Subscription",
+    "TimedOut",
+    "aio",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "aio":
+        return importlib.import_module("mainstem.aeron.aio")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

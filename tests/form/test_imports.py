@@ -34,6 +34,8 @@ DOORS: dict[str, set[str]] = {
     "clock.py": {"time"},
     "spark/java.py": {"subprocess"},
     "aeron/agent.py": {"threading"},
+    "aeron/aio.py": {"asyncio"},
+    "aeron/client/conductor.py": {"threading"},
     "aeron/idle.py": {"time"},
 }
 

@@ -63,7 +63,9 @@ class ImageReader:
                 with cython.nogil:
                     nap(50_000)
         self.base = self.position_base = cython.NULL if cython.compiled else None
-        self.fragment.base = cython.NULL if cython.compiled else None
+        if not self.busy:
+            # A handler in another thread may finish with its fragment: the memory's owner keeps it for a while.
+            self.fragment.base = cython.NULL if cython.compiled else None
         self.log = None
         self.positions = None
 

@@ -19,9 +19,11 @@ from mainstem.aeron.logbuffer.descriptor import (
     term_offset_at,
     wrap_i32,
 )
+from mainstem.aeron.logbuffer.header import Header
 from mainstem.aeron.logbuffer.log_buffers import LogBuffers, LogParameters, LogType
 
 __all__ = [
+    "Header",
     "LogBuffers",
     "LogParameters",
     "LogType",

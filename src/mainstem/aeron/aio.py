@@ -1,0 +1,271 @@
+"""Aeron for asyncio: the same client, whose waiting is the event loop's. The door to asyncio.
+
+async with mainstem.aio.connect() as aeron:
+    subscription = await aeron.add_subscription("aeron:ipc", 1001)
+    async for message in subscription: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from mainstem.aeron.client.client import Aeron as SyncAeron
+from mainstem.aeron.client.client import start_attaching
+from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.status import OfferStatus, offer_error
+from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE
+from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import TimedOut
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Callable, Generator
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from mainstem.aeron.client.asynchronous import AsyncOperation
+    from mainstem.aeron.client.counter import Counter
+    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.publication import ExclusivePublication, Publication
+    from mainstem.aeron.client.settings import ClientSettings
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.clock import Clock
+
+T = TypeVar("T")
+
+__all__ = ["AsyncAeron", "AsyncPublication", "AsyncSubscription", "connect"]
+
+# A pause gives way to the loop's other tasks so often, then sleeps: from the shortest sleep to the longest, doubling.
+TURNS_BEFORE_SLEEP = 20
+MIN_SLEEP = 0.0001
+MAX_SLEEP = 0.002
+
+
+class Pause:
+    """Idling of one waiting call: turns of the loop, then sleeps."""
+
+    def __init__(self, clock: Clock, timeout: float | None) -> None:
+        self._clock = clock
+        self._timeout = timeout
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins anew: what was waited for has come."""
+        self._turns = 0
+        self._sleep = MIN_SLEEP
+        self._deadline_ns = 0
+        if self._timeout is not None:
+            self._deadline_ns = self._clock.monotonic_ns() + round(self._timeout * NS_PER_SECOND)
+
+    async def step(self) -> bool:
+        """Idles once; false when the time is over."""
+        if self._timeout is not None and self._clock.monotonic_ns() >= self._deadline_ns:
+            return False
+        self._turns += 1
+        if self._turns <= TURNS_BEFORE_SLEEP:
+            await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(self._sleep)
+            self._sleep = min(2 * self._sleep, MAX_SLEEP)
+        return True
+
+
+class _Face:
+    """What every asynchronous face of a resource has: an end."""
+
+    _inner: Any
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return bool(self._inner.closed)
+
+    def close(self) -> None:
+        """Closes it; this needs no waiting, and twice does nothing."""
+        self._inner.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<asynchronous {self._inner!r}>"
+
+
+class AsyncPublication(_Face):
+    """A publication; ``sync`` is the same one with all that never waits (``offer_many``, ``try_claim``, ...)."""
+
+    def __init__(self, inner: Publication | ExclusivePublication, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    @property
+    def sync(self) -> Publication | ExclusivePublication:
+        """The publication itself."""
+        return self._inner  # type: ignore[no-any-return]
+
+    def offer(self, data: Any, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
+        """As the publication's own ``offer``: a position, or a negative OfferStatus, at once."""
+        return self._inner.offer(data, reserved_value=reserved_value)  # type: ignore[no-any-return]
+
+    async def send(
+        self,
+        data: Any,
+        *,
+        timeout: float | None = None,
+        reserved_value: int | Callable[[memoryview], int] | None = None,
+    ) -> int:
+        """Offers until there is room, and returns the position. ``timeout`` is in seconds; None waits for ever.
+
+        Raises BackPressured, NotConnected or AdminAction when the time is over, ClosedError and MaxPositionExceeded at
+        once, ValueError for a message that is too long.
+        """
+        pause: Pause | None = None
+        while (position := self.offer(data, reserved_value=reserved_value)) < 0:
+            status = OfferStatus(position)
+            if status.is_final:
+                raise offer_error(status, f"send on {self._inner!r}")
+            pause = pause or Pause(self._clock, timeout)
+            if not await pause.step():
+                raise offer_error(status, f"send on {self._inner!r}", f", for {timeout:g} s")
+        return position
+
+
+class AsyncSubscription(_Face):
+    """A subscription; iterating gives whole messages. ``sync`` is the same one with all polls, which never wait."""
+
+    def __init__(self, inner: Subscription, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    @property
+    def sync(self) -> Subscription:
+        """The subscription itself."""
+        return self._inner  # type: ignore[no-any-return]
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.messages()
+
+    async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
+        """Whole messages as they come, until every stream that was there has ended, or the subscription is closed.
+
+        Raises TimedOut when nothing came for ``timeout`` seconds (None waits for ever).
+        """
+        pause = Pause(self._clock, timeout)
+        while True:
+            batch = self._inner.poll_bytes(MESSAGES_AT_ONCE)
+            if batch:
+                for message in batch:
+                    yield message
+                # A stream that never runs dry must not keep the loop from its other tasks.
+                await asyncio.sleep(0)
+                pause.restart()
+            elif self._inner.closed or self._inner.is_end_of_stream:
+                self._inner.raise_failure()
+                return
+            elif not await pause.step():
+                raise TimedOut(f"nothing came on {self._inner!r} for {timeout:g} s", timeout=timeout)
+
+    async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
+        """Up to ``limit`` whole messages, as soon as there is one. Raises TimedOut when none came in time."""
+        pause = Pause(self._clock, timeout)
+        while not self._inner.has_data():
+            if self._inner.closed or not await pause.step():
+                raise TimedOut(f"nothing came on {self._inner!r}", timeout=timeout)
+        return self.sync.poll_arrow(limit)
+
+
+class AsyncAeron(_Face):
+    """A client of a media driver, for asyncio. Made by ``connect``; ``sync`` is the client itself."""
+
+    def __init__(self, inner: SyncAeron) -> None:
+        self._inner = inner
+        self._clock = inner.context.clock
+
+    @property
+    def sync(self) -> SyncAeron:
+        """The client itself."""
+        return self._inner  # type: ignore[no-any-return]
+
+    async def add_publication(self, channel: str, stream_id: int) -> AsyncPublication:
+        """A concurrent publication: shared by all who ask for the same channel and stream."""
+        operation = self.sync.async_add_publication(channel, stream_id)
+        publication = await self._finished(operation)
+        return AsyncPublication(publication, self._clock)
+
+    async def add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncPublication:
+        """A publication with one writer and a session of its own."""
+        operation = self.sync.async_add_exclusive_publication(channel, stream_id)
+        publication = await self._finished(operation)
+        return AsyncPublication(publication, self._clock)
+
+    async def add_subscription(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        on_available_image: Callable[[Image], object] | None = None,
+        on_unavailable_image: Callable[[Image], object] | None = None,
+    ) -> AsyncSubscription:
+        """A subscription. The handlers run on the conductor's thread, outside the event loop."""
+        operation = self.sync.async_add_subscription(
+            channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
+        )
+        return AsyncSubscription(await self._finished(operation), self._clock)
+
+    async def add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Counter:
+        """A counter; its value is read and written without waiting."""
+        return await self._finished(self.sync.async_add_counter(type_id, label, key=key))
+
+    async def _finished(self, operation: AsyncOperation[T]) -> T:
+        pause = Pause(self._clock, None)
+        while not operation.is_done:
+            self.sync.invoke()
+            await pause.step()
+        return operation.result()
+
+
+class Connecting:
+    """What ``connect`` returns: await it, or use it in ``async with``."""
+
+    def __init__(self, context: ClientContext) -> None:
+        self._context = context
+        self._client: AsyncAeron | None = None
+
+    async def _attach(self) -> AsyncAeron:
+        attach = start_attaching(self._context)
+        while (client := SyncAeron.attached(self._context, attach)) is None:
+            await asyncio.sleep(ATTACH_POLL_INTERVAL_NS / NS_PER_SECOND)
+        return AsyncAeron(client)
+
+    def __await__(self) -> Generator[Any, None, AsyncAeron]:
+        return self._attach().__await__()
+
+    async def __aenter__(self) -> AsyncAeron:
+        self._client = await self._attach()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            # Ending the conductor's thread takes a moment, and the loop may have other things to do.
+            await asyncio.to_thread(self._client.close)
+
+
+def connect(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    settings: ClientSettings | None = None,
+    context: ClientContext | None = None,
+    **overrides: Any,
+) -> Connecting:
+    """Attaches to a driver, as ``Aeron.connect`` does: ``async with connect() as aeron``, or ``aeron = await connect()``."""
+    return Connecting(ClientContext.build(directory, settings, context, overrides))

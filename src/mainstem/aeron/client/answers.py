@@ -1,0 +1,123 @@
+"""What the client does with each of the driver's answers (behaviour, section 6)."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.client.image import Image
+from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.command import responses
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.errors import ClientTimeout, RegistrationError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.client.conductor import ClientConductor
+
+
+def handle(conductor: ClientConductor, response: responses.Response) -> None:
+    """Takes in one answer. Every client sees the answers to all of them: ids that are not ours mean nothing here."""
+    _handle(response, conductor)
+
+
+def _complete(correlation_id: int, response: responses.Response, conductor: ClientConductor) -> None:
+    operation = conductor.pending.pop(correlation_id, None)
+    if operation is not None:
+        operation.succeed(response)
+
+
+@singledispatch
+def _handle(response: responses.Response, conductor: ClientConductor) -> None:
+    """Answers that only complete a command."""
+    correlation_id = getattr(response, "correlation_id", None)
+    if correlation_id is not None:
+        _complete(correlation_id, response, conductor)
+
+
+@_handle.register(responses.OnError)
+def _on_error(response: responses.OnError, conductor: ClientConductor) -> None:
+    offender = response.offending_correlation_id
+    if response.code is ErrorCode.CHANNEL_ENDPOINT_ERROR:
+        # Here the id is that of the endpoint's status counter.
+        concerned = [r for r in conductor.resources.values() if r.channel_status_id == offender]
+        if concerned:
+            message = f"{concerned[0]!r}: {response.message}"
+            error = RegistrationError(message, code=response.error_code, correlation_id=offender)
+            conductor.guard(conductor.context.on_error, error)
+        return
+    operation = conductor.pending.pop(offender, None)
+    if operation is not None:
+        message = f"the driver refused {operation.what}: {response.message} ({response.code.name})"
+        operation.fail(RegistrationError(message, code=response.error_code, correlation_id=offender))
+
+
+@_handle.register(responses.OnAvailableImage)
+def _on_available_image(response: responses.OnAvailableImage, conductor: ClientConductor) -> None:
+    subscription = conductor.resources.get(response.subscription_registration_id)
+    if not isinstance(subscription, Subscription):
+        return
+    if any(image.correlation_id == response.image_correlation_id for image in subscription.open_images):
+        return
+    try:
+        log = conductor.map_log(response.log_file)
+    except OSError as error:
+        # It went away again before this client came to it.
+        conductor.guard(conductor.context.on_error, error)
+        return
+    image = Image(
+        subscription,
+        log,
+        conductor.cnc.counters_values,
+        response.subscriber_position_id,
+        response.source_identity,
+    )
+    if subscription.on_available_image is not None:
+        conductor.guard(subscription.on_available_image, image)
+    if subscription.closed:
+        conductor.let_go(image)
+    else:
+        subscription.add_image(image)
+
+
+@_handle.register(responses.OnUnavailableImage)
+def _on_unavailable_image(response: responses.OnUnavailableImage, conductor: ClientConductor) -> None:
+    subscription = conductor.resources.get(response.subscription_registration_id)
+    if not isinstance(subscription, Subscription):
+        return
+    image = subscription.remove_image(response.image_correlation_id)
+    if image is not None:
+        conductor.let_go(image)
+        if subscription.on_unavailable_image is not None:
+            conductor.guard(subscription.on_unavailable_image, image)
+
+
+@_handle.register(responses.OnCounterReady)
+def _on_counter_ready(response: responses.OnCounterReady, conductor: ClientConductor) -> None:
+    _complete(response.correlation_id, response, conductor)
+    handler = conductor.context.on_available_counter
+    if handler is not None:
+        conductor.guard(handler, conductor.counters, response.correlation_id, response.counter_id)
+
+
+@_handle.register(responses.OnUnavailableCounter)
+def _on_unavailable_counter(response: responses.OnUnavailableCounter, conductor: ClientConductor) -> None:
+    handler = conductor.context.on_unavailable_counter
+    if handler is not None:
+        conductor.guard(handler, conductor.counters, response.registration_id, response.counter_id)
+
+
+@_handle.register(responses.OnClientTimeout)
+def _on_client_timeout(response: responses.OnClientTimeout, conductor: ClientConductor) -> None:
+    if response.client_id == conductor.client_id and not conductor.closed:
+        conductor.terminate(ClientTimeout("the driver has given this client up: it was silent for too long"))
+
+
+@_handle.register(responses.OnPublicationError)
+def _on_publication_error(response: responses.OnPublicationError, conductor: ClientConductor) -> None:
+    ours = any(
+        getattr(resource, "original_registration_id", None) == response.registration_id
+        for resource in conductor.resources.values()
+    )
+    handler = conductor.context.on_publication_error
+    if ours and handler is not None:
+        conductor.guard(handler, response)

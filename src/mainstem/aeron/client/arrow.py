@@ -1,0 +1,53 @@
+"""The door to pyarrow, which is imported only here and only when asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem._core import layout
+from mainstem._core.columns import Columns
+from mainstem.arrow import record_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from mainstem.aeron.client.image import Image
+
+WANTED = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
+
+
+def arrow_buffers(
+    column: pa.Array[Any] | pa.ChunkedArray[Any], first: int, count: int
+) -> Iterator[tuple[tuple[Any, Any], int, int, bool]]:
+    """((data, offsets), first row, rows, wide) of each chunk of a column that holds rows ``first`` to ``first + count``."""
+    import pyarrow as pa
+
+    total = len(column)
+    end = total if count < 0 else first + count
+    if not 0 <= first <= end <= total:
+        raise ValueError(f"rows [{first}, {end}) lie outside a column of {total}")
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        kind = chunk.type
+        wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+        if not (wide or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+            raise TypeError(f"a column of messages is binary or string, not {kind}; cast it first")
+        if chunk.null_count:
+            raise ValueError(f"the column has {chunk.null_count} nulls, and a message is never null")
+        rows = min(end, len(chunk)) - first
+        if rows > 0:
+            _validity, offsets, data = chunk.buffers()
+            yield (b"" if data is None else data, offsets), chunk.offset + first, rows, wide
+        first, end = max(first - len(chunk), 0), max(end - len(chunk), 0)
+
+
+def poll_arrow(images: Iterable[Image], limit: int) -> pa.RecordBatch:
+    """Whole messages of several images as one batch; moves their positions."""
+    columns = Columns(WANTED)
+    for image in images:
+        if columns.rows >= limit:
+            break
+        image.gather_columns(columns, limit - columns.rows)
+    rows = columns.rows
+    return record_batch(columns.take(), rows)

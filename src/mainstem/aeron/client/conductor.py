@@ -1,0 +1,432 @@
+"""The client's conductor: sends commands, takes in the driver's answers, keeps the client alive, lets memory linger.
+
+One lock guards all of it (the conductor's thread and the callers' threads meet here); what is called a message or a poll never
+takes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from mainstem.aeron.agent import AgentTerminated
+from mainstem.aeron.client import answers
+from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
+from mainstem.aeron.client.counter import Counter
+from mainstem.aeron.client.publication import ExclusivePublication, Publication
+from mainstem.aeron.client.resource import check_arguments
+from mainstem.aeron.client.subscription import Subscription
+from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
+from mainstem.aeron.command import commands
+from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscriptionReady, decode_response
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.idle import BackoffIdle
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.errors import ClientTimeout, ClosedError, DriverTimeout, LocalProtocolError, MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.buffer import AtomicBuffer
+    from mainstem.aeron.client.context import ClientContext
+    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.resource import Resource
+    from mainstem.aeron.cnc import CncFile
+    from mainstem.aeron.command.commands import Command
+    from mainstem.aeron.command.responses import OnPublicationReady, Response
+
+T = TypeVar("T")
+
+KEEPALIVE_INTERVAL_NS = 500 * NS_PER_MS
+RESPONSES_PER_CYCLE = 10  # so that a burst of answers to other clients does not hold up the keepalive
+COMMAND_TRIES = 3  # a full command buffer is looked at so often before it is an error
+
+
+class ClientConductor:
+    """The agent behind an ``Aeron``: ``do_work`` is one duty cycle."""
+
+    role_name = "mainstem-client-conductor"
+
+    def __init__(self, context: ClientContext, cnc: CncFile, now_ns: int) -> None:
+        self.context = context
+        self._settings = context.settings
+        self.cnc = cnc
+        self.counters = cnc.counters()
+        self.client_id = cnc.to_driver.next_correlation_id()
+        self.lock = threading.RLock()
+        self.closed = False
+        self.failure: MainstemError | None = None
+        self.resources: dict[int, Resource] = {}
+        self.pending: dict[int, AsyncOperation[Any]] = {}
+        self.invokers: tuple[Callable[[], int], ...] = ()
+        self._receiver = cnc.receiver()
+        self._in_handler = False
+        self._lingering: list[tuple[int, AtomicBuffer]] = []
+        self._inter_service_timeout_ns = cnc.client_liveness_timeout_ns
+        self._heartbeat_id = -1
+        self._last_work_ns = self._now_ns = now_ns
+        self._next_keepalive_ns = now_ns
+
+    # -- the duty cycle --------------------------------------------------------------------------------------------
+
+    def do_work(self, now_ns: int) -> int:
+        """Answers, then time. Raises AgentTerminated once the client has ended."""
+        with self.lock:
+            if self.closed:
+                raise AgentTerminated
+            self._now_ns = now_ns
+            self._check_inter_service_timeout()
+            work = self._receiver.receive(self._on_record, RESPONSES_PER_CYCLE)
+            if work < 0:
+                self.terminate(ClientTimeout("the driver's answers were overwritten before this client read them"))
+            if now_ns >= self._next_keepalive_ns:
+                self._next_keepalive_ns = now_ns + KEEPALIVE_INTERVAL_NS
+                self._check_driver()
+                self._keep_alive()
+                work += 1
+            self._expire_operations()
+            self._unmap_lingering()
+            if self.closed:
+                raise AgentTerminated
+            return work
+
+    def on_close(self) -> None:
+        """Gives back all that is mapped, in the thread that worked last."""
+        with self.lock:
+            self._close_all()
+            for _, buffer in self._lingering:
+                self.unmap(buffer)
+            self._lingering = []
+            self.cnc.close()
+            if self.context.on_close is not None:
+                self.guard(self.context.on_close)
+
+    def _on_record(self, type_id: int, payload: bytes) -> None:
+        if self.closed:
+            return
+        response = decode_response(type_id, payload)
+        if response is not None:
+            answers.handle(self, response)
+
+    def _check_inter_service_timeout(self) -> None:
+        idle_ns = self._now_ns - self._last_work_ns
+        self._last_work_ns = self._now_ns
+        if idle_ns > self._inter_service_timeout_ns:
+            limit = self._inter_service_timeout_ns / NS_PER_SECOND
+            self.terminate(
+                ClientTimeout(
+                    f"the client's conductor was not run for {idle_ns / NS_PER_SECOND:.1f} s, longer than its"
+                    f" {limit:g} s: the driver may have given it up",
+                    timeout=limit,
+                )
+            )
+
+    def _check_driver(self) -> None:
+        if self.closed:
+            return
+        heartbeat = self.cnc.to_driver.consumer_heartbeat_ms
+        timeout = self._settings.driver_timeout_ns / NS_PER_SECOND
+        if heartbeat == DRIVER_SHUT_DOWN:
+            self.terminate(DriverTimeout("the media driver has been shut down", timeout=timeout))
+        elif (age_ms := self.context.clock.epoch_ms() - heartbeat) * NS_PER_MS > self._settings.driver_timeout_ns:
+            self.terminate(
+                DriverTimeout(
+                    f"the media driver's last heartbeat is {age_ms} ms old, above {timeout:g} s", timeout=timeout
+                )
+            )
+
+    def _keep_alive(self) -> None:
+        """Writes the heartbeat counter, which the driver allocates with this client's first command."""
+        if self.closed:
+            return
+        kind, counters = CounterType.CLIENT_HEARTBEAT, self.counters
+        if self._heartbeat_id < 0:
+            self._heartbeat_id = counters.find(kind, self.client_id)
+            if self._heartbeat_id < 0:
+                return
+            name = f" name={self._settings.client_name}" if self._settings.client_name else ""
+            counters.append_to_label(self._heartbeat_id, f"{name} version=mainstem")
+        elif (
+            counters.state(self._heartbeat_id) != 1
+            or counters.type_id(self._heartbeat_id) != kind
+            or counters.registration_id(self._heartbeat_id) != self.client_id
+        ):
+            self.terminate(ClientTimeout("the driver has given this client up: its heartbeat counter is gone"))
+            return
+        counters.cell(self._heartbeat_id).set_release(self.context.clock.epoch_ms())
+
+    def _expire_operations(self) -> None:
+        expired = [operation for operation in self.pending.values() if self._now_ns >= operation.deadline_ns]
+        for operation in expired:
+            del self.pending[operation.correlation_id]
+            timeout = self._settings.driver_timeout_ns / NS_PER_SECOND
+            error = DriverTimeout(f"the driver did not answer {operation.what} within {timeout:g} s", timeout=timeout)
+            operation.fail(error)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def terminate(self, error: MainstemError) -> None:
+        """Ends the client because of ``error``: everything is closed, and the error handler hears of it."""
+        self.failure = error
+        self._close_all()
+        with suppress(Exception):
+            self.context.on_error(error)
+
+    def close(self) -> None:
+        """Ends the client in good order: the driver is told."""
+        with self.lock:
+            if not self.closed:
+                client_id, correlation_id = self.client_id, self.cnc.to_driver.next_correlation_id()
+                with suppress(MainstemError):
+                    self._write(commands.ClientClose(client_id=client_id, correlation_id=correlation_id))
+                self._close_all()
+
+    def _close_all(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        resources, self.resources = list(self.resources.values()), {}
+        for resource in resources:
+            resource._detach()
+        operations, self.pending = list(self.pending.values()), {}
+        for operation in operations:
+            operation.fail(
+                self.failure or ClosedError(f"the client was closed before the driver answered {operation.what}")
+            )
+
+    def raise_failure(self) -> None:
+        """Raises why the client ended, when it did not end in good order."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _check_open(self) -> None:
+        self.raise_failure()
+        if self.closed:
+            raise ClosedError("the client is closed")
+
+    # -- commands --------------------------------------------------------------------------------------------------
+
+    def _write(self, command: Command) -> None:
+        payload = command.encode()
+        for _ in range(COMMAND_TRIES):
+            if self.cnc.to_driver.write(command.TYPE, payload):
+                return
+        raise DriverTimeout("the driver's command buffer is full: it does not read any more")
+
+    def send(
+        self, kind: type[Command], what: str, complete: Callable[[Response], T], **fields: Any
+    ) -> AsyncOperation[T]:
+        """Sends a command; ``complete`` makes the result from the driver's answer."""
+        with self.lock:
+            self._check_open()
+            correlation_id = self.cnc.to_driver.next_correlation_id()
+            deadline_ns = self.context.clock.monotonic_ns() + self._settings.driver_timeout_ns
+            operation = AsyncOperation(self, correlation_id, what=what, deadline_ns=deadline_ns, complete=complete)
+            command = kind(client_id=self.client_id, correlation_id=correlation_id, **fields)
+            self.pending[correlation_id] = operation
+            try:
+                self._write(command)
+            except BaseException:
+                del self.pending[correlation_id]
+                raise
+            return operation
+
+    def add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
+        """A concurrent publication."""
+        check_arguments(channel, stream_id)
+        complete = self._publication_maker(Publication, channel)
+        what = f"the publication {channel} stream {stream_id}"
+        return self.send(commands.AddPublication, what, complete, stream_id=stream_id, channel=channel)
+
+    def add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncOperation[ExclusivePublication]:
+        """An exclusive publication."""
+        check_arguments(channel, stream_id)
+        complete = self._publication_maker(ExclusivePublication, channel)
+        what = f"the exclusive publication {channel} stream {stream_id}"
+        return self.send(commands.AddExclusivePublication, what, complete, stream_id=stream_id, channel=channel)
+
+    def _publication_maker(self, kind: type[T], channel: str) -> Callable[[Response], T]:
+        def complete(ready: OnPublicationReady) -> T:
+            log = self.map_log(ready.log_file)
+            publication: Any = kind(log, self.cnc.counters_values, ready.position_limit_id)  # type: ignore[call-arg]
+            publication._become(self, ready, channel, log)
+            self.resources[ready.correlation_id] = publication
+            return cast("T", publication)
+
+        return complete  # type: ignore[return-value]
+
+    def add_subscription(
+        self,
+        channel: str,
+        stream_id: int,
+        on_available_image: Callable[[Image], object] | None,
+        on_unavailable_image: Callable[[Image], object] | None,
+    ) -> AsyncOperation[Subscription]:
+        """A subscription."""
+        check_arguments(channel, stream_id)
+
+        def complete(response: Response) -> Subscription:
+            assert isinstance(response, OnSubscriptionReady)
+            subscription = Subscription(
+                self,
+                response.correlation_id,
+                channel,
+                stream_id,
+                response.channel_status_id,
+                on_available_image,
+                on_unavailable_image,
+            )
+            self.resources[response.correlation_id] = subscription
+            return subscription
+
+        what = f"the subscription {channel} stream {stream_id}"
+        return self.send(commands.AddSubscription, what, complete, stream_id=stream_id, channel=channel)
+
+    def add_counter(
+        self, type_id: int, key: bytes, label: str, registration_id: int | None = None
+    ) -> AsyncOperation[Counter]:
+        """A counter of this client's, or a static one for a registration id."""
+        static = registration_id is not None
+
+        def complete(response: Any) -> Counter:
+            counter = Counter(self, response.correlation_id, response.counter_id, static=static)
+            self.resources[response.correlation_id] = counter
+            return counter
+
+        fields: dict[str, Any] = {"type_id": type_id, "key": bytes(key), "label": label}
+        what = f"the counter {label!r}"
+        if static:
+            return self.send(commands.AddStaticCounter, what, complete, registration_id=registration_id, **fields)
+        return self.send(commands.AddCounter, what, complete, **fields)
+
+    def next_session_id(self, stream_id: int) -> AsyncOperation[int]:
+        """A session id that is free for that stream."""
+
+        def complete(response: Response) -> int:
+            assert isinstance(response, OnNextAvailableSessionId)
+            return response.session_id
+
+        kind = commands.GetNextAvailableSessionId
+        return self.send(kind, f"the next session id of stream {stream_id}", complete, stream_id=stream_id)
+
+    def add_destination(self, resource: Resource, channel: str) -> AsyncOperation[int]:
+        """A destination of a publication or of a subscription; its id."""
+        receive = isinstance(resource, Subscription)
+        kind = commands.AddReceiveDestination if receive else commands.AddDestination
+        registration_id = self._registration_of(resource)
+        return self.send(
+            kind,
+            f"the destination {channel}",
+            lambda response: response.correlation_id,  # type: ignore[attr-defined]
+            registration_id=registration_id,
+            channel=channel,
+        )
+
+    def remove_destination(self, resource: Resource, destination: str | int) -> AsyncOperation[None]:
+        """Removes a destination by its channel or its id."""
+        registration_id = self._registration_of(resource)
+        what = f"removing the destination {destination}"
+        fields: dict[str, Any]
+        kind: type[Command]
+        if isinstance(destination, int):
+            kind = commands.RemoveDestinationById
+            fields = {"resource_registration_id": registration_id, "destination_registration_id": destination}
+        else:
+            receive = isinstance(resource, Subscription)
+            kind = commands.RemoveReceiveDestination if receive else commands.RemoveDestination
+            fields = {"registration_id": registration_id, "channel": destination}
+        return self.send(kind, what, lambda _: None, **fields)
+
+    def reject_image(self, image: Image, reason: str) -> AsyncOperation[None]:
+        """Refuses an image."""
+        what = f"rejecting the image of session {image.session_id}"
+        fields = {"image_correlation_id": image.correlation_id, "position": image.position, "reason": reason}
+        return self.send(commands.RejectImage, what, lambda _: None, **fields)
+
+    def _registration_of(self, resource: Resource) -> int:
+        if resource.closed:
+            raise ClosedError(f"{resource!r} is closed")
+        return resource.registration_id
+
+    def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
+        """Closes a publication, subscription or counter, and tells the driver."""
+        with self.lock:
+            if self.resources.pop(resource.registration_id, None) is None:
+                return
+            resource._detach()
+            fields: dict[str, Any] = {"registration_id": resource.registration_id}
+            kind: type[Command] = commands.RemovePublication
+            if isinstance(resource, Subscription):
+                kind = commands.RemoveSubscription
+            elif isinstance(resource, Counter):
+                if resource.is_static:
+                    return
+                kind = commands.RemoveCounter
+            elif revoke:
+                fields["flags"] = commands.REVOKE
+            correlation_id = self.cnc.to_driver.next_correlation_id()
+            self._write(kind(client_id=self.client_id, correlation_id=correlation_id, **fields))
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def waiting(self, timeout: float | None) -> Waiting:
+        """Idling of one blocking call."""
+        return Waiting(BackoffIdle(), self.context.clock, timeout, self.invokers)
+
+    def await_operation(self, operation: AsyncOperation[Any], timeout: float | None) -> None:
+        """Waits until the operation is done."""
+        with self.lock:
+            # The lock says that a handler which runs now runs in this very thread, and nothing would ever answer it.
+            if self._in_handler:
+                raise LocalProtocolError("a handler must not wait for the driver: use the async form of the call")
+        waiting = self.waiting(timeout)
+        while not operation.is_done:
+            if not waiting.step():
+                error = DriverTimeout(
+                    f"the driver did not answer {operation.what} within {timeout:g} s", timeout=timeout
+                )
+                with self.lock:
+                    if self.pending.pop(operation.correlation_id, None) is not None:
+                        operation.fail(error)
+
+    def guard(self, handler: Callable[..., object], *arguments: object) -> None:
+        """Calls a handler of the program's; what it raises goes to the error handler."""
+        before, self._in_handler = self._in_handler, True
+        try:
+            handler(*arguments)
+        except Exception as error:
+            with suppress(Exception):
+                self.context.on_error(error)
+        finally:
+            self._in_handler = before
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def map_log(self, path: str) -> AtomicBuffer:
+        """A log's memory; every page of it touched, when the settings say so."""
+        log = self.context.files.map(path)
+        if self._settings.client_pre_touch_mapped_memory:
+            for offset in range(0, log.capacity, self.context.files.page_size):
+                log.get_u8(offset)
+        return log
+
+    def unmap(self, buffer: AtomicBuffer | None) -> None:
+        """Gives a log's memory back; a view that somebody kept holds it until that goes."""
+        if buffer is not None:
+            with suppress(BufferError):
+                self.context.files.unmap(buffer)
+
+    def let_go(self, image: Image) -> None:
+        """Closes an image; its memory stays a while, for a poll in another thread that is reading it."""
+        if image.is_closed:
+            return
+        log = image.log
+        image.detach()
+        self._lingering.append((self._now_ns + self._settings.client_resource_linger_duration_ns, log))
+
+    def _unmap_lingering(self) -> None:
+        if self._lingering and self._lingering[0][0] <= self._now_ns:
+            for _, buffer in [entry for entry in self._lingering if entry[0] <= self._now_ns]:
+                self.unmap(buffer)
+            self._lingering = [entry for entry in self._lingering if entry[0] > self._now_ns]

@@ -1,0 +1,40 @@
+"""Counters that belong to a client: 64-bit numbers that every program beside the driver can read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.counters import CounterCell
+from mainstem.aeron.client.resource import NO_CHANNEL_STATUS, Resource
+
+if TYPE_CHECKING:
+    from mainstem.aeron.client.conductor import ClientConductor
+
+
+class Counter(Resource, CounterCell):
+    """A counter that this client allocated; closing frees it, unless it is a static one, which nobody frees.
+
+    The value is read and written by the cell's own methods: ``get``, ``set``, ``add`` and the ordered ones.
+    """
+
+    def __init__(
+        self, conductor: ClientConductor, registration_id: int, counter_id: int, *, static: bool = False
+    ) -> None:
+        super().__init__(conductor.counters.values, counter_id)
+        self._open(conductor, registration_id)
+        self.is_static = static
+        self.channel_status_id = NO_CHANNEL_STATUS
+
+    @property
+    def label(self) -> str:
+        """What the counter is called."""
+        return self._conductor.counters.label(self.counter_id)
+
+    def _detach(self) -> None:
+        self._closed = True
+
+    def _describe(self) -> str:
+        return f"{self.counter_id}"
+
+    def __del__(self) -> None:
+        self._warn_if_open()

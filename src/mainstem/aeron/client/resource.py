@@ -1,0 +1,87 @@
+"""What publications, subscriptions and counters share: a registration, a channel's status, and an end."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from mainstem.aeron.counters import ChannelStatus, find_local_addresses
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from mainstem.aeron.client.conductor import ClientConductor
+
+NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
+
+
+class Resource:
+    """Something that the driver keeps for this client until it is closed. A context manager; closing twice does nothing."""
+
+    _conductor: ClientConductor
+    _closed = True
+    registration_id: int
+    channel: str
+    stream_id: int
+    channel_status_id: int
+
+    def _open(self, conductor: ClientConductor, registration_id: int) -> None:
+        self._conductor = conductor
+        self.registration_id = registration_id
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed: by this program, by the driver's end, or because the client timed out."""
+        return self._closed
+
+    @property
+    def channel_status(self) -> ChannelStatus:
+        """The state of the channel's endpoint; ACTIVE for IPC, which has none."""
+        if self._closed:
+            return ChannelStatus.CLOSING
+        if self.channel_status_id == NO_CHANNEL_STATUS:
+            return ChannelStatus.ACTIVE
+        return ChannelStatus(self._conductor.counters.value(self.channel_status_id))
+
+    @property
+    def local_addresses(self) -> list[str]:
+        """What the endpoint is bound to, as ``ip:port``; empty for IPC and while it is not bound."""
+        if self._closed or self.channel_status_id == NO_CHANNEL_STATUS:
+            return []
+        return find_local_addresses(self._conductor.counters, self.channel_status_id)
+
+    def _detach(self) -> None:
+        """Lets go of shared memory, once: after this it is closed."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Gives it up. Closing twice does nothing."""
+        self._conductor.close_resource(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _describe(self) -> str:
+        return f"{self.channel} stream {self.stream_id}"
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<{type(self).__name__} {self._describe()}{state}>"
+
+    def _warn_if_open(self) -> None:
+        if not self._closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=3)
+
+
+def check_arguments(channel: Any, stream_id: Any) -> None:
+    """Raises TypeError for what cannot be a channel and a stream id: said here, it is not a refusal by the driver later."""
+    if not isinstance(channel, str):
+        raise TypeError(f"a channel is a str, as 'aeron:ipc', not {channel!r}")
+    if not isinstance(stream_id, int):
+        raise TypeError(f"a stream id is an int, not {stream_id!r}")

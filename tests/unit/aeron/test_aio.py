@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
+
+import mainstem
+from mainstem.errors import BackPressured, ClosedError, DriverTimeout, RegistrationError, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CHANNEL = "aeron:ipc"
+
+
+@asynccontextmanager
+async def running(driver: HandDriver) -> AsyncIterator[Any]:
+    async def drive() -> None:
+        while True:
+            driver.do_work()
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(drive())
+    try:
+        async with mainstem.aio.connect(
+            DIRECTORY, files=driver.files, clock=driver.clock, client_idle_sleep_duration_ns=1_000_000
+        ) as aeron:
+            yield aeron
+    finally:
+        task.cancel()
+    assert aeron.closed
+
+
+async def test_messages_are_sent_and_iterated_until_the_stream_ends():
+    driver = HandDriver()
+    async with running(driver) as aeron:
+        subscription = await aeron.add_subscription(CHANNEL, 1001)
+        publication = await aeron.add_publication(CHANNEL, 1001)
+        sent = [bytes([i]) * i * 100 for i in range(20)]
+        position = 0
+        for message in sent:
+            position = await publication.send(message, timeout=30.0)
+        log = driver.files.map(f"{DIRECTORY}/{publication.sync.registration_id}.logbuffer")
+        log.put_i64(3 * 65536 + 128, position)
+        assert [message async for message in subscription] == sent
+        assert subscription.sync.is_end_of_stream
+        assert "asynchronous <Publication" in repr(publication)
+        async with subscription:
+            pass
+        assert subscription.closed
+
+
+async def test_waiting_gives_up_when_its_time_is_over():
+    driver = HandDriver()
+    async with running(driver) as aeron:
+        async with await aeron.add_exclusive_publication(CHANNEL, 1) as publication:
+            driver.counters.cell(driver.publications[publication.sync.registration_id].position_limit_id).set(0)
+            with pytest.raises(BackPressured, match=r"for 0\.01 s"):
+                await publication.send(b"x", timeout=0.01)
+        with pytest.raises(ClosedError):
+            await publication.send(b"x")
+        subscription = await aeron.add_subscription(CHANNEL, 7)
+        with pytest.raises(TimedOut):
+            async for _ in subscription.messages(timeout=0.01):
+                pass
+        with pytest.raises(TimedOut):
+            await subscription.next_arrow(timeout=0.01)
+
+
+async def test_batches_counters_and_refusals_come_without_blocking_the_loop():
+    driver = HandDriver()
+    async with running(driver) as aeron:
+        subscription = await aeron.add_subscription(CHANNEL, 1)
+        publication = await aeron.add_publication(CHANNEL, 1)
+        assert publication.offer(b"one") == 64
+        batch = await subscription.next_arrow(timeout=30.0)
+        assert batch.column("payload").to_pylist() == [b"one"]
+        counter = await aeron.add_counter(1001, "mine")
+        assert counter.get() == 0
+        driver.refusal = (1, "no")
+        with pytest.raises(RegistrationError):
+            await aeron.add_publication("aeron:none", 1)
+
+
+async def test_connecting_without_a_driver_ends_in_a_timeout():
+    driver = HandDriver(ready=False)
+    connecting = mainstem.aio.connect(DIRECTORY, files=driver.files, clock=driver.clock, driver_timeout_ns=1_000_000)
+    task = asyncio.ensure_future(connecting._attach())
+    await asyncio.sleep(0)
+    driver.clock.advance_ns(2_000_000)
+    with pytest.raises(DriverTimeout):
+        await task
+    driver = HandDriver()
+    aeron = await mainstem.aio.connect(DIRECTORY, files=driver.files, clock=driver.clock)
+    aeron.close()
+    assert aeron.sync.closed
