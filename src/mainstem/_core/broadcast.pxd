@@ -5,6 +5,9 @@ from mainstem._core.buffer cimport AtomicBuffer
 from mainstem._core.layout cimport *
 
 
+cdef int64_t capacity_of(AtomicBuffer buffer) except -1
+
+
 cdef class BroadcastTransmitter:
     cdef readonly AtomicBuffer buffer
     cdef uint8_t *base

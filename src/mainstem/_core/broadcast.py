@@ -10,7 +10,8 @@ if not cython.compiled:
 OVERRUN = -1
 
 
-def capacity_of(buffer: AtomicBuffer):
+def capacity_of(buffer):
+    """The bytes before the trailer; a power of two."""
     capacity: cython.longlong = buffer.capacity - BROADCAST_TRAILER_LENGTH
     if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
         raise ValueError(f"broadcast capacity {capacity} is not a power of two of at least 64 bytes")

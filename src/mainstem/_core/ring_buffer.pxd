@@ -13,5 +13,6 @@ cdef class ManyToOneRingBuffer:
 
     cdef int check_open(self) except -1
     cdef int check_message(self, int64_t type_id, int64_t length) except -1
+    cdef int64_t check_claim(self, int64_t payload_offset) except -1
     cdef int64_t claim_record(self, int64_t length) noexcept nogil
     cdef bint unblock_record(self) noexcept nogil

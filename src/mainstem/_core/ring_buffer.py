@@ -88,7 +88,8 @@ class ManyToOneRingBuffer:
         put32(self.base, index + RECORD_TYPE_OFFSET, type_id)
         return index + RECORD_HEADER_LENGTH
 
-    def check_claim(self, payload_offset: cython.longlong):
+    def check_claim(self, payload_offset):
+        """The offset of the record that an open claim belongs to."""
         self.check_open()
         index: cython.longlong = payload_offset - RECORD_HEADER_LENGTH
         if index < 0 or index >= self.capacity or index & (RECORD_ALIGNMENT - 1) or get32(self.base, index) >= 0:
