@@ -1,0 +1,189 @@
+"""IPC through a real driver: every threading mode, clients that die, drivers that die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.errors import ActiveDriverError, DriverTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.system
+
+IPC = "aeron:ipc?term-length=64k"
+# Generous: the machine may be five times slower than the one this was written on.
+PATIENCE_S = 20.0
+
+
+def wait_for(what: Callable[[], object], *, invoke: Callable[[], object] = lambda: None) -> Any:
+    """Polls until ``what`` is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := what()):
+        assert time.monotonic() < deadline, "waited in vain"
+        invoke()
+        time.sleep(0.001)
+    return found
+
+
+def shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+def exchange(aeron: Aeron, channel: str, *, messages: int, invoke: Callable[[], object] = lambda: None) -> None:
+    """Sends messages of growing size from a publication to a subscription and checks every one of them."""
+    received: list[bytes] = []
+    with aeron.add_subscription(channel, 1001) as subscription, aeron.add_publication(channel, 1001) as publication:
+        wait_for(lambda: publication.is_connected and subscription.is_connected, invoke=invoke)
+        deadline = time.monotonic() + PATIENCE_S
+        sent = 0
+        while len(received) < messages:
+            assert time.monotonic() < deadline, f"{len(received)} of {messages} arrived"
+            if sent < messages and publication.offer(sent.to_bytes(4, "big") * (1 + sent % 200)) > 0:
+                sent += 1
+            subscription.poll(lambda fragment: received.append(bytes(fragment)), 10)
+            invoke()
+    assert received == [n.to_bytes(4, "big") * (1 + n % 200) for n in range(messages)]
+
+
+@pytest.mark.parametrize("mode", ["DEDICATED", "SHARED_NETWORK", "SHARED"])
+def test_carries_messages_in_threads_of_this_process(mode: str) -> None:
+    before = shared_memory()
+    with MediaDriver.launch(threads=True, threading_mode=mode) as driver, Aeron.connect(driver.directory) as aeron:
+        exchange(aeron, IPC, messages=2000)
+    assert shared_memory() <= before
+
+
+def test_carries_messages_when_the_caller_drives() -> None:
+    with (
+        MediaDriver.launch(threading_mode="INVOKER") as driver,
+        Aeron.connect(driver.directory, driver_invoker=driver.do_work) as aeron,
+    ):
+        exchange(aeron, IPC, messages=500, invoke=driver.do_work)
+
+
+def test_carries_messages_through_a_process_of_its_own() -> None:
+    before = shared_memory()
+    with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
+        assert driver.pid != os.getpid()
+        exchange(aeron, IPC, messages=2000)
+    assert not driver.is_running
+    assert shared_memory() <= before
+
+
+def test_never_takes_over_an_active_driver(tmp_path: Path) -> None:
+    with MediaDriver.launch(tmp_path / "driver", threads=True) as driver:
+        for threads in (True, False):
+            with pytest.raises(ActiveDriverError, match=str(os.getpid())):
+                MediaDriver.launch(tmp_path / "driver", threads=threads)
+        assert driver.is_running
+        with Aeron.connect(driver.directory) as aeron:
+            aeron.add_subscription(IPC, 7).close()
+
+
+def test_takes_the_directory_of_a_driver_that_ended(tmp_path: Path) -> None:
+    for _ in range(2):
+        with MediaDriver.launch(tmp_path / "driver", threads=True) as driver, Aeron.connect(driver.directory) as aeron:
+            aeron.add_publication(IPC, 7).close()
+
+
+CHILD = """
+import os, sys, time
+from mainstem.aeron.client.client import Aeron
+aeron = Aeron.connect(sys.argv[1])
+publication = aeron.add_publication(sys.argv[2], 1001)
+print(aeron.client_id, flush=True)
+time.sleep(600)
+"""
+
+
+def test_reaps_a_client_that_was_killed() -> None:
+    liveness_ns = 2_000_000_000
+    with (
+        MediaDriver.launch(client_liveness_timeout_ns=liveness_ns, publication_linger_timeout_ns=1_000_000) as driver,
+        Aeron.connect(driver.directory) as aeron,
+    ):
+        command = [sys.executable, "-c", CHILD, driver.directory, IPC]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE) as child,
+            aeron.add_subscription(IPC, 1001) as subscription,
+        ):
+            assert child.stdout is not None
+            client_id = int(child.stdout.readline())
+            wait_for(lambda: subscription.is_connected)
+            assert aeron.counters.find(11, client_id) >= 0
+            child.kill()
+            killed = time.monotonic()
+            wait_for(lambda: aeron.counters.find(11, client_id) < 0)
+            assert time.monotonic() - killed > 1.0
+            wait_for(lambda: not subscription.is_connected)
+        assert aeron.counters.value(24) == 1
+        assert not aeron.closed
+
+
+def test_a_client_says_that_its_driver_was_shut_down() -> None:
+    with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
+        aeron.add_publication(IPC, 1001)
+        driver.close()
+        wait_for(lambda: aeron.closed)
+        assert isinstance(aeron.failure, DriverTimeout)
+
+
+def test_a_client_says_that_its_driver_died() -> None:
+    with MediaDriver.launch() as driver:
+        aeron = Aeron.connect(driver.directory, driver_timeout_ns=1_500_000_000)
+        os.kill(driver.pid, signal.SIGKILL)
+        wait_for(lambda: aeron.closed)
+        assert isinstance(aeron.failure, DriverTimeout)
+        aeron.close()
+    assert not Path(driver.directory).exists()
+
+
+PARENT = """
+import sys, time
+from mainstem.aeron.driver.media_driver import MediaDriver
+driver = MediaDriver.launch()
+print(driver.pid, driver.directory, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_driver_process_ends_with_its_parent(number: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid, directory = parent.stdout.readline().decode().split()
+        assert Path(directory, "cnc.dat").exists()
+        # Ctrl-C reaches the whole group of the terminal, the driver's process too.
+        (os.killpg if number == signal.SIGINT else os.kill)(parent.pid, number)
+        parent.wait(PATIENCE_S)
+        wait_for(lambda: not Path(f"/proc/{pid}").exists())
+        assert not Path(directory).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_standalone_driver_ends_cleanly(tmp_path: Path, number: int) -> None:
+    directory = tmp_path / "driver"
+    command = [sys.executable, "-c", "from mainstem.cli import main; main()", "driver", "--dir", str(directory)]
+    command += ["--mode", "shared", "--set", "dir_delete_on_shutdown=true"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"media driver in ")
+        with Aeron.connect(directory) as aeron:
+            exchange(aeron, IPC, messages=100)
+        process.send_signal(number)
+        _, complaints = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, complaints) == (0, b"")
+    assert not directory.exists()
