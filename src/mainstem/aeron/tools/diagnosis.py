@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.tools.decision import IMAGE_RULES, PUBLICATION_RULES, Holder, decide
@@ -14,11 +14,13 @@ from mainstem.aeron.tools.words import SILENT_MS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mainstem.aeron.loss_report import LossEntry
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Client
 
 PUBLICATION = "publication"
 IMAGE = "image"
+ON_AND_OFF = "on and off"
 HELD_SHARE = 4  # a stream that is held in a quarter of the looks is called held
 
 
@@ -39,7 +41,8 @@ class Diagnosis:
     """The answer for one publication or image.
 
     ``looks`` is in how many of all looks each rule applied. ``since_ms`` (epoch) is the first look from which the answer
-    was the same to the end, or the exact moment where something tells it; ``basis`` says which. ``not_before_ms`` is
+    was the same to the end, the first look that gave it where it came and went, or the exact moment where something
+    tells it; ``basis`` says which. ``not_before_ms`` is
     when the log was made.
     """
 
@@ -73,10 +76,11 @@ class Diagnosis:
         return sum(self.looks.values())
 
 
-def diagnose(snapshots: Sequence[Snapshot]) -> tuple[Diagnosis, ...]:
+def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) -> tuple[Diagnosis, ...]:
     """One answer for each publication and image of the last snapshot, from all snapshots in the order of time.
 
-    One snapshot is enough for what stands still by itself (no receiver, a full window); two or more tell movement.
+    ``losses`` is the loss report: it dates a hole. One snapshot is enough for what stands still by itself (no receiver,
+    a full window); two or more tell movement.
     """
     opinions: dict[tuple[str, int], list[Opinion]] = {}
     latest: dict[tuple[str, int], Publication | Image] = {}
@@ -102,7 +106,9 @@ def diagnose(snapshots: Sequence[Snapshot]) -> tuple[Diagnosis, ...]:
                 latest[key] = publication
                 opinions.setdefault(key, []).append(_publication_opinion(own))
         previous, before = snapshot, latest
-    return tuple(_conclude(kind, latest[kind, own], opinions[kind, own]) for kind, own in latest)
+    in_order = sorted(latest, key=lambda k: (latest[k].key.stream_id, latest[k].key.session_id, k[0] == IMAGE, k[1]))
+    found = (_conclude(kind, latest[kind, own], opinions[kind, own]) for kind, own in in_order)
+    return tuple(_dated_by_report(diagnosis, losses) for diagnosis in found)
 
 
 def _publication_opinion(facts: PublicationFacts) -> Opinion:
@@ -195,6 +201,18 @@ def _conclude(kind: str, subject: Publication | Image, opinions: list[Opinion]) 
     )
 
 
+def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagnosis:
+    """A hole that was there at the first look came when the report last grew for that stream."""
+    if diagnosis.holder is not Holder.LOSS or diagnosis.since_ms is None:
+        return diagnosis
+    own = (diagnosis.session_id, diagnosis.stream_id)
+    noted = [e.last_observation_ms for e in losses if (e.session_id, e.stream_id) == own]
+    earlier = [ms for ms in noted if ms < diagnosis.since_ms]
+    if not earlier or len(earlier) < len(noted):
+        return diagnosis
+    return replace(diagnosis, since_ms=max(earlier), basis="the loss report's last observation")
+
+
 def _since(opinions: list[Opinion], last: Opinion) -> tuple[int | None, str]:
     """Since when the answer holds; where it came and went, when it was first seen."""
     if last.holder is Holder.NOBODY:
@@ -202,6 +220,8 @@ def _since(opinions: list[Opinion], last: Opinion) -> tuple[int | None, str]:
     if last.silent_since_ms is not None:
         return last.silent_since_ms, "its client's last heartbeat"
     matching = [o.epoch_ms for o in opinions if o.rule == last.rule]
+    if any(o.rule != last.rule for o in opinions if o.epoch_ms >= matching[0]):
+        return matching[0], ON_AND_OFF
     if opinions[0].rule == last.rule:
         return matching[0], "the first look: it may be longer"
     return matching[0], "the look that first saw it"

@@ -11,13 +11,17 @@ from mainstem._core.layout import COUNTER_ALLOCATED
 from mainstem.aeron import directory as places
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.counters import CounterSnapshot, CounterType
+from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.files import MappedFiles
+from mainstem.aeron.loss_report import read_losses
 from mainstem.aeron.tools.log_facts import LogFacts, read_log_facts
 from mainstem.aeron.tools.snapshot import Snapshot, stream_key
-from mainstem.errors import DriverTimeout
+from mainstem.errors import ConfigurationError, DriverTimeout
 
 if TYPE_CHECKING:
     from mainstem._core.counters import CountersReader
+    from mainstem.aeron.error_log import ErrorObservation
+    from mainstem.aeron.loss_report import LossEntry
 
 
 class ReadingFiles(MappedFiles):
@@ -111,6 +115,31 @@ class DirectoryReader:
             logs=read_logs(self.directory, counters) if logs else {},
             free_space=free,
         )
+
+    def errors(self, *, since_ms: int = 0) -> list[ErrorObservation]:
+        """The driver's distinct errors that were last seen at ``since_ms`` (epoch) or later, oldest first."""
+        return read_errors(self.cnc.error_log, since_ms=since_ms)
+
+    def losses(self) -> list[LossEntry]:
+        """The driver's loss report; empty when there is no such file."""
+        try:
+            buffer = self._files.map(places.loss_report_path(self.directory))
+        except FileNotFoundError:
+            return []
+        try:
+            return read_losses(buffer)
+        finally:
+            self._files.unmap(buffer)
+
+
+def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
+    """The distinct errors in any file that has such a log at ``offset``. Raises ConfigurationError when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return read_errors(AtomicBuffer(bytearray(file.read())))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from None
 
 
 def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:

@@ -1,0 +1,106 @@
+"""Round trips counted, and what share of them was quicker than what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+SUB_BUCKETS = 64  # a value is told to 1/64 of itself
+
+
+class LatencyHistogram:
+    """Counts durations in nanoseconds, each to within 1/64 of itself, in a table that does not grow with their number."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self.count = 0
+        self.total_ns = 0
+        self.min_ns = 0
+        self.max_ns = 0
+
+    def record(self, duration_ns: int) -> None:
+        """One more duration; below 0 (a clock that was set back) counts as 0."""
+        duration_ns = max(0, duration_ns)
+        bucket = _bucket(duration_ns)
+        self._counts[bucket] = self._counts.get(bucket, 0) + 1
+        self.min_ns = duration_ns if self.count == 0 else min(self.min_ns, duration_ns)
+        self.max_ns = max(self.max_ns, duration_ns)
+        self.count += 1
+        self.total_ns += duration_ns
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean; 0 of nothing."""
+        return self.total_ns / self.count if self.count else 0.0
+
+    def percentile_ns(self, percent: float) -> int:
+        """The duration that ``percent`` of all did not exceed: the upper end of its step, at most the longest of all."""
+        wanted = max(1, -(-self.count * percent // 100))
+        seen = 0
+        for bucket in sorted(self._counts):
+            seen += self._counts[bucket]
+            if seen >= wanted:
+                return min(_upper(bucket), self.max_ns)
+        return self.max_ns
+
+    def bars(self, width: int) -> list[tuple[int, int, int, str]]:
+        """For a picture: (from ns, to ns, count, bar) for each doubling that occurred; the longest bar is ``width`` wide."""
+        octaves: dict[int, int] = {}
+        for bucket, count in self._counts.items():
+            octave = max(1, _upper(bucket)).bit_length()
+            octaves[octave] = octaves.get(octave, 0) + count
+        if not octaves:
+            return []
+        most = max(octaves.values())
+        return [
+            (1 << (o - 1), (1 << o) - 1, octaves.get(o, 0), "█" * -(-octaves.get(o, 0) * width // most))
+            for o in range(min(octaves), max(octaves) + 1)
+        ]
+
+
+def _bucket(value: int) -> int:
+    """Values below 64 each have their own; above, each doubling is cut into 64 steps."""
+    if value < SUB_BUCKETS:
+        return value
+    shift = value.bit_length() - SUB_BUCKETS.bit_length()
+    return (shift + 1) * SUB_BUCKETS + (value >> shift) - SUB_BUCKETS
+
+
+def _upper(bucket: int) -> int:
+    """The largest value in a bucket."""
+    if bucket < SUB_BUCKETS:
+        return bucket
+    shift = bucket // SUB_BUCKETS - 1
+    return ((bucket % SUB_BUCKETS + SUB_BUCKETS + 1) << shift) - 1
+
+
+@dataclass(slots=True)
+class RateMeter:
+    """Messages and bytes a second, told for each step and over all."""
+
+    start_ns: int
+    messages: int = 0
+    octets: int = 0
+    _then_ns: int = 0
+    _then_messages: int = 0
+    _then_octets: int = 0
+
+    def __post_init__(self) -> None:
+        self._then_ns = self.start_ns
+
+    def add(self, length: int) -> None:
+        """One more message."""
+        self.messages += 1
+        self.octets += length
+
+    def step(self, now_ns: int) -> tuple[float, float]:
+        """Messages and bytes a second since the step before."""
+        seconds = max(1, now_ns - self._then_ns) / 1e9
+        rates = (self.messages - self._then_messages) / seconds, (self.octets - self._then_octets) / seconds
+        self._then_ns, self._then_messages, self._then_octets = now_ns, self.messages, self.octets
+        return rates
+
+    def overall(self, now_ns: int) -> tuple[float, float]:
+        """Messages and bytes a second since the start."""
+        seconds = max(1, now_ns - self.start_ns) / 1e9
+        return self.messages / seconds, self.octets / seconds

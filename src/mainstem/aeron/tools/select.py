@@ -1,0 +1,104 @@
+"""Choosing counters, and what they become for a program: rows with names, not only numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.tools.snapshot import stream_key
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable
+
+    from mainstem.aeron.counters import CounterSnapshot
+    from mainstem.aeron.tools.snapshot import Snapshot
+
+
+def type_name(counter: CounterSnapshot) -> str:
+    """What a counter's type is called: ``system``, ``snd-pos``, ``client-heartbeat`` …; by number where nobody named it."""
+    if counter.type_id == CounterType.SYSTEM:
+        return "system"
+    name, found, _ = counter.label.partition(": ")
+    return name.partition(" (")[0] if found and " " not in name.partition(" (")[0] else str(counter.type_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which counters are wanted: all that are given must agree; empty means any.
+
+    ``types`` are names or numbers; ``channel`` is a part of the channel's text; ``label`` a regular expression.
+    """
+
+    types: frozenset[str] = frozenset()
+    session_id: int | None = None
+    stream_id: int | None = None
+    channel: str = ""
+    label: re.Pattern[str] | None = None
+    hide_zero: bool = False
+
+    def takes(self, counter: CounterSnapshot) -> bool:
+        """Whether the counter is one of them."""
+        if self.types and not {str(counter.type_id), type_name(counter)} & self.types:
+            return False
+        if self.label is not None and not self.label.search(counter.label):
+            return False
+        if self.hide_zero and counter.value == 0:
+            return False
+        if self.session_id is None and self.stream_id is None and not self.channel:
+            return True
+        key = stream_key(counter)
+        if key is None:
+            # Counters of channels (status, addresses, destinations) belong to no session or stream.
+            return self.session_id is None and self.stream_id is None and self.channel in counter.label
+        return (
+            self.session_id in (None, key.session_id)
+            and self.stream_id in (None, key.stream_id)
+            and self.channel in key.channel
+        )
+
+
+def counter_row(counter: CounterSnapshot) -> dict[str, object]:
+    """A counter as JSON has it."""
+    row: dict[str, object] = {
+        "id": counter.counter_id,
+        "type_id": counter.type_id,
+        "type": type_name(counter),
+        "value": counter.value,
+        "label": counter.label,
+        "registration_id": counter.registration_id,
+        "owner_id": counter.owner_id,
+        "reference_id": counter.reference_id,
+    }
+    key = stream_key(counter)
+    if key is not None:
+        row |= {"session_id": key.session_id, "stream_id": key.stream_id, "channel": key.channel}
+    return row
+
+
+def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
+    """Which driver, and how it is, as JSON has it."""
+    return {
+        "directory": snapshot.directory,
+        "cnc_version": snapshot.version_text,
+        "pid": snapshot.pid,
+        "started_ms": snapshot.start_ms,
+        "epoch_ms": snapshot.epoch_ms,
+        "heartbeat_ms": snapshot.heartbeat_ms,
+        "heartbeat_age_ms": snapshot.heartbeat_age_ms,
+    }
+
+
+def rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
+    """How fast the chosen counters rise, in units a second, by counter id; those that are new or did not rise are left out."""
+    if before is None or now.now_ns <= before.now_ns:
+        return {}
+    seconds = (now.now_ns - before.now_ns) / 1e9
+    then = {(c.counter_id, c.registration_id): c.value for c in before.counters}
+    found = {}
+    for counter in chosen:
+        old = then.get((counter.counter_id, counter.registration_id))
+        if old is not None and counter.value > old and counter.type_id != CounterType.CLIENT_HEARTBEAT:
+            found[counter.counter_id] = (counter.value - old) / seconds
+    return found

@@ -1,0 +1,130 @@
+"""What the commands that look at a driver's directory share: options, times, tables, JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mainstem.aeron.directory import default_directory
+from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.clock import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mainstem.aeron.tools.snapshot import Snapshot
+
+DirectoryOption = Annotated[
+    str, typer.Option("--dir", "-d", help="The driver's directory (default: AERON_DIR, or this user's own).")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SessionOption = Annotated[int | None, typer.Option("--session", help="Only this session id.")]
+StreamOption = Annotated[int | None, typer.Option("--stream", "-s", help="Only this stream id.")]
+ChannelOption = Annotated[str, typer.Option("--channel", "-c", help="Only channels that contain this text.")]
+IntervalOption = Annotated[float, typer.Option("--interval", "-i", min=0.05, help="Seconds from one look to the next.")]
+
+WIDTH_WITHOUT_TERMINAL = 160  # a pipe has no width; lines are cut nowhere a person would expect them
+
+
+def open_directory(directory: str) -> DirectoryReader:
+    """The directory that was asked for, or the default one."""
+    return DirectoryReader(directory or default_directory())
+
+
+def look(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
+    """A snapshot of this moment."""
+    return reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns(), logs=logs)
+
+
+def looks(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
+    """``count`` snapshots with logs, spread over that time."""
+    taken = [look(reader, logs=True)]
+    for _ in range(count - 1):
+        time.sleep(seconds / (count - 1))
+        taken.append(look(reader, logs=True))
+    return taken
+
+
+def console() -> Console:
+    """Where people read: as wide as their terminal, and wide where there is none."""
+    wide = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(width=wide, highlight=False, soft_wrap=False)
+
+
+def print_json(value: object) -> None:
+    """One JSON document; one line for a pipe, indented for a person."""
+    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False), flush=True)
+
+
+def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
+    """Rows with a header."""
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def plain_table(*columns: tuple[str, str], title: str | None = None) -> Table:
+    """A table without lines. A column is its heading and how it behaves: ``right``, ``left``, ``cut`` or ``wrap``."""
+    table = Table(box=None, title=title, title_justify="left", pad_edge=False, header_style="bold", padding=(0, 1))
+    for heading, behaviour in columns:
+        table.add_column(
+            heading,
+            justify="right" if behaviour == "right" else "left",
+            no_wrap=behaviour != "wrap",
+            overflow="ellipsis" if behaviour == "cut" else "fold",
+            ratio=1 if behaviour in ("cut", "wrap") else None,
+        )
+    return table
+
+
+def header(snapshot: Snapshot) -> str:
+    """Which driver this is and how it is, in one line."""
+    age = snapshot.heartbeat_age_ms
+    if age is not None:
+        beat = f"heartbeat age {age:,} ms"
+    else:
+        beat = "shut down" if snapshot.heartbeat_ms < 0 else "no heartbeat yet"
+    return (
+        f"{snapshot.directory}  CnC v{snapshot.version_text}  pid {snapshot.pid}  {beat}  {moment(snapshot.epoch_ms)}"
+    )
+
+
+def moment(epoch_ms: int) -> str:
+    """A time as an operator's log would have it, in the local zone."""
+    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def clock_time(epoch_ms: int) -> str:
+    """The time of day of a moment."""
+    return moment(epoch_ms)[11:]
+
+
+def number(value: int | None) -> str:
+    """A number with its thousands apart; a dash for none."""
+    return "-" if value is None else f"{value:,}"
+
+
+def rate(value: float) -> str:
+    """So many a second, short."""
+    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.1f}{unit}/s"
+    return f"{value:.0f}/s"
+
+
+def wants_to_watch(watch: bool | None) -> bool:
+    """Whether to go on: as was said, else when a person is looking."""
+    return sys.stdout.isatty() if watch is None else watch
+
+
+def join(parts: Iterable[str]) -> str:
+    """Parts that are there, two spaces between."""
+    return "  ".join(p for p in parts if p)

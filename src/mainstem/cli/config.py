@@ -1,0 +1,86 @@
+"""Show settings: their values, where each comes from, and what each means."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from mainstem.aeron.client.settings import ClientSettings
+from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.cli._look import JsonOption, console, plain_table, print_json
+from mainstem.errors import ConfigurationError
+from mainstem.settings import Source
+
+if TYPE_CHECKING:
+    from mainstem.settings import Explanation, Settings
+
+app = typer.Typer(no_args_is_help=True, help="Show settings: their values, where each comes from, and what each means.")
+KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings}
+TomlOption = Annotated[str, typer.Option("--toml", help="Read this TOML file, as the program would.")]
+
+
+@app.command()
+def show(
+    which: Annotated[str, typer.Argument(help="driver, client, or all.")] = "all",
+    toml: TomlOption = "",
+    changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List every setting with its value and where the value comes from (default, TOML, environment)."""
+    chosen = _chosen(which)
+    tables = {
+        name: [e for e in loaded.explain_all() if not changed or e.source is not Source.DEFAULT]
+        for name, loaded in ((name, _load(name, toml)) for name in chosen)
+    }
+    if as_json:
+        print_json({name: [asdict(e) for e in rows] for name, rows in tables.items()})
+        return
+    out = console()
+    for name, rows in tables.items():
+        out.print(Text(f"[{name}]", style="bold"))
+        table = plain_table(("name", "left"), ("value", "wrap"), ("source", "left"))
+        for row in rows:
+            style = "" if row.source is Source.DEFAULT else "bold"
+            table.add_row(Text(row.name, style), Text(row.value or "(unset)", style), Text(row.source, style))
+        out.print(table)
+        out.print()
+
+
+@app.command()
+def explain(
+    name: Annotated[str, typer.Argument(help="A setting, by its name or its environment variable.")],
+    toml: TomlOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Say what one setting means, what it accepts, its default, its value and where the value comes from."""
+    found: dict[str, Explanation] = {}
+    refusals = []
+    for kind in KINDS:
+        try:
+            found[kind] = _load(kind, toml).explain(name)
+        except ConfigurationError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]
+    if as_json:
+        print_json({kind: asdict(e) for kind, e in found.items()})
+        return
+    out = console()
+    for kind, explanation in found.items():
+        out.print(Text(f"[{kind}]", style="bold"))
+        out.print(Text(str(explanation)))
+
+
+def _chosen(which: str) -> list[str]:
+    if which == "all":
+        return list(KINDS)
+    if which not in KINDS:
+        raise ConfigurationError(f"{which!r} has no settings; accepted: {', '.join(KINDS)}, all")
+    return [which]
+
+
+def _load(kind: str, toml: str) -> Settings:
+    return KINDS[kind].load(toml=toml or None)

@@ -1,0 +1,130 @@
+"""Show a log buffer file: its metadata, its tails, its frames."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from mainstem.aeron.directory import default_directory, image_path, publication_path
+from mainstem.aeron.tools.log_walk import LogFile
+from mainstem.cli._look import DirectoryOption, JsonOption, console, moment, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+    from mainstem.aeron.tools.log_walk import FrameFacts
+
+HEX_LINE = 16
+HEADINGS = f"{'position':>20} {'term':>11} {'offset':>13} {'length':>12} {'type':>5} {'flag':4} reserved"
+
+
+def run(
+    log: Annotated[str, typer.Argument(help="A log buffer file, or the registration id of a publication or image.")],
+    directory: DirectoryOption = "",
+    frames: Annotated[int, typer.Option("--frames", "-n", min=0, help="How many frames to show at most.")] = 50,
+    tail: Annotated[bool, typer.Option("--tail", help="Show the newest frames instead of the oldest.")] = False,
+    payload: Annotated[int, typer.Option("--payload", "-p", min=0, help="Show so many bytes of each payload.")] = 0,
+    padding: Annotated[bool, typer.Option("--padding/--no-padding", help="Show padding frames, too.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a log buffer file: its metadata, its tails, its frames.
+
+    The file may be in use; it is read without being mapped, so that a sparse one takes no storage for it.
+    """
+    with LogFile(_path(log, directory or default_directory())) as file:
+        walked = (
+            frame
+            for partition in file.partitions_in_order()
+            for frame in file.frames(partition, payload_limit=payload)
+            if padding or frame.type_name != "PAD"
+        )
+        shown = _last(walked, frames) if tail else list(islice(walked, frames))
+        if as_json:
+            print_json(
+                {
+                    "metadata": _metadata(file),
+                    "frames": [asdict(f) | {"type": f.type_name, "payload": f.payload.hex()} for f in shown],
+                }
+            )
+            return
+        out = console()
+        for name, value in _metadata(file).items():
+            if name != "tails":
+                out.print(Text(f"{name.replace('_', ' '):24} {value}"))
+        for i, (term_id, offset) in enumerate(file.tails()):
+            active = "  ← active" if i == file.facts.active_term_count % 3 else ""
+            out.print(Text(f"{f'tail {i}':24} term {term_id} offset {offset:,}{active}"))
+        out.print()
+        _show(out, shown)
+
+
+def _path(log: str, directory: str) -> str:
+    if log.isdigit():
+        own = int(log)
+        candidates = (publication_path(directory, own), image_path(directory, own))
+        return next((c for c in candidates if Path(c).exists()), candidates[0])
+    return log
+
+
+def _last(walked: Iterator[FrameFacts], count: int) -> list[FrameFacts]:
+    return list(deque(walked, maxlen=count))
+
+
+def _metadata(file: LogFile) -> dict[str, object]:
+    facts = file.facts
+    return {
+        "file": facts.path,
+        "made": moment(facts.created_ms),
+        "type": facts.log_type.name.lower().replace("_", " "),
+        "registration_id": facts.registration_id,
+        "session_id": facts.session_id,
+        "stream_id": facts.stream_id,
+        "length": facts.length,
+        "allocated": facts.allocated,
+        "term_length": facts.term_length,
+        "mtu": facts.mtu,
+        "initial_term_id": facts.initial_term_id,
+        "active_term_count": facts.active_term_count,
+        "producer_position": facts.producer_position,
+        "is_connected": facts.is_connected,
+        "active_transports": facts.active_transports,
+        "end_of_stream": facts.end_of_stream if facts.is_ended else None,
+        "is_revoked": facts.is_revoked,
+        "publication_window": facts.publication_window,
+        "receiver_window": facts.receiver_window,
+        "spies_simulate_connection": facts.spies_simulate_connection,
+        "tails": [{"term_id": term_id, "offset": offset} for term_id, offset in file.tails()],
+    }
+
+
+def _show(out: Console, shown: list[FrameFacts]) -> None:
+    if not shown:
+        out.print("no frames")
+        return
+    out.print(Text(HEADINGS, style="bold"))
+    for frame in shown:
+        length = f"{frame.length:,}{' open' if frame.length < 0 else ''}"
+        out.print(
+            Text(
+                f"{frame.position:>20,} {frame.term_id:>11} {frame.term_offset:>13,} {length:>12} {frame.type_name:>5} "
+                f"{frame.flag_letters} {frame.reserved_value}"
+            )
+        )
+        for line in hex_lines(frame.payload):
+            out.print(Text("    " + line))
+
+
+def hex_lines(data: bytes) -> Iterator[str]:
+    """Offset, sixteen bytes in hexadecimal, and what of them can be printed."""
+    for at in range(0, len(data), HEX_LINE):
+        part = data[at : at + HEX_LINE]
+        letters = "".join(chr(b) if 32 <= b < 127 else "." for b in part)
+        yield f"{at:04x}  {part.hex(' '):<{HEX_LINE * 3 - 1}}  {letters}"

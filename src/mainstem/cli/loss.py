@@ -1,0 +1,71 @@
+"""Show what a driver's receivers lost and asked for again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from mainstem.cli._look import (
+    ChannelOption,
+    DirectoryOption,
+    JsonOption,
+    SessionOption,
+    StreamOption,
+    console,
+    moment,
+    number,
+    open_directory,
+    plain_table,
+    print_csv,
+    print_json,
+)
+
+COLUMNS = (
+    "observation_count",
+    "total_bytes_lost",
+    "first_observation_ms",
+    "last_observation_ms",
+    "session_id",
+    "stream_id",
+    "channel",
+    "source",
+)
+
+
+def run(
+    directory: DirectoryOption = "",
+    session: SessionOption = None,
+    stream: StreamOption = None,
+    channel: ChannelOption = "",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a driver's receivers lost and asked for again, one line an image, from its loss report.
+
+    A hole counts once, however often it was asked for: "bytes" are the bytes of all holes.
+    """
+    with open_directory(directory) as reader:
+        found = [
+            e
+            for e in reader.losses()
+            if session in (None, e.session_id) and stream in (None, e.stream_id) and channel in e.channel
+        ]
+    rows = [asdict(e) for e in found]
+    if as_json:
+        print_json(rows)
+        return
+    if as_csv:
+        print_csv(rows, COLUMNS)
+        return
+    out = console()
+    for entry in found:
+        title = f"stream {entry.stream_id}  session {entry.session_id}  {entry.channel}  from {entry.source}"
+        out.print(Text(title, style="bold", overflow="ellipsis", no_wrap=True))
+        table = plain_table(("  holes", "right"), ("bytes", "right"), ("first", "left"), ("last", "left"))
+        cells = (number(entry.observation_count), number(entry.total_bytes_lost))
+        table.add_row(*cells, moment(entry.first_observation_ms), moment(entry.last_observation_ms))
+        out.print(table)
+    out.print(f"{len(found)} image{'' if len(found) == 1 else 's'} with losses")

@@ -1,0 +1,119 @@
+"""Show a driver's counters, live."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from mainstem.aeron.tools.select import Selection, counter_row, rates, snapshot_header
+from mainstem.cli._look import (
+    ChannelOption,
+    DirectoryOption,
+    IntervalOption,
+    JsonOption,
+    SessionOption,
+    StreamOption,
+    console,
+    header,
+    look,
+    number,
+    open_directory,
+    plain_table,
+    print_json,
+    rate,
+    wants_to_watch,
+)
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from mainstem.aeron.tools.snapshot import Snapshot
+
+LINES_AROUND = 4  # header, headings, and the line that says what was left out
+
+
+def run(
+    directory: DirectoryOption = "",
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", "-t", help="Only counters of this type (snd-pos, system, 4); repeatable."),
+    ] = None,
+    session: SessionOption = None,
+    stream: StreamOption = None,
+    channel: ChannelOption = "",
+    label: Annotated[str, typer.Option("--label", "-l", help="Only labels that match this regular expression.")] = "",
+    active: Annotated[bool, typer.Option("--active", "-a", help="Leave out counters that are 0.")] = False,
+    interval: IntervalOption = 1.0,
+    watch: Annotated[
+        bool | None, typer.Option("--watch/--once", help="Go on, or print once (default: go on in a terminal).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a driver's counters, live.
+
+    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --json each look is one
+    document.
+    """
+    try:
+        pattern = re.compile(label) if label else None
+    except re.error as error:
+        raise ConfigurationError(f"--label: {label!r} is not a regular expression: {error}") from None
+    selection = Selection(
+        types=frozenset(types or ()),
+        session_id=session,
+        stream_id=stream,
+        channel=channel,
+        label=pattern,
+        hide_zero=active,
+    )
+    going_on = wants_to_watch(watch) if not as_json else bool(watch)
+    with open_directory(directory) as reader:
+        now = look(reader)
+        if as_json:
+            print_json(_document(now, selection))
+            while going_on:
+                time.sleep(interval)
+                print_json(_document(look(reader), selection))
+            return
+        out = console()
+        if not going_on:
+            out.print(_page(now, None, selection, None))
+            return
+        with Live(_page(now, None, selection, out), console=out, auto_refresh=False, screen=True) as live:
+            while True:
+                time.sleep(interval)
+                before, now = now, look(reader)
+                live.update(_page(now, before, selection, out), refresh=True)
+
+
+def _document(snapshot: Snapshot, selection: Selection) -> dict[str, object]:
+    chosen = [counter_row(c) for c in snapshot.counters if selection.takes(c)]
+    return snapshot_header(snapshot) | {"counters": chosen}
+
+
+def _page(now: Snapshot, before: Snapshot | None, selection: Selection, screen: Console | None) -> RenderableType:
+    chosen = [c for c in now.counters if selection.takes(c)]
+    risen = rates(before, now, chosen)
+    shown = chosen if screen is None else chosen[: max(1, screen.height - LINES_AROUND)]
+    columns = [("id", "right"), ("value", "right"), ("label", "cut")]
+    if screen is not None:
+        columns.insert(2, ("rate", "right"))
+    table = plain_table(*columns)
+    for counter in shown:
+        cells = [str(counter.counter_id), number(counter.value), counter.label]
+        if screen is not None:
+            cells.insert(2, rate(risen[counter.counter_id]) if counter.counter_id in risen else "")
+        table.add_row(*map(Text, cells))
+    parts: list[RenderableType] = [Text(header(now), style="bold", overflow="ellipsis", no_wrap=True), table]
+    if len(shown) < len(chosen):
+        parts.append(
+            Text(f"… {len(chosen) - len(shown)} more: choose with --type, --stream, --active, or print all with --once")
+        )
+    return Group(*parts)

@@ -1,0 +1,158 @@
+"""List the streams of a driver, one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from mainstem.aeron.tools.select import snapshot_header
+from mainstem.aeron.tools.streams import group_streams
+from mainstem.cli._look import (
+    ChannelOption,
+    DirectoryOption,
+    JsonOption,
+    SessionOption,
+    StreamOption,
+    console,
+    header,
+    look,
+    number,
+    open_directory,
+    plain_table,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
+
+WIDTH_OF_ONE_LINE = 140
+
+
+def run(
+    directory: DirectoryOption = "",
+    session: SessionOption = None,
+    stream: StreamOption = None,
+    channel: ChannelOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the streams of a driver, one line each.
+
+    For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
+    are (in brackets: the registration id that a subscription was given). A dash means that this driver has no such
+    station.
+    """
+    with open_directory(directory) as reader:
+        snapshot = look(reader, logs=True)
+    chosen = [
+        s
+        for s in group_streams(snapshot)
+        if session in (None, s.session_id) and stream in (None, s.stream_id) and channel in s.channel
+    ]
+    if as_json:
+        print_json(snapshot_header(snapshot) | {"streams": [_row(s) for s in chosen]})
+        return
+    out = console()
+    out.print(Text(header(snapshot), style="bold", overflow="ellipsis", no_wrap=True))
+    if not chosen:
+        out.print("no streams")
+        return
+    if out.width < WIDTH_OF_ONE_LINE:
+        _print_narrow(out, chosen)
+        return
+    table = plain_table(
+        ("stream", "right"),
+        ("session", "right"),
+        ("publisher", "right"),
+        ("limit", "right"),
+        ("sender", "right"),
+        ("receiver", "right"),
+        ("subscribers", "left"),
+        ("channel", "cut"),
+    )
+    for one in chosen:
+        table.add_row(*map(Text, _cells(one)))
+    out.print(table)
+
+
+def _print_narrow(out: Console, chosen: list[Stream]) -> None:
+    """Two lines a stream where one would not fit."""
+    for one in chosen:
+        stream_id, session_id, publisher, limit, sender, receiver, subscribers, channel = _cells(one)
+        out.print(Text(f"stream {stream_id}  session {session_id}  {channel}", overflow="ellipsis", no_wrap=True))
+        steps = (("pub", publisher), ("lmt", limit), ("snd", sender), ("rcv", receiver), ("sub", subscribers))
+        out.print(Text("  " + "  ".join(f"{name} {value}" for name, value in steps if value != "-")))
+
+
+def _cells(stream: Stream) -> list[str]:
+    publication = stream.publication
+    readers = [*(publication.subscribers if publication else ()), *(s for i in stream.images for s in i.subscribers)]
+    return [
+        str(stream.stream_id),
+        str(stream.session_id),
+        number(publication.position if publication else None),
+        number(publication.limit if publication else None),
+        number(publication.sender_position if publication else None),
+        ", ".join(number(i.position) for i in stream.images) or "-",
+        ", ".join(_reader(s) for s in readers) or "-",
+        stream.channel,
+    ]
+
+
+def _reader(subscriber: Subscriber) -> str:
+    return f"{subscriber.position:,}{' spy' if subscriber.is_spy else ''} [{subscriber.registration_id}]"
+
+
+def _row(stream: Stream) -> dict[str, object]:
+    return {
+        "session_id": stream.session_id,
+        "stream_id": stream.stream_id,
+        "channel": stream.channel,
+        "publication": _publication_row(stream.publication) if stream.publication else None,
+        "images": [_image_row(i) for i in stream.images],
+    }
+
+
+def _publication_row(publication: Publication) -> dict[str, object]:
+    return {
+        "registration_id": publication.key.registration_id,
+        "client_id": publication.client.client_id,
+        "position": publication.position,
+        "limit": publication.limit,
+        "window": publication.window,
+        "sender_position": publication.sender_position,
+        "sender_limit": publication.sender_limit,
+        "back_pressure_events": publication.back_pressure_events,
+        "naks_received": publication.naks,
+        "receivers": publication.receivers,
+        "destinations": publication.destinations,
+        "is_connected": publication.log.is_connected if publication.log else None,
+        "subscribers": [_subscriber_row(s) for s in publication.subscribers],
+    }
+
+
+def _image_row(image: Image) -> dict[str, object]:
+    return {
+        "registration_id": image.key.registration_id,
+        "channel": image.key.channel,
+        "position": image.position,
+        "high_water_mark": image.high_water_mark,
+        "window": image.window,
+        "naks_sent": image.naks,
+        "active_transports": image.log.active_transports if image.log else None,
+        "subscribers": [_subscriber_row(s) for s in image.subscribers],
+    }
+
+
+def _subscriber_row(subscriber: Subscriber) -> dict[str, object]:
+    return {
+        "registration_id": subscriber.registration_id,
+        "client_id": subscriber.client.client_id,
+        "client_name": subscriber.client.name,
+        "channel": subscriber.channel,
+        "position": subscriber.position,
+        "join_position": subscriber.join_position,
+        "is_spy": subscriber.is_spy,
+    }

@@ -1,0 +1,125 @@
+"""Say who holds each stream back, since when, and what shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from mainstem.aeron.tools.diagnosis import ON_AND_OFF, diagnose
+from mainstem.aeron.tools.notes import driver_notes
+from mainstem.aeron.tools.select import snapshot_header
+from mainstem.cli._look import (
+    ChannelOption,
+    DirectoryOption,
+    JsonOption,
+    SessionOption,
+    StreamOption,
+    clock_time,
+    console,
+    header,
+    looks,
+    open_directory,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mainstem.aeron.tools.diagnosis import Diagnosis
+
+INDENT = 2
+
+
+def run(
+    directory: DirectoryOption = "",
+    session: SessionOption = None,
+    stream: StreamOption = None,
+    channel: ChannelOption = "",
+    seconds: Annotated[float, typer.Option("--for", min=0.0, help="How many seconds to look.")] = 1.0,
+    count: Annotated[int, typer.Option("--looks", min=1, help="How many looks in that time.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that nobody holds back, too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say who holds each stream back, since when, and what shows it.
+
+    A slow subscriber, the flow-control window, the receiver's buffer, no receiver, a spy, a disk, a loss: from the
+    counters and logs of any driver's directory alone. The decision table is in the documentation (docs/why.md).
+    """
+    with open_directory(directory) as reader:
+        taken = looks(reader, count, seconds)
+        found = diagnose(taken, reader.losses())
+        notes = driver_notes(taken, reader.errors())
+    chosen = [
+        d for d in found if session in (None, d.session_id) and stream in (None, d.stream_id) and channel in d.channel
+    ]
+    if as_json:
+        document = snapshot_header(taken[-1])
+        document |= {"looks": len(taken), "notes": list(notes), "streams": [_row(d) for d in chosen]}
+        print_json(document)
+        return
+    out = console()
+    out.print(Text(header(taken[-1]), style="bold", overflow="ellipsis", no_wrap=True))
+    for note in notes:
+        out.print(Text(f"! {note}"))
+    held = [d for d in chosen if d.is_held]
+    free = [d for d in chosen if not d.is_held]
+    for diagnosis in [*held, *(free if everything else [])]:
+        out.print()
+        _show(out, diagnosis, taken[-1].epoch_ms)
+    out.print()
+    rest = "" if everything or not free else f"; {len(free)} not (--all shows them)"
+    out.print(f"{len(held)} of {len(chosen)} publications and images are held back{rest}" if chosen else "no streams")
+
+
+def _show(out: Console, diagnosis: Diagnosis, now_ms: int) -> None:
+    what = f"{diagnosis.kind} {diagnosis.registration_id}"
+    title = f"stream {diagnosis.stream_id}  session {diagnosis.session_id}  {what}  {diagnosis.channel}"
+    out.print(Text(title, style="bold", overflow="ellipsis", no_wrap=True))
+    verdict = Text.assemble(
+        (
+            f"{diagnosis.holder.upper() if diagnosis.is_held else 'not held back'}: ",
+            "red bold" if diagnosis.is_held else "green",
+        ),
+        diagnosis.sentence,
+    )
+    out.print(Padding(verdict, (0, 0, 0, INDENT), expand=False))
+    if diagnosis.is_held:
+        out.print(Padding(Text(_since(diagnosis, now_ms)), (0, 0, 0, INDENT), expand=False))
+    figures = "  ".join(f"{name} {value:,}" for name, value in diagnosis.figures.items())
+    out.print(Padding(Text(figures, style="dim"), (0, 0, 0, INDENT), expand=False))
+
+
+def _since(diagnosis: Diagnosis, now_ms: int) -> str:
+    parts = []
+    if diagnosis.since_ms is not None:
+        seconds = (now_ms - diagnosis.since_ms) / 1000
+        since = f"since {clock_time(diagnosis.since_ms)}, {seconds:.1f} s ago"
+        parts.append(f"on and off {since}" if diagnosis.basis == ON_AND_OFF else f"{since} ({diagnosis.basis})")
+    if diagnosis.not_before_ms is not None and diagnosis.basis.startswith("the first look"):
+        parts.append(f"not before {clock_time(diagnosis.not_before_ms)}, when the {diagnosis.kind} was made")
+    others = {name: n for name, n in diagnosis.looks.items() if name != diagnosis.rule}
+    also = "".join(f", {name} {n}" for name, n in sorted(others.items(), key=lambda item: -item[1]))
+    parts.append(f"{diagnosis.rule} in {diagnosis.agreeing} of {diagnosis.total} looks{also}")
+    return "; ".join(parts)
+
+
+def _row(diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "kind": diagnosis.kind,
+        "registration_id": diagnosis.registration_id,
+        "session_id": diagnosis.session_id,
+        "stream_id": diagnosis.stream_id,
+        "channel": diagnosis.channel,
+        "held": diagnosis.is_held,
+        "holder": str(diagnosis.holder),
+        "rule": diagnosis.rule,
+        "sentence": diagnosis.sentence,
+        "since_ms": diagnosis.since_ms,
+        "since_basis": diagnosis.basis,
+        "not_before_ms": diagnosis.not_before_ms,
+        "looks": diagnosis.looks,
+        "figures": diagnosis.figures,
+    }
