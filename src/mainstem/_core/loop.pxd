@@ -32,6 +32,7 @@ cdef enum:
 cdef class Cycle:
     cdef volatile int32_t attention
     cdef int64_t next_python_ns
+    cdef int64_t timer_ns
 
     cdef int32_t cycle(self, int64_t now_ns) noexcept nogil
 

@@ -38,9 +38,11 @@ class Cycle:
     def __init__(self):
         self.attention = 0
         self.next_python_ns = NEVER_NS
+        self.timer_ns = NEVER_NS
 
     def cycle(self, now_ns):
         """Does the ordinary work that is due; how much it was."""
+        self.next_python_ns = self.timer_ns
         return 0
 
     def run_cycle(self, now_ns: cython.longlong):
@@ -57,7 +59,9 @@ class Cycle:
         return self.attention != 0 or now_ns >= self.next_python_ns
 
     def set_deadline(self, deadline_ns: cython.longlong):
-        self.next_python_ns = deadline_ns
+        self.timer_ns = deadline_ns
+        if deadline_ns < self.next_python_ns:
+            self.next_python_ns = deadline_ns
 
 
 @cython.cclass

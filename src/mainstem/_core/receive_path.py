@@ -670,7 +670,7 @@ class ReceiverCycle(Cycle):
     def cycle(self, now_ns):
         i: cython.int
         work: cython.int = 0
-        nearest: cython.longlong = NEVER
+        nearest: cython.longlong = self.timer_ns
         for i in range(self.endpoint_table.count):
             work += cython.cast(ReceiveEndpoint, self.endpoint_table.entries[i]).poll(now_ns)
         for i in range(self.path_table.count):

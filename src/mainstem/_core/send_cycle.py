@@ -12,8 +12,6 @@ from mainstem._core.loop import Cycle
 from mainstem._core.send_path import SendEndpoint, SendPath
 from mainstem._core.table import PathTable
 
-NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
-
 
 @cython.cclass
 class SenderCycle(Cycle):
@@ -61,7 +59,7 @@ class SenderCycle(Cycle):
         sent: cython.longlong = 0
         before: cython.longlong
         short: cython.bint = False
-        nearest: cython.longlong = NEVER
+        nearest: cython.longlong = self.timer_ns
         self.first += 1
         if self.first >= n:
             self.first = 0

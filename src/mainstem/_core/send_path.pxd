@@ -110,6 +110,7 @@ cdef class SendPath:
     cdef void expire_receivers(self, int64_t now_ns) noexcept nogil
     cdef void stamp_header(self, int32_t length, int32_t flags, int32_t kind) noexcept nogil
     cdef int32_t find_receiver(self, int64_t receiver_id) noexcept nogil
+    cdef bint wants_to_admit(self, int32_t row) noexcept nogil
     cdef int64_t lowest_edge(self) noexcept nogil
     cdef void set_sender_limit(self, int64_t limit) noexcept nogil
     cdef void on_status(self, int32_t row, int64_t edge, int64_t now_ns) noexcept nogil

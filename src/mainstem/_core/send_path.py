@@ -293,7 +293,7 @@ class SendEndpoint:
             self.events.put_frame(EVENT_RECEIVER_LEFT, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
             return True
         row = cython.cast(SendPath, self.paths.entries[index]).find_receiver(receiver_id)
-        if row < 0:
+        if row < 0 or cython.cast(SendPath, self.paths.entries[index]).wants_to_admit(row):
             self.events.put_frame(EVENT_NEW_RECEIVER, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
         else:
             cython.cast(SendPath, self.paths.entries[index]).on_status(row, position + window, now_ns)
@@ -561,6 +561,10 @@ class SendPath:
                 return i
         return -1
 
+    def wants_to_admit(self, row):
+        """Whether a receiver has no say and might get one."""
+        return self.tracks_minimum and not self.receiver_counts[row]
+
     def lowest_edge(self):
         """The least position that every counted receiver allows; the limit as it is where none is counted."""
         i: cython.int
@@ -626,6 +630,12 @@ class SendPath:
         self.receiver_counts[i] = self.receiver_counts[last]
         self.receiver_count = last
         return True
+
+    def discount_receiver(self, receiver_id: cython.longlong):
+        i: cython.int = self.find_receiver(receiver_id)
+        if i >= 0:
+            self.receiver_counts[i] = False
+        return i >= 0
 
     def receivers(self):
         return [

@@ -120,6 +120,8 @@ class SendPath:
         """
     def remove_receiver(self, receiver_id: int) -> bool:
         """False when it was not known."""
+    def discount_receiver(self, receiver_id: int) -> bool:
+        """It lives on without a say in flow control; False when it was not known."""
     def receivers(self) -> list[tuple[int, int, int, bool]]:
         """(receiver id, edge, last heard of, counts) of each."""
     def raise_sender_limit(self, edge: int) -> None:

@@ -1,0 +1,83 @@
+"""IP addresses with ports, in the packed form that the kernel and the compiled code use."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from typing import NamedTuple
+
+# The families' numbers on Linux, where this driver runs; a packed address begins with one of them.
+AF_INET = 2
+AF_INET6 = 10
+_V4 = struct.Struct("<H2s4s8x")
+_V6 = struct.Struct("<H2sI16sI")
+
+
+class InetAddress(NamedTuple):
+    """An IP address (numeric, without brackets) and a port. ``scope`` is the interface's index of a link-local v6 one."""
+
+    ip: str
+    port: int
+    scope: int = 0
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> InetAddress:
+        """From ``sockaddr_in`` or ``sockaddr_in6``. Raises ValueError for anything else."""
+        family = int.from_bytes(packed[:2], "little")
+        if family == AF_INET and len(packed) >= _V4.size:
+            _, port, ip = _V4.unpack_from(packed)
+            return cls(str(ipaddress.IPv4Address(ip)), int.from_bytes(port, "big"))
+        if family == AF_INET6 and len(packed) >= _V6.size:
+            _, port, _, ip, scope = _V6.unpack_from(packed)
+            return cls(str(ipaddress.IPv6Address(ip)), int.from_bytes(port, "big"), scope)
+        raise ValueError(f"{packed!r} is not a packed IP address")
+
+    @property
+    def packed(self) -> bytes:
+        """As ``sockaddr_in`` or ``sockaddr_in6``."""
+        port = self.port.to_bytes(2, "big")
+        address = ipaddress.ip_address(self.ip)
+        if address.version == 4:
+            return _V4.pack(AF_INET, port, address.packed)
+        return _V6.pack(AF_INET6, port, 0, address.packed, self.scope)
+
+    @property
+    def is_v6(self) -> bool:
+        return ":" in self.ip
+
+    @property
+    def is_multicast(self) -> bool:
+        return ipaddress.ip_address(self.ip).is_multicast
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for every address of the machine."""
+        return ipaddress.ip_address(self.ip).is_unspecified
+
+    def with_port(self, port: int) -> InetAddress:
+        return self._replace(port=port)
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if self.is_v6 else f"{self.ip}:{self.port}"
+
+
+def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
+    """Every address of the machine."""
+    return InetAddress("::" if v6 else "0.0.0.0", port)
+
+
+def control_group(data: InetAddress) -> InetAddress:
+    """The multicast group of control frames: the data's address plus one in its last byte (behaviour, 19.2)."""
+    return data._replace(ip=str(ipaddress.ip_address(data.ip) + 1))
+
+
+def has_odd_last_byte(address: InetAddress) -> bool:
+    return bool(ipaddress.ip_address(address.ip).packed[-1] & 1)
+
+
+def text_of(packed: bytes) -> str:
+    """``host:port`` for people, whatever the bytes are."""
+    try:
+        return str(InetAddress.unpack(packed))
+    except ValueError:
+        return "unknown"

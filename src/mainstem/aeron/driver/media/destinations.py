@@ -1,0 +1,127 @@
+"""The destinations of a channel with many: told by hand, or learnt from status messages (behaviour, 19.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem._core.datagram import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.send_path import SendEndpoint
+
+DESTINATION_TIMEOUT_NS = 5_000_000_000
+# A destination that was told by hand and has not been heard of has no receiver id yet.
+UNKNOWN_RECEIVER = -1
+
+
+class Gauge(Protocol):
+    def set_release(self, value: int) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Destination:
+    """One destination. ``name`` is its ``host:port`` as it was told, empty for one that was learnt."""
+
+    packed: bytes
+    name: str
+    registration_id: int
+
+
+class DestinationTracker:
+    """Keeps the compiled endpoint's list of destinations; used in the sender's thread.
+
+    A learnt destination goes when it is silent for ``timeout_ns``; one that was told by hand stays, and its name is
+    looked up again.
+    """
+
+    def __init__(
+        self,
+        core: SendEndpoint,
+        *,
+        is_manual: bool,
+        timeout_ns: int = DESTINATION_TIMEOUT_NS,
+        gauge: Gauge | None = None,
+    ) -> None:
+        self._core = core
+        self._is_manual = is_manual
+        self._timeout_ns = timeout_ns
+        self._gauge = gauge
+        self._entries: list[Destination] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def entries(self) -> list[Destination]:
+        return list(self._entries)
+
+    def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
+        """A status message came from a place, or a receiver, that the list does not have."""
+        for index, (address, known_receiver, _) in enumerate(self._core.destination_rows()):
+            if address == packed and (self._is_manual or known_receiver in (UNKNOWN_RECEIVER, receiver_id)):
+                self._core.touch_destination(index, receiver_id, now_ns)
+                return
+        if not self._is_manual:
+            self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
+
+    def add(self, packed: bytes, *, name: str, registration_id: int, now_ns: int) -> None:
+        """A destination that was told by hand."""
+        self._add(Destination(packed=packed, name=name, registration_id=registration_id), UNKNOWN_RECEIVER, now_ns)
+
+    def _add(self, entry: Destination, receiver_id: int, now_ns: int) -> None:
+        self._core.add_destination(Address(entry.packed), receiver_id, now_ns)
+        self._entries.append(entry)
+        self._show()
+
+    def remove(self, packed: bytes) -> bool:
+        """Takes out the destination with that address; False when there is none."""
+        return self._remove_where(lambda entry: entry.packed == packed)
+
+    def remove_by_name(self, name: str) -> bool:
+        """Takes out the destination that was told with that ``host:port``."""
+        return self._remove_where(lambda entry: entry.name == name)
+
+    def remove_by_id(self, registration_id: int) -> bool:
+        """Takes out the destination that was added by that command."""
+        return self._remove_where(lambda entry: entry.registration_id == registration_id)
+
+    def _remove_where(self, matches: Callable[[Destination], bool]) -> bool:
+        for index, entry in enumerate(self._entries):
+            if matches(entry):
+                self._core.remove_destination(index)
+                del self._entries[index]
+                self._show()
+                return True
+        return False
+
+    def move(self, registration_id: int, packed: bytes, now_ns: int) -> None:
+        """The name of a destination has another address now."""
+        for entry in self._entries:
+            if entry.registration_id == registration_id and entry.packed != packed:
+                name = entry.name
+                self.remove_by_id(registration_id)
+                self.add(packed, name=name, registration_id=registration_id, now_ns=now_ns)
+                return
+
+    def on_time(self, now_ns: int) -> list[Destination]:
+        """Drops learnt destinations that were silent for too long; returns told ones whose names want looking up."""
+        rows = self._core.destination_rows()
+        silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
+        if self._is_manual:
+            for index in silent:
+                # Asked about once in each timeout.
+                self._core.touch_destination(index, rows[index][1], now_ns)
+            return [self._entries[index] for index in silent]
+        for index in reversed(silent):
+            self._core.remove_destination(index)
+            del self._entries[index]
+        if silent:
+            self._show()
+        return []
+
+    def _show(self) -> None:
+        if self._gauge is not None:
+            self._gauge.set_release(len(self._entries))

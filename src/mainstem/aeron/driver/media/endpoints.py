@@ -1,0 +1,244 @@
+"""The sockets of a channel with what belongs to them, for the sender and for the receiver."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem._core.datagram import Address
+from mainstem._core.receive_path import ReceiveEndpoint
+from mainstem._core.send_path import SendEndpoint
+from mainstem.aeron.driver.media.destinations import DestinationTracker
+from mainstem.aeron.driver.media.transport import TransportRequest
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem._core.buffer import AtomicBuffer
+    from mainstem.aeron.driver.media.addresses import InetAddress
+    from mainstem.aeron.driver.media.transport import OpenTransport, Transports
+    from mainstem.aeron.driver.media.udp_channel import UdpChannel
+
+_keys = itertools.count(1)
+
+
+class Gauge(Protocol):
+    """A counter that shows a number."""
+
+    def set_release(self, value: int) -> None: ...
+
+
+class SendChannelEndpoint:
+    """Where publications of one channel leave: a socket that also takes control frames in (behaviour, 19).
+
+    Opened by the conductor, then the sender's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
+    opened. ``destination_counter`` shows how many destinations there are. ``connect`` is AERON_DRIVER_CONNECT.
+    """
+
+    def __init__(
+        self,
+        channel: UdpChannel,
+        transports: Transports,
+        counters: AtomicBuffer,
+        *,
+        so_rcvbuf: int = 0,
+        so_sndbuf: int = 0,
+        connect: bool = True,
+        ttl: int = 0,
+        port_range: tuple[int, int] | None = None,
+        destination_counter: Gauge | None = None,
+        destination_timeout_ns: int = 5_000_000_000,
+    ) -> None:
+        self.channel = channel
+        self.key = next(_keys)
+        self.ttl = channel.ttl or (ttl if channel.is_multicast else 0)
+        many = channel.has_many_destinations
+        fixed = channel.has_explicit_endpoint and not many
+        connected = connect and fixed and not channel.is_multicast
+        self.is_connected = connected
+        self._open: OpenTransport = transports.open(
+            TransportRequest(
+                bind=channel.local_control.with_port(channel.remote_control.port)
+                if channel.is_multicast
+                else channel.local_control,
+                connect=channel.remote_data if connected else None,
+                group=channel.remote_control if channel.is_multicast else None,
+                interface_ip=channel.interface_ip,
+                interface_index=channel.interface_index,
+                ttl=self.ttl,
+                so_rcvbuf=so_rcvbuf,
+                so_sndbuf=so_sndbuf,
+                port_range=port_range,
+            )
+        )
+        destination = Address(channel.remote_data.packed) if fixed and not connected else None
+        self.core = SendEndpoint(self._open.transport, counters, self.key, many, destination)
+        self.destinations = DestinationTracker(
+            self.core,
+            is_manual=channel.is_manual,
+            timeout_ns=destination_timeout_ns,
+            gauge=destination_counter,
+        )
+
+    @property
+    def local_address(self) -> InetAddress:
+        """What the socket is bound to."""
+        return self._open.local_address
+
+    @property
+    def local_addresses(self) -> list[InetAddress]:
+        return [self._open.local_address]
+
+    @property
+    def receive_buffer_length(self) -> int:
+        return self._open.receive_buffer_length
+
+    @property
+    def send_buffer_length(self) -> int:
+        return self._open.send_buffer_length
+
+    def move_to(self, address: InetAddress) -> None:
+        """The peer's name has a new address. A connected socket cannot follow: such a channel sends unconnected."""
+        if not self.is_connected:
+            self.core.set_destination(Address(address.packed))
+
+    def close(self) -> None:
+        """Closes the socket; the sender does it, after its last use."""
+        self._open.close()
+
+
+class ReceiveDestination:
+    """One socket of a subscription. ``control_address`` is where control frames go, None for a datagram's source."""
+
+    def __init__(
+        self,
+        channel: UdpChannel,
+        transports: Transports,
+        *,
+        so_rcvbuf: int = 0,
+        so_sndbuf: int = 0,
+        ttl: int = 0,
+        port_range: tuple[int, int] | None = None,
+    ) -> None:
+        self.channel = channel
+        self.index = -1
+        self.control_address: Address | None = None
+        if channel.is_multicast or channel.has_explicit_control:
+            self.control_address = Address(channel.remote_control.packed)
+        self.ttl = channel.ttl or ttl
+        self._open = transports.open(
+            TransportRequest(
+                bind=channel.remote_data
+                if not channel.is_multicast
+                else channel.local_data.with_port(channel.remote_data.port),
+                group=channel.remote_data if channel.is_multicast else None,
+                interface_ip=channel.interface_ip,
+                interface_index=channel.interface_index,
+                ttl=self.ttl,
+                so_rcvbuf=so_rcvbuf,
+                so_sndbuf=so_sndbuf,
+                port_range=port_range,
+            )
+        )
+        self.transport = self._open.transport
+
+    @property
+    def elicits_setup(self) -> bool:
+        """Whether the sender must be asked for a SETUP before it knows of this receiver."""
+        return self.channel.has_explicit_control and not self.channel.is_multicast
+
+    @property
+    def local_address(self) -> InetAddress:
+        return self._open.local_address
+
+    @property
+    def receive_buffer_length(self) -> int:
+        return self._open.receive_buffer_length
+
+    def move_control_to(self, address: InetAddress) -> None:
+        """The sender's control name has a new address."""
+        if self.control_address is not None:
+            self.control_address.put(address.packed)
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class ReceiveChannelEndpoint:
+    """Where streams of one channel arrive: one socket, or with ``control-mode=manual`` any number of them.
+
+    Opened by the conductor, then the receiver's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
+    opened or its buffer is smaller than the window. ``receiver_id`` tells this endpoint from all others in the group.
+    """
+
+    def __init__(
+        self,
+        channel: UdpChannel,
+        transports: Transports,
+        counters: AtomicBuffer,
+        *,
+        receiver_id: int,
+        group_tag: int | None = None,
+        so_rcvbuf: int = 0,
+        so_sndbuf: int = 0,
+        ttl: int = 0,
+        window_length: int = 0,
+        port_range: tuple[int, int] | None = None,
+    ) -> None:
+        self.channel = channel
+        self.key = next(_keys)
+        self.receiver_id = receiver_id
+        self.group_tag = group_tag
+        self.core = ReceiveEndpoint(counters, self.key)
+        self.destinations: dict[int, ReceiveDestination] = {}
+        if channel.is_manual:
+            return
+        first = ReceiveDestination(
+            channel, transports, so_rcvbuf=so_rcvbuf, so_sndbuf=so_sndbuf, ttl=ttl, port_range=port_range
+        )
+        if window_length > first.receive_buffer_length:
+            first.close()
+            raise ConfigurationError(
+                f"receiver window of {window_length} bytes exceeds the socket's receive buffer of "
+                f"{first.receive_buffer_length} (SO_RCVBUF)"
+            )
+        self.add_destination(first)
+
+    @property
+    def local_addresses(self) -> list[InetAddress]:
+        """What the sockets are bound to."""
+        return [each.local_address for each in self.destinations.values()]
+
+    @property
+    def local_address(self) -> InetAddress | None:
+        """What the first socket is bound to, None while there is none."""
+        return next(iter(self.local_addresses), None)
+
+    @property
+    def receive_buffer_length(self) -> int:
+        """The smallest of the sockets'; 0 while there is none."""
+        return min((each.receive_buffer_length for each in self.destinations.values()), default=0)
+
+    def add_destination(self, destination: ReceiveDestination) -> None:
+        """Takes one more socket in; in the receiver's thread once the endpoint is registered."""
+        destination.index = self.core.add_transport(destination.transport)
+        self.destinations[destination.index] = destination
+
+    def remove_destination(self, destination: ReceiveDestination) -> None:
+        """Lets a socket go and closes it."""
+        if self.destinations.pop(destination.index, None) is not None:
+            self.core.remove_transport(destination.index)
+            destination.close()
+
+    def find_destination(self, channel: UdpChannel) -> ReceiveDestination | None:
+        """The socket that was opened for that channel."""
+        for destination in self.destinations.values():
+            if destination.channel.canonical_form == channel.canonical_form or (
+                destination.channel.uri.endpoint == channel.uri.endpoint and channel.uri.endpoint is not None
+            ):
+                return destination
+        return None
+
+    def close(self) -> None:
+        """Closes every socket; the receiver does it, after their last use."""
+        for destination in list(self.destinations.values()):
+            self.remove_destination(destination)

@@ -1,0 +1,257 @@
+"""The network door: sockets are opened here and nowhere else in the driver."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem._core.udp import UdpTransport
+from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
+from mainstem.aeron.driver.media.resolver import NetworkInterface
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mainstem._core.datagram import Transport
+    from mainstem._core.loss import LossGenerator
+
+# Numbers that Python's socket module does not name everywhere.
+IP_MULTICAST_ALL = 49
+IPV6_MULTICAST_ALL = 29
+SIOCGIFADDR = 0x8915
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportRequest:
+    """What socket is wanted.
+
+    ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
+    group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
+    is taken from ``port_range`` (low, high) where it is given.
+    """
+
+    bind: InetAddress
+    connect: InetAddress | None = None
+    group: InetAddress | None = None
+    interface_ip: str = ""
+    interface_index: int = 0
+    ttl: int = 0
+    so_rcvbuf: int = 0
+    so_sndbuf: int = 0
+    port_range: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class OpenTransport:
+    """A transport and what the socket behind it turned out to be. ``close`` may be called twice, by the thread that uses it."""
+
+    transport: Transport
+    local_address: InetAddress
+    receive_buffer_length: int
+    send_buffer_length: int
+    release: Callable[[], None]
+    is_closed: bool = field(default=False)
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.transport.close()
+            self.release()
+
+
+class Transports(Protocol):
+    """The door: opens transports, resolves names, knows the interfaces."""
+
+    def open(self, request: TransportRequest) -> OpenTransport:
+        """Opens one. Raises ConfigurationError with the address and the reason when the system refuses."""
+        ...
+
+    def resolve(self, host: str) -> str:
+        """The numeric IP address of a name, v4 where there is one. Raises LookupError when there is none."""
+        ...
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        """The machine's addresses."""
+        ...
+
+
+class SystemTransports:
+    """UDP sockets of this machine.
+
+    ``incoming_loss`` and ``outgoing_loss`` make a loss generator for each transport that is opened, from its number: a
+    demonstration or a test drops datagrams at this door. ``offload=False`` does without the kernel's segmentation.
+    """
+
+    def __init__(
+        self,
+        *,
+        incoming_loss: Callable[[int], LossGenerator] | None = None,
+        outgoing_loss: Callable[[int], LossGenerator] | None = None,
+        offload: bool = True,
+    ) -> None:
+        self._incoming_loss = incoming_loss
+        self._outgoing_loss = outgoing_loss
+        self._offload = offload
+        self._generators: list[LossGenerator] = []
+        self._opened = 0
+
+    @property
+    def dropped_data(self) -> int:
+        """Datagrams of data that were dropped on purpose, by all transports so far."""
+        return sum(each.dropped_data for each in _chained(self._generators))
+
+    @property
+    def dropped_control(self) -> int:
+        """Datagrams of control frames that were dropped on purpose, by all transports so far."""
+        return sum(each.dropped_control for each in _chained(self._generators))
+
+    def open(self, request: TransportRequest) -> OpenTransport:
+        v6 = request.bind.is_v6
+        made = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            made.setblocking(False)
+            _set_buffers(made, request)
+            if request.group is not None or request.bind.is_multicast:
+                _bind_group(made, request)
+            else:
+                _bind(made, request)
+            if request.connect is not None:
+                made.connect(_address(request.connect))
+            transport = UdpTransport(
+                made.fileno(), self._make(self._incoming_loss), self._make(self._outgoing_loss), self._offload
+            )
+        except OSError as error:
+            made.close()
+            raise ConfigurationError(f"UDP socket on {request.bind}: {error.strerror or error}") from error
+        self._opened += 1
+        name = made.getsockname()
+        return OpenTransport(
+            transport=transport,
+            local_address=InetAddress(name[0].partition("%")[0], name[1], name[3] if v6 else 0),
+            receive_buffer_length=_buffer_length(made, socket.SO_RCVBUF),
+            send_buffer_length=_buffer_length(made, socket.SO_SNDBUF),
+            release=made.close,
+        )
+
+    def _make(self, factory: Callable[[int], LossGenerator] | None) -> LossGenerator | None:
+        if factory is None:
+            return None
+        generator = factory(self._opened)
+        self._generators.append(generator)
+        return generator
+
+    def resolve(self, host: str) -> str:
+        try:
+            return str(ipaddress.ip_address(host))
+        except ValueError:
+            pass
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        except (socket.gaierror, UnicodeError) as error:
+            raise LookupError(f"unknown host {host!r}") from error
+        found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+        return str(found[0][4][0])
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        return _v4_interfaces() + _v6_interfaces()
+
+
+def _chained(generators: Iterable[LossGenerator]) -> Iterable[LossGenerator]:
+    for generator in generators:
+        each: LossGenerator | None = generator
+        while each is not None:
+            yield each
+            each = each.then
+
+
+def _address(address: InetAddress) -> tuple[str, int] | tuple[str, int, int, int]:
+    if address.is_v6:
+        return (address.ip, address.port, 0, address.scope)
+    return (address.ip, address.port)
+
+
+def _set_buffers(made: socket.socket, request: TransportRequest) -> None:
+    if request.so_rcvbuf > 0:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, request.so_rcvbuf)
+    if request.so_sndbuf > 0:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, request.so_sndbuf)
+
+
+def _buffer_length(made: socket.socket, option: int) -> int:
+    """What was asked for: Linux doubles it for its own book-keeping and reports the double."""
+    return made.getsockopt(socket.SOL_SOCKET, option) // 2
+
+
+def _bind(made: socket.socket, request: TransportRequest) -> None:
+    if request.bind.port or request.port_range is None:
+        made.bind(_address(request.bind))
+        return
+    low, high = request.port_range
+    for port in range(low, high + 1):
+        try:
+            made.bind(_address(request.bind.with_port(port)))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return
+    raise OSError(errno.EADDRINUSE, f"no free port from {low} to {high}")
+
+
+def _bind_group(made: socket.socket, request: TransportRequest) -> None:
+    """Joins a multicast group, or only sends to one (no ``group``), on one interface (behaviour, 19.2)."""
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    group = request.group
+    v6 = request.bind.is_v6
+    made.bind(_address(wildcard(v6=v6, port=request.bind.port)))
+    if v6:
+        made.setsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
+        if group is not None:
+            member = ipaddress.IPv6Address(group.ip).packed + struct.pack("@I", request.interface_index)
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
+        if request.ttl > 0:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, request.ttl)
+        return
+    made.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+    interface = socket.inet_aton(request.interface_ip)
+    made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+    if group is not None:
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group.ip) + interface)
+    if request.ttl > 0:
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, request.ttl)
+
+
+def _v4_interfaces() -> list[NetworkInterface]:
+    result = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for index, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            ip = socket.inet_ntoa(answer[20:24])
+            result.append(
+                NetworkInterface(name=name, index=index, ip=ip, is_loopback=ipaddress.ip_address(ip).is_loopback)
+            )
+    return result
+
+
+def _v6_interfaces() -> list[NetworkInterface]:
+    result: list[NetworkInterface] = []
+    if not os.path.exists("/proc/net/if_inet6"):
+        return result
+    with open("/proc/net/if_inet6", encoding="ascii") as table:
+        for line in table:
+            digits, index, _, _, _, name = line.split()
+            ip = ipaddress.IPv6Address(bytes.fromhex(digits))
+            result.append(NetworkInterface(name=name, index=int(index, 16), ip=str(ip), is_loopback=ip.is_loopback))
+    return result

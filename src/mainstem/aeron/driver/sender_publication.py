@@ -1,0 +1,206 @@
+"""What a publication needs from its sender besides the ordinary: set-ups, receivers, retransmissions (behaviour, 14 to 17)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.datagram import Address
+from mainstem.aeron.driver.flow_control import FlowControlDefaults, choose_flow_control
+from mainstem.aeron.driver.frames import RoundTrip, round_trip_frame
+from mainstem.aeron.driver.messages import PublicationError, ResponseConnected, ResponseSetup
+from mainstem.aeron.driver.retransmit import RetransmitHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.send_path import SendPath
+    from mainstem.aeron.driver.flow_control import FlowControlStrategy
+    from mainstem.aeron.driver.frames import ErrorFrame, Nak, ResponseSetupFrame, StatusMessage
+    from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
+    from mainstem.aeron.driver.messages import ToConductor
+
+NEVER_NS = 0x7FFFFFFFFFFFFFFF
+# A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
+# cannot make a sender shout. Cubic measures every 400 µs at its fastest.
+MEASURE_SPACING_NS = 100_000
+# Receivers whose measurements are kept apart.
+MAX_MEASURERS = 256
+
+_keys = itertools.count(1)
+
+
+class SenderPublication:
+    """One publication in the sender's hands. Made by the conductor, then used in the sender's thread only.
+
+    ``flow_control`` and ``retransmit`` default to what the endpoint's channel asks for. ``response_correlation_id`` is the
+    channel's, -1 for none; ``is_response`` tells the answering side of a response channel, which sends to whoever asked.
+    """
+
+    def __init__(
+        self,
+        path: SendPath,
+        endpoint: SendChannelEndpoint,
+        *,
+        registration_id: int = -1,
+        flow_control: FlowControlStrategy | None = None,
+        flow_control_defaults: FlowControlDefaults | None = None,
+        retransmit: RetransmitHandler | None = None,
+        response_correlation_id: int = -1,
+        is_response: bool = False,
+        on_nak: Callable[[], None] | None = None,
+        on_retransmit_overflow: Callable[[], None] | None = None,
+        on_group_size: Callable[[int], None] | None = None,
+    ) -> None:
+        channel = endpoint.channel
+        group = channel.has_group_semantics
+        self.path = path
+        self.endpoint = endpoint
+        self.registration_id = registration_id
+        self.is_response = is_response or channel.is_response
+        self.flow_control = flow_control or choose_flow_control(
+            channel.uri.flow_control, group=group, defaults=flow_control_defaults or FlowControlDefaults()
+        )
+        self.retransmit = retransmit or RetransmitHandler(
+            term_length=path.term_length,
+            group=group,
+            max_actions=channel.uri.max_resend,
+            window_multiple=self.flow_control.window_multiple,
+        )
+        self.setup_flags = layout.SETUP_FLAG_GROUP if group else 0
+        if response_correlation_id != -1 and not self.is_response:
+            self.setup_flags |= layout.SETUP_FLAG_SEND_RESPONSE
+        self._is_unicast = not group
+        self._measured: dict[int, int] = {}
+        self._on_nak = on_nak
+        self._on_overflow = on_retransmit_overflow
+        self._on_group_size = on_group_size
+        self._overflows = 0
+        path.key = next(_keys)
+        self.flow_control.prepare(path)
+        if self.is_response:
+            # Nobody has asked yet, and nothing is sent to nobody.
+            path.setup_due_ns = NEVER_NS
+
+    def on_setup_due(self, now_ns: int) -> None:
+        """The path wants a SETUP sent."""
+        self.path.send_setup(self.setup_flags, self.endpoint.ttl)
+        self.flow_control.on_setup_sent(self.path, now_ns)
+        if self.path.has_receivers:
+            self.path.setup_elicited = False
+        self._set_deadline()
+
+    def on_elicited(self, status: StatusMessage, source: bytes, now_ns: int) -> None:
+        """A receiver asks for a SETUP; a response publication learns from it where its peer is."""
+        if self.path.end_of_stream:
+            return
+        if self.is_response and (self.path.destination is None or bytes(self.path.destination) != source):
+            self.path.set_destination(Address(source))
+            self.path.setup_due_ns = now_ns
+        self.flow_control.on_elicited(self.path, status, now_ns)
+        self.path.setup_elicited = True
+        self._set_deadline()
+
+    def on_receiver(self, status: StatusMessage, now_ns: int) -> ToConductor | None:
+        """A receiver that the path does not know, or that has no say yet, reported."""
+        path = self.path
+        terms = _wrap32(status.term_id - path.initial_term_id)
+        edge = terms * path.term_length + status.term_offset + status.window
+        first = not path.has_receivers
+        counts = self.flow_control.on_receiver(path, status, edge, now_ns)
+        if counts and path.limit_frozen:
+            path.limit_frozen = False
+            path.add_receiver(status.receiver_id, edge, now_ns, False)
+            path.limit_frozen = True
+        path.add_receiver(status.receiver_id, edge, now_ns, counts)
+        self._changed(now_ns)
+        if first:
+            # Connected just now: who waits for the stream hears of it at once.
+            path.heartbeat_now()
+            return ResponseConnected(publication=self) if self.is_response else None
+        return None
+
+    def on_receiver_gone(self, receiver_id: int, now_ns: int, *, left: bool) -> None:
+        """A receiver was silent for too long, or said that it leaves (``left``)."""
+        self.path.remove_receiver(receiver_id)
+        if left and self._is_unicast:
+            self.path.received_unicast_eos = True
+        self._changed(now_ns)
+
+    def on_nak(self, nak: Nak, now_ns: int) -> bool:
+        """A receiver misses something; False for a malformed request."""
+        path = self.path
+        offset, length = nak.term_offset, nak.length
+        if offset < 0 or offset % layout.FRAME_ALIGNMENT or length < 0 or offset + length > path.term_length:
+            return False
+        if self._on_nak is not None:
+            self._on_nak()
+        position = _wrap32(nak.term_id - path.initial_term_id) * path.term_length + offset
+        wanted = self.retransmit.on_nak(position, length, sender_position=path.sender_position, now_ns=now_ns)
+        if wanted is not None:
+            path.resend(*wanted)
+        if self.retransmit.overflows != self._overflows:
+            self._overflows = self.retransmit.overflows
+            if self._on_overflow is not None:
+                self._on_overflow()
+        self._set_deadline()
+        return True
+
+    def on_measurement(self, measure: RoundTrip, source: bytes, now_ns: int) -> None:
+        """A receiver measures the round trip: echoed at once, unless it asks too often."""
+        if not measure.is_request or now_ns - self._measured.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
+            return
+        if len(self._measured) >= MAX_MEASURERS:
+            self._measured.clear()
+        self._measured[measure.receiver_id] = now_ns
+        answer = round_trip_frame(measure._replace(reception_delta=0, is_request=False))
+        # Over a multicast channel the answer goes where the data goes: nobody listens for it at its source.
+        self.endpoint.core.send_frame(answer, None if self.endpoint.channel.is_multicast else self._only(source))
+
+    def _only(self, source: bytes) -> Address | None:
+        return None if self.endpoint.is_connected else Address(source)
+
+    def on_error(self, error: ErrorFrame, source: bytes, now_ns: int) -> ToConductor | None:
+        """A receiver refuses this stream (behaviour, 21). Reported when it was a receiver."""
+        known = self.path.remove_receiver(error.receiver_id)
+        self._changed(now_ns)
+        if not known:
+            return None
+        return PublicationError(
+            publication=self,
+            receiver_id=error.receiver_id,
+            group_tag=error.group_tag,
+            source=source,
+            code=error.code,
+            text=error.text,
+        )
+
+    def on_response_setup(self, frame: ResponseSetupFrame, source: bytes) -> ToConductor:
+        """The other side told which session answers this stream."""
+        return ResponseSetup(publication=self, response_session_id=frame.response_session_id, source=source)
+
+    def on_time(self, now_ns: int) -> None:
+        """Timers of flow control and of retransmissions."""
+        if now_ns >= self.flow_control.deadline_ns:
+            self.flow_control.on_time(self.path, now_ns)
+            self._show_group()
+        for wanted in self.retransmit.on_time(now_ns, sender_position=self.path.sender_position):
+            self.path.resend(*wanted)
+        self._set_deadline()
+
+    def _changed(self, now_ns: int) -> None:
+        self.flow_control.on_change(self.path, now_ns)
+        self._show_group()
+        self._set_deadline()
+
+    def _show_group(self) -> None:
+        if self._on_group_size is not None:
+            self._on_group_size(self.flow_control.group_size(self.path))
+
+    def _set_deadline(self) -> None:
+        self.path.next_python_ns = min(self.flow_control.deadline_ns, self.retransmit.deadline_ns)
+
+
+def _wrap32(value: int) -> int:
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
