@@ -1,0 +1,69 @@
+"""Asks the same question of Mainstem and of every peer, in turn, and adds the ratios to a report."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.processes import RoleFailed
+from harness.streams import Peer, mainstem, peers, round_trip_us, throughput
+
+if TYPE_CHECKING:
+    from harness.report import Report
+
+PAIRS = 5
+QUICK_PAIRS = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One line of a report. ``goals`` are ratios to a peer, larger is better."""
+
+    name: str
+    size: int
+    mode: str
+    invoker: bool = False
+    goals: dict[str, float] = field(default_factory=dict)
+
+    def answer(self, peer: Peer, transport: str) -> float:
+        if self.mode == "round trip":
+            return round_trip_us(peer, transport=transport, size=self.size)
+        return throughput(peer, transport=transport, size=self.size, mode=self.mode)
+
+    @property
+    def unit(self) -> str:
+        return "us" if self.mode == "round trip" else "messages/s"
+
+
+def compare(report: Report, questions: list[Question], *, transport: str, quick: bool) -> None:
+    """Runs every question ``PAIRS`` times: ourselves, then each peer, and again."""
+    available = []
+    for peer in peers():
+        if peer.unavailable:
+            report.skipped[peer.name] = peer.unavailable
+        else:
+            available.append(peer)
+    for question in questions:
+        for _ in range(QUICK_PAIRS if quick else PAIRS):
+            _ask(report, question, available, transport)
+
+
+def _ask(report: Report, question: Question, available: list[Peer], transport: str) -> None:
+    ours = question.answer(mainstem(invoker=question.invoker), transport)
+    report.figure(f"mainstem: {question.name} [{question.unit}]", ours)
+    for peer in available:
+        try:
+            theirs = question.answer(peer, transport)
+        except RoleFailed as failure:
+            print(f"{peer.name}, {question.name}: {failure}", file=sys.stderr)
+            continue
+        report.figure(f"{peer.name}: {question.name} [{question.unit}]", theirs)
+        report.pair(
+            f"{question.name} / {peer.name}",
+            peer=peer.name,
+            ours=ours,
+            theirs=theirs,
+            goal=question.goals.get(peer.name),
+            smaller_is_better=question.mode == "round trip",
+        )

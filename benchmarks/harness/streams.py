@@ -1,0 +1,108 @@
+"""One stream between two processes, by any peer: throughput and round trips, and the ratios between peers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.processes import Role, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST_PORT = 24_500
+PAIRS = 3  # ratios are taken pair by pair: one after the other, so that both see the same minute of the machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """An implementation that can carry the stream; ``unavailable`` says why it cannot be run here, or is empty."""
+
+    name: str
+    script: str
+    python: str = sys.executable
+    has_driver: bool = False
+    unavailable: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def peers() -> list[Peer]:
+    """Everybody who is compared with Mainstem, available or not."""
+    pyaeron = os.environ.get("MAINSTEM_PYAERON_PYTHON", "")
+    zmq = importlib.util.find_spec("zmq")
+    return [
+        Peer(
+            name="pyaeron",
+            script="pyaeron_streams",
+            python=pyaeron,
+            has_driver=True,
+            unavailable="" if pyaeron else "MAINSTEM_PYAERON_PYTHON names no Python that has it",
+        ),
+        Peer(name="pyzmq", script="zmq_streams", unavailable="" if zmq else "pyzmq is not installed"),
+        Peer(name="sockets", script="socket_streams"),
+    ]
+
+
+def mainstem(*, invoker: bool = False) -> Peer:
+    """Ourselves."""
+    return Peer(
+        name="mainstem", script="mainstem_streams", has_driver=not invoker, options={"invoker": 1} if invoker else {}
+    )
+
+
+class Ports:
+    """Hands out ports, so that no run meets the last one's datagrams."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PORT
+
+    def take(self) -> int:
+        self._next += 4
+        return self._next
+
+
+PORTS = Ports()
+
+
+@contextmanager
+def _driver(peer: Peer) -> Iterator[dict[str, Any]]:
+    if not peer.has_driver:
+        yield {}
+        return
+    base = tempfile.mkdtemp(prefix="mainstem-bench-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    directory = {"directory": f"{base}/aeron"}
+    try:
+        with running(peer.script, "driver", directory, python=peer.python):
+            yield directory
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _run(peer: Peer, receiver: str, sender: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    with _driver(peer) as directory:
+        everything = {**options, **peer.options, **directory, "port": PORTS.take()}
+        with running(peer.script, receiver, everything, python=peer.python) as receiving:
+            sending = Role(peer.script, sender, everything, python=peer.python)
+            try:
+                sent = sending.result()
+                return receiving.result(), sent
+            finally:
+                sending.stop()
+
+
+def throughput(peer: Peer, *, transport: str, size: int, mode: str = "call", seconds: float = 1.0) -> float:
+    """Messages a second that arrived."""
+    received, _ = _run(peer, "sub", "pub", {"transport": transport, "size": size, "mode": mode, "seconds": seconds})
+    return float(received["rate"])
+
+
+def round_trip_us(peer: Peer, *, transport: str, size: int = 32, rounds: int = 20_000) -> float:
+    """The median round trip, one message in flight."""
+    _, times = _run(peer, "pong", "ping", {"transport": transport, "size": size, "rounds": rounds})
+    return float(times["p50_us"])

@@ -1,0 +1,35 @@
+"""How fast do two processes on one machine exchange messages over IPC, and how long does a round trip take?
+
+``python benchmarks/ipc.py [--json] [--quick]``.
+
+Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over ipc://
+and plain AF_UNIX sockets, in turn, in one run.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from harness.comparison import Question, compare
+from harness.report import Report, wants_json
+
+# The goals, as ratios to pyaeron: what the README promises.
+QUESTIONS = [
+    Question(name="32 B, a call a message", size=32, mode="call", goals={"pyaeron": 1.3}),
+    Question(name="256 B, a call a message", size=256, mode="call", goals={"pyaeron": 1.3}),
+    Question(name="1 KiB, a call a message", size=1024, mode="call", goals={"pyaeron": 1.3}),
+    Question(name="32 B, batches", size=32, mode="batch", goals={"pyaeron": 6.0}),
+    Question(name="256 B, batches", size=256, mode="batch"),
+    Question(name="1 KiB, batches", size=1024, mode="batch"),
+    Question(name="round trip, 32 B", size=32, mode="round trip", goals={"pyaeron": 1.0}),
+]
+
+
+def main() -> None:
+    report = Report()
+    compare(report, QUESTIONS, transport="ipc", quick="--quick" in sys.argv)
+    report.print(as_json=wants_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Mainstem: its client, with its media driver in a process of its own, or in INVOKER mode inside each end (``invoker=1``)."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate, ready, run, run_until_told, send_for
+
+import mainstem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BATCH = 1_000  # messages in one batch
+POLL_LIMIT = 64  # fragments a poll, as the peers do
+
+
+def channel(options: Options, offset: int = 0) -> str:
+    return "aeron:ipc" if options.transport == "ipc" else f"aeron:udp?endpoint=127.0.0.1:{options.port + offset}"
+
+
+class Ends:
+    """A client, and in INVOKER mode the driver whose duty cycle its owner runs."""
+
+    def __init__(self, options: Options) -> None:
+        self._work: Callable[[], int] | None = None
+        if options.invoker:
+            driver = mainstem.MediaDriver.launch(threading_mode="INVOKER", **tuning())
+            self._work = driver.do_work
+            self.aeron = mainstem.Aeron.connect(driver.directory, driver_invoker=driver.do_work)
+            self._open = [self.aeron, driver]
+        else:
+            self.aeron = mainstem.Aeron.connect(options.directory)
+            self._open = [self.aeron]
+
+    def idle(self) -> None:
+        if self._work is None:
+            os.sched_yield()
+        else:
+            self._work()
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.idle()
+
+    def linger(self, seconds: float) -> None:
+        """Gives what was sent the time to arrive."""
+        end = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() > end)
+
+    def close(self) -> None:
+        for one in self._open:
+            one.close()
+
+
+def tuning() -> dict[str, object]:
+    """The reference driver's settings under which the peers run too: its defaults."""
+    return {}
+
+
+def driver(options: Options) -> None:
+    with mainstem.MediaDriver.launch(options.directory, dir_delete_on_shutdown=True, **tuning()):
+        ready()
+        run_until_told()
+
+
+def sub(options: Options) -> None:
+    ends = Ends(options)
+    subscription = ends.aeron.add_subscription(channel(options), 1001)
+    ready()
+    count, first, last = (receive_batches if options.mode == "batch" else receive_calls)(ends, subscription)
+    answer(rate=rate(count, first, last))
+    ends.close()
+
+
+def receive_calls(ends: Ends, subscription: mainstem.aeron.client.Subscription) -> tuple[int, int, int]:
+    count = first = last = 0
+
+    def on_fragment(fragment: object) -> None:
+        nonlocal count, first, last
+        if not count:
+            first = time.monotonic_ns()
+        count += 1
+        if len(fragment) == 1:  # type: ignore[arg-type]
+            last = time.monotonic_ns()
+
+    poll, idle = subscription.poll, ends.idle
+    while not last:
+        if not poll(on_fragment, POLL_LIMIT):
+            idle()
+    return count, first, last
+
+
+def receive_batches(ends: Ends, subscription: mainstem.aeron.client.Subscription) -> tuple[int, int, int]:
+    count = first = 0
+    poll, idle = subscription.poll_bytes, ends.idle
+    while True:
+        messages = poll(BATCH)
+        if not messages:
+            idle()
+            continue
+        if not count:
+            first = time.monotonic_ns()
+        count += len(messages)
+        if len(messages[-1]) == 1:
+            return count, first, time.monotonic_ns()
+
+
+def pub(options: Options) -> None:
+    ends = Ends(options)
+    publication = ends.aeron.add_publication(channel(options), 1001)
+    ends.wait(lambda: publication.is_connected)
+    payload = bytes(options.size)
+    offer, _offer_many, idle = publication.offer, publication.offer_many, ends.idle
+    batch = pa.array([payload] * BATCH, pa.binary())
+
+    def send_calls() -> None:
+        for _ in range(CHECK_EVERY):
+            while offer(payload) < 0:
+                idle()
+        if options.invoker:
+            idle()
+
+    def send_batches() -> None:
+        taken = 0
+        while taken < BATCH:
+            count, _ = offer_columns(taken)
+            taken += count
+            if not count or options.invoker:
+                idle()
+
+    def offer_columns(first: int) -> tuple[int, int]:
+        return publication.offer_columns(data, offsets, first=first, count=BATCH - first)
+
+    _, offsets, data = batch.buffers()
+    count = send_for(options.seconds, send_batches if options.mode == "batch" else send_calls)
+    while offer(LAST) < 0:
+        idle()
+    ends.linger(0.5)
+    answer(sent=count)
+    ends.close()
+
+
+def pong(options: Options) -> None:
+    ends = Ends(options)
+    subscription = ends.aeron.add_subscription(channel(options), 1001)
+    publication = ends.aeron.add_publication(channel(options, 1), 1002)
+    ready()
+    done = False
+    offer, poll, idle = publication.offer, subscription.poll, ends.idle
+
+    def on_fragment(fragment: object) -> None:
+        nonlocal done
+        done = done or len(fragment) == 1  # type: ignore[arg-type]
+        while offer(fragment) < 0:
+            idle()
+
+    while not done:
+        if not poll(on_fragment, 10):
+            idle()
+    ends.linger(0.3)
+    answer(done=1)
+    ends.close()
+
+
+def ping(options: Options) -> None:
+    ends = Ends(options)
+    subscription = ends.aeron.add_subscription(channel(options, 1), 1002)
+    publication = ends.aeron.add_publication(channel(options), 1001)
+    ends.wait(lambda: publication.is_connected and subscription.is_connected)
+    payload = bytes(options.size)
+    times = []
+    poll, offer, idle, now = subscription.poll, publication.offer, ends.idle, time.monotonic_ns
+    arrived = 0
+
+    def on_fragment(fragment: object) -> None:
+        nonlocal arrived
+        arrived += 1
+
+    for _ in range(options.rounds):
+        before = arrived
+        start = now()
+        while offer(payload) < 0:
+            idle()
+        while arrived == before:
+            if not poll(on_fragment, 10):
+                idle()
+        times.append(now() - start)
+    while offer(LAST) < 0:
+        idle()
+    ends.linger(0.3)
+    answer_round_trips(times)
+    ends.close()
+
+
+if __name__ == "__main__":
+    run({"driver": driver, "sub": sub, "pub": pub, "ping": ping, "pong": pong})

@@ -1,0 +1,35 @@
+"""How fast do two processes exchange messages over UDP on loopback, and how long does a round trip take?
+
+``python benchmarks/udp.py [--json] [--quick]``.
+
+Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over tcp://
+and plain UDP sockets (which lose: only what arrives counts), in turn, in one run. Every Aeron driver runs with its defaults.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from harness.comparison import Question, compare
+from harness.report import Report, wants_json
+
+QUESTIONS = [
+    Question(name="32 B, a call a message", size=32, mode="call"),
+    Question(name="256 B, a call a message", size=256, mode="call"),
+    Question(name="1 KiB, a call a message", size=1024, mode="call", goals={"pyaeron": 3.0}),
+    Question(name="32 B, batches", size=32, mode="batch", goals={"pyaeron": 3.0}),
+    Question(name="256 B, batches", size=256, mode="batch"),
+    Question(name="1 KiB, batches", size=1024, mode="batch", goals={"pyaeron": 3.0}),
+    Question(name="round trip, 32 B, driver process", size=32, mode="round trip", goals={"pyaeron": 1 / 1.5}),
+    Question(name="round trip, 32 B, INVOKER", size=32, mode="round trip", invoker=True, goals={"pyaeron": 1.0}),
+]
+
+
+def main() -> None:
+    report = Report()
+    compare(report, QUESTIONS, transport="udp", quick="--quick" in sys.argv)
+    report.print(as_json=wants_json())
+
+
+if __name__ == "__main__":
+    main()
