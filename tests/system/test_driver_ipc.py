@@ -8,60 +8,24 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.live_driver import PATIENCE_S, exchange, shared_memory, wait_for
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.errors import ActiveDriverError, DriverTimeout
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 pytestmark = pytest.mark.system
 
 IPC = "aeron:ipc?term-length=64k"
-# Generous: the machine may be five times slower than the one this was written on.
-PATIENCE_S = 20.0
-
-
-def wait_for(what: Callable[[], object], *, invoke: Callable[[], object] = lambda: None) -> Any:
-    """Polls until ``what`` is true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := what()):
-        assert time.monotonic() < deadline, "waited in vain"
-        invoke()
-        time.sleep(0.001)
-    return found
-
-
-def shared_memory() -> set[str]:
-    return set(os.listdir("/dev/shm"))
-
-
-def exchange(aeron: Aeron, channel: str, *, messages: int, invoke: Callable[[], object] = lambda: None) -> None:
-    """Sends messages of growing size from a publication to a subscription and checks every one of them."""
-    received: list[bytes] = []
-    with aeron.add_subscription(channel, 1001) as subscription, aeron.add_publication(channel, 1001) as publication:
-        wait_for(lambda: publication.is_connected and subscription.is_connected, invoke=invoke)
-        deadline = time.monotonic() + PATIENCE_S
-        sent = 0
-        while len(received) < messages:
-            assert time.monotonic() < deadline, f"{len(received)} of {messages} arrived"
-            if sent < messages and publication.offer(sent.to_bytes(4, "big") * (1 + sent % 200)) > 0:
-                sent += 1
-            subscription.poll(lambda fragment: received.append(bytes(fragment)), 10)
-            invoke()
-    assert received == [n.to_bytes(4, "big") * (1 + n % 200) for n in range(messages)]
 
 
 @pytest.mark.parametrize("mode", ["DEDICATED", "SHARED_NETWORK", "SHARED"])
 def test_carries_messages_in_threads_of_this_process(mode: str) -> None:
-    before = shared_memory()
     with MediaDriver.launch(threads=True, threading_mode=mode) as driver, Aeron.connect(driver.directory) as aeron:
         exchange(aeron, IPC, messages=2000)
-    assert shared_memory() <= before
+    assert not shared_memory()
 
 
 def test_carries_messages_when_the_caller_drives() -> None:
@@ -73,12 +37,11 @@ def test_carries_messages_when_the_caller_drives() -> None:
 
 
 def test_carries_messages_through_a_process_of_its_own() -> None:
-    before = shared_memory()
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
         assert driver.pid != os.getpid()
         exchange(aeron, IPC, messages=2000)
     assert not driver.is_running
-    assert shared_memory() <= before
+    assert not shared_memory()
 
 
 def test_never_takes_over_an_active_driver(tmp_path: Path) -> None:

@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 from mainstem._core.counters import CountersManager
 from mainstem._core.ipc_path import IpcCycle
 from mainstem.aeron.cnc import CncFile, CncLayout
+from mainstem.aeron.directory import loss_report_path
 from mainstem.aeron.driver.claim import claim_directory
 from mainstem.aeron.driver.conductor import DriverConductor
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.logs import LogStore
+from mainstem.aeron.driver.receiver import Receiver
 from mainstem.aeron.driver.resources import Resources
 from mainstem.aeron.driver.responses import Responses
 from mainstem.aeron.driver.runner import EventQueue
+from mainstem.aeron.driver.sender import Sender
 from mainstem.aeron.error_log import DistinctErrorLog
+from mainstem.aeron.logbuffer import align
+from mainstem.aeron.loss_report import LossReport
 from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
 from mainstem.clock import NS_PER_MS
 from mainstem.units import format_duration_ns
@@ -54,6 +59,9 @@ class DriverCore:
             cnc_layout=_layout(settings),
         )
         cnc = self.cnc
+        self._loss_buffer = context.files.create(
+            loss_report_path(context.directory), align(settings.loss_report_buffer_length, settings.file_page_size)
+        )
         manager = CountersManager(
             cnc.counters_metadata, cnc.counters_values, settings.counters_free_to_reuse_timeout_ns // NS_PER_MS
         )
@@ -63,17 +71,32 @@ class DriverCore:
         self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters)
         self.to_conductor = EventQueue()
         self.ipc_cycle = IpcCycle()
+        self.sender = Sender(
+            counters=cnc.counters_values,
+            to_conductor=self.to_conductor,
+            status_poll_ratio=settings.send_to_status_poll_ratio,
+            status_poll_interval_ns=settings.rcv_status_message_timeout_ns // 2,
+            now_ns=now_ns,
+        )
+        self.receiver = Receiver(
+            counters=cnc.counters_values,
+            to_conductor=self.to_conductor,
+            stream_session_limit=settings.driver_stream_session_limit,
+            now_ns=now_ns,
+        )
         resources = Resources(
             settings=settings,
             clock=context.clock,
             random=context.random,
             instrument=context.instrument,
+            transports=context.network(),
             counter_values=cnc.counters_values,
             counters=counters,
             system_counters=self.system_counters,
             to_driver=cnc.to_driver,
             responses=Responses(cnc.transmitter(), context.clock, context.instrument),
             errors=self.errors,
+            loss_report=LossReport(self._loss_buffer),
             logs=LogStore(
                 context.files,
                 context.directory,
@@ -82,6 +105,8 @@ class DriverCore:
                 low_storage_warning=settings.low_file_store_warning_threshold,
             ),
             ipc_cycle=self.ipc_cycle,
+            sender=self.sender.proxy,
+            receiver=self.receiver.proxy,
         )
         self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
         cnc.to_driver.consumer_heartbeat_ms = now_ms
@@ -89,11 +114,19 @@ class DriverCore:
 
     def do_work(self, now_ns: int) -> int:
         """One duty cycle of every agent; how much work there was."""
-        return self.conductor.do_work(now_ns) + self.ipc_cycle.do_work(now_ns)
+        return (
+            self.conductor.do_work(now_ns)
+            + self.ipc_cycle.do_work(now_ns)
+            + self.sender.do_work(now_ns)
+            + self.receiver.do_work(now_ns)
+        )
 
     def close(self) -> None:
         """Says goodbye to the clients, closes sockets and memory, and removes the directory where the settings say so."""
+        self.sender.close()
+        self.receiver.close()
         self.conductor.close()
+        self.context.files.unmap(self._loss_buffer)
         self.cnc.close()
         if self.context.settings.dir_delete_on_shutdown:
             self.context.files.delete_directory(self.context.directory)

@@ -9,6 +9,7 @@ from mainstem.aeron.command.commands import Command, decode_command
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import OnError
 from mainstem.aeron.driver.errors import error_code_of
+from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, RegistrationError, RemoteProtocolError
 
 logger = logging.getLogger(__name__)
@@ -18,12 +19,10 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.driver.resources import Resources
 
-# Commands taken in one duty cycle. Creating a log may take milliseconds, and streams wait for the conductor meanwhile.
-COMMANDS_PER_CYCLE = 4
-
-
-def _not_supported(command: Command, now_ns: int) -> None:  # noqa: ARG001 - every handler gets the time
-    raise RegistrationError(f"{type(command).__name__} is not supported", code=ErrorCode.NOT_SUPPORTED)
+# Commands taken in one duty cycle, as the reference does: creating a log may take milliseconds.
+COMMANDS_PER_CYCLE = 1
+# How long a command waits for what is just being closed, before it is answered with that.
+WAIT_LIMIT_NS = 2 * NS_PER_SECOND
 
 
 class CommandReader:
@@ -36,10 +35,16 @@ class CommandReader:
         self._resources = resources
         self._handlers = handlers
         self._now_ns = 0
+        self._waiting: Command | None = None
+        self._deadline_ns = 0
 
     def poll(self, now_ns: int) -> int:
-        """Handles up to COMMANDS_PER_CYCLE commands; returns how many."""
+        """Handles up to COMMANDS_PER_CYCLE commands; returns how many. Behind one that must wait, the others wait too."""
         self._now_ns = now_ns
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._handle(waiting)
+            return 1
         return self._resources.to_driver.read(self._on_record, COMMANDS_PER_CYCLE)
 
     def _on_record(self, type_id: int, payload: bytes) -> None:
@@ -49,9 +54,17 @@ class CommandReader:
             self._resources.errors.record(str(error), code=error_code_of(error))
             return
         self._resources.instrument.command(type(command).__name__, repr(command), self._now_ns)
-        handler = self._handlers.get(type(command), _not_supported)
+        self._deadline_ns = self._now_ns + WAIT_LIMIT_NS
+        self._handle(command)
+
+    def _handle(self, command: Command) -> None:
         try:
-            handler(command, self._now_ns)
+            self._handlers[type(command)](command, self._now_ns)
+        except RegistrationError as error:
+            if error.code == ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE and self._now_ns < self._deadline_ns:
+                self._waiting = command
+            else:
+                self._refuse(command, error)
         except (MainstemError, OSError, BufferError) as error:
             self._refuse(command, error)
         except Exception as error:  # a bug met by one command must not stop every stream of this driver

@@ -13,11 +13,16 @@ from mainstem.aeron.command import commands as command
 from mainstem.aeron.driver.client_counters import ClientCounters
 from mainstem.aeron.driver.clients import Clients
 from mainstem.aeron.driver.commands import CommandReader
+from mainstem.aeron.driver.destinations import ReceiveDestinations, SendDestinations
+from mainstem.aeron.driver.endpoints import Endpoints
 from mainstem.aeron.driver.events import EventReader
+from mainstem.aeron.driver.images import Images
 from mainstem.aeron.driver.ipc_publications import IpcPublications
 from mainstem.aeron.driver.linking import Linker
+from mainstem.aeron.driver.network_publications import NetworkPublications
 from mainstem.aeron.driver.publications import Publications
 from mainstem.aeron.driver.rejection import Rejections
+from mainstem.aeron.driver.response_channels import ResponseChannels
 from mainstem.aeron.driver.session_ids import SessionIds
 from mainstem.aeron.driver.stuck_command import StuckCommand
 from mainstem.aeron.driver.subscription_registry import SubscriptionRegistry
@@ -45,15 +50,25 @@ class DriverConductor:
             reserved_high=settings.publication_reserved_session_id_high,
         )
         linker = Linker(resources)
+        self.endpoints = Endpoints(resources)
         self.clients = Clients(
             resources, liveness_timeout_ns=settings.client_liveness_timeout_ns, release=self._release_client
         )
         self.ipc = IpcPublications(resources, session_ids, linker, registry)
-        self.publications = Publications(resources, self.clients, linker, self.ipc, session_ids)
-        self.subscriptions = Subscriptions(resources, self.clients, linker, registry, self.ipc)
+        self.network = NetworkPublications(resources, session_ids, linker, registry, self.endpoints)
+        self.images = Images(resources, linker, registry, self.endpoints)
+        self.response_channels = ResponseChannels(resources, registry, self.ipc, self.network, self.images)
+        self.publications = Publications(
+            resources, self.clients, linker, self.ipc, self.network, session_ids, self.response_channels
+        )
+        self.subscriptions = Subscriptions(
+            resources, self.clients, linker, registry, self.endpoints, self.ipc, self.network, self.images
+        )
         self.client_counters = ClientCounters(resources, self.clients)
         self.termination = Termination(resources)
-        rejections = Rejections(resources, self.ipc, linker)
+        destinations = SendDestinations(resources, self.publications, self.endpoints)
+        receive_destinations = ReceiveDestinations(resources, registry, self.endpoints, linker, self.ipc, self.network)
+        rejections = Rejections(resources, self.ipc, self.images, linker)
         self._commands = CommandReader(
             resources,
             {
@@ -64,6 +79,11 @@ class DriverConductor:
                 command.RemoveSubscription: self.subscriptions.remove,
                 command.ClientKeepalive: self.clients.on_keepalive,
                 command.ClientClose: self.clients.on_close,
+                command.AddDestination: destinations.add,
+                command.RemoveDestination: destinations.remove,
+                command.RemoveDestinationById: destinations.remove_by_id,
+                command.AddReceiveDestination: receive_destinations.add,
+                command.RemoveReceiveDestination: receive_destinations.remove,
                 command.AddCounter: self.client_counters.add,
                 command.AddStaticCounter: self.client_counters.add_static,
                 command.RemoveCounter: self.client_counters.remove,
@@ -72,7 +92,9 @@ class DriverConductor:
                 command.GetNextAvailableSessionId: self.publications.next_session_id,
             },
         )
-        self._events = EventReader(resources, to_conductor)
+        self._events = EventReader(
+            resources, to_conductor, self.network, self.images, self.endpoints, self.response_channels
+        )
         self._stuck_command = StuckCommand(resources, now_ns)
         self._timer_interval_ns = settings.timer_interval_ns
         self.next_timer_ns = now_ns
@@ -90,14 +112,19 @@ class DriverConductor:
     def close(self) -> None:
         """Stores the heartbeat that says "shut down", and lets go of every log's memory; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
-        for source in self.ipc.active:
-            self._resources.logs.unmap(source.log)
+        logs = [publication.log for publication in self.ipc.active]
+        logs += [publication.log for publication in self.network.active]
+        logs += [image.log for image in self.images.active]
+        for log in logs:
+            self._resources.logs.unmap(log)
 
     def _on_timer(self, now_ns: int) -> None:
         self.next_timer_ns = now_ns + self._timer_interval_ns
         self._resources.to_driver.consumer_heartbeat_ms = self._resources.clock.epoch_ms()
         self.clients.on_timer()
         self.ipc.on_timer(now_ns)
+        self.network.on_timer(now_ns)
+        self.images.on_timer(now_ns)
         self._stuck_command.on_timer(now_ns)
 
     def _release_client(self, client_id: int) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from random import Random, SystemRandom
+from typing import TYPE_CHECKING
 
+from mainstem.aeron.driver.loss_settings import loss_factory
+from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import Files, MappedFiles
 from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.media.transport import Transports
 
 
 def seeded_random() -> Random:
@@ -21,13 +27,24 @@ def seeded_random() -> Random:
 class DriverContext:
     """One driver's doors. The defaults are the machine itself; the simulator brings its own.
 
-    ``directory`` is where the CnC file and the logs go. ``pid`` is what the CnC file says.
+    ``directory`` is where the CnC file and the logs go; ``pid`` is what the CnC file says. ``transports`` left out are UDP
+    sockets, with the loss that the settings ask for.
     """
 
     directory: str
     settings: DriverSettings = field(default_factory=DriverSettings)
     clock: Clock = SYSTEM_CLOCK
     files: Files = field(default_factory=MappedFiles)
+    transports: Transports | None = None
     random: Random = field(default_factory=seeded_random)
     instrument: Instrument = NULL_INSTRUMENT
     pid: int = field(default_factory=os.getpid)
+
+    def network(self) -> Transports:
+        """The transports to use."""
+        if self.transports is not None:
+            return self.transports
+        return SystemTransports(
+            incoming_loss=loss_factory(self.settings.udp_channel_incoming_interceptors, self.settings),
+            outgoing_loss=loss_factory(self.settings.udp_channel_outgoing_interceptors, self.settings),
+        )

@@ -28,7 +28,9 @@ def error_code_of(error: BaseException) -> ErrorCode:
     """The code under which ``error`` is answered."""
     if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
         return ErrorCode(error.code)
-    if isinstance(error, ChannelUriError | ConfigurationError):
+    if isinstance(error, ChannelUriError) and isinstance(error.__cause__, LookupError):
+        return ErrorCode.UNKNOWN_HOST
+    if isinstance(error, ConfigurationError):
         return ErrorCode.INVALID_CHANNEL
     if isinstance(error, StorageSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return ErrorCode.STORAGE_SPACE

@@ -36,6 +36,7 @@ class IpcPublications:
     def find_or_create(
         self,
         uri: ChannelUri,
+        params: PublicationParams,
         *,
         registration_id: int,
         stream_id: int,
@@ -44,7 +45,6 @@ class IpcPublications:
         now_ns: int,
     ) -> tuple[IpcPublication, bool]:
         """The publication for a registration, and whether it is new."""
-        params = PublicationParams.of(uri, self._resources.settings)
         shared = None if is_exclusive else self._find_shared(stream_id, params, uri)
         if shared is not None:
             return shared, False
@@ -147,7 +147,8 @@ class IpcPublications:
 
     def link_subscribers(self, publication: IpcPublication, now_ns: int) -> None:
         """Links every IPC subscription that matches and is not linked yet, and announces the images."""
-        for subscription in self._subscriptions.matching_ipc(publication):
+        request = self.find(publication.params.response_correlation_id) if publication.params.is_response else None
+        for subscription in self._subscriptions.matching_ipc(publication, request):
             position = self._linker.link(subscription, publication, now_ns)
             self._linker.announce(publication, position)
 

@@ -70,11 +70,11 @@ class Linker:
         """ON_UNAVAILABLE_IMAGE for every subscriber that still has the image."""
         for position in source.subscribers:
             if position.state is TetherState.ACTIVE:
-                self._gone(source, position)
+                self.announce_gone(source, position)
 
     def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
         """An untethered subscriber fell too far behind."""
-        self._gone(source, position)
+        self.announce_gone(source, position)
         self._state_changed(source, position, TetherState.ACTIVE)
 
     def let_go(self, source: StreamSource, position: SubscriberPosition) -> None:
@@ -89,7 +89,8 @@ class Linker:
         self.announce(source, position)
         self._state_changed(source, position, TetherState.RESTING)
 
-    def _gone(self, source: StreamSource, position: SubscriberPosition) -> None:
+    def announce_gone(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """ON_UNAVAILABLE_IMAGE for one subscriber."""
         subscription = position.subscription
         self._resources.responses.send(
             OnUnavailableImage(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command.commands import AddExclusivePublication
@@ -14,7 +14,9 @@ from mainstem.aeron.command.responses import (
     OnOperationSuccess,
     OnPublicationReady,
 )
+from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.driver.life_cycle import PublicationState
+from mainstem.aeron.driver.publication_params import PublicationParams
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -23,10 +25,35 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.ipc_publication import IpcPublication
     from mainstem.aeron.driver.ipc_publications import IpcPublications
     from mainstem.aeron.driver.linking import Linker
+    from mainstem.aeron.driver.network_publication import NetworkPublication
+    from mainstem.aeron.driver.network_publications import NetworkPublications
     from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.response_channels import ResponseChannels
     from mainstem.aeron.driver.session_ids import SessionIds
 
-    Publication: TypeAlias = IpcPublication
+    Publication: TypeAlias = IpcPublication | NetworkPublication
+
+
+class _Family(Protocol):
+    """Publications of one medium."""
+
+    def find_or_create(
+        self,
+        uri: ChannelUri,
+        params: PublicationParams,
+        *,
+        registration_id: int,
+        stream_id: int,
+        channel: str,
+        is_exclusive: bool,
+        now_ns: int,
+    ) -> tuple[Publication, bool]:
+        """The publication for a registration, and whether it is new."""
+        ...
+
+    def link_all(self, now_ns: int) -> None:
+        """Links whoever matches and is not linked yet."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +73,17 @@ class Publications:
         clients: Clients,
         linker: Linker,
         ipc: IpcPublications,
+        network: NetworkPublications,
         session_ids: SessionIds,
+        response_channels: ResponseChannels,
     ) -> None:
         self._resources = resources
         self._clients = clients
         self._linker = linker
         self._ipc = ipc
+        self._network = network
         self._session_ids = session_ids
+        self._response_channels = response_channels
         self._links: dict[int, PublicationLink] = {}
 
     def find(self, registration_id: int) -> Publication | None:
@@ -73,12 +104,15 @@ class Publications:
         """ADD_PUBLICATION and ADD_EXCLUSIVE_PUBLICATION."""
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
-        if not uri.is_ipc:
-            raise RegistrationError(f"channel {uri}: only aeron:ipc is supported", code=ErrorCode.NOT_SUPPORTED)
-        family = self._ipc
+        if uri.session_id_tag is not None:
+            uri = self._as_tagged(uri, uri.session_id_tag)
+        params = PublicationParams.of(uri, self._resources.settings)
+        self._response_channels.check(uri, params)
+        family: _Family = self._ipc if uri.is_ipc else self._network
         is_exclusive = isinstance(command, AddExclusivePublication)
         publication, is_new = family.find_or_create(
             uri,
+            params,
             registration_id=command.correlation_id,
             stream_id=command.stream_id,
             channel=command.channel,
@@ -101,7 +135,25 @@ class Publications:
             )
         )
         if is_new:
-            family.link_subscribers(publication, now_ns)
+            family.link_all(now_ns)
+            self._response_channels.on_added(publication)
+
+    def _as_tagged(self, uri: ChannelUri, tag: int) -> ChannelUri:
+        """``session-id=tag:N`` takes session, mtu and term length from the publication with entity tag N (§19.7)."""
+        for publication in self._all():
+            if publication.params.entity_tag == tag:
+                log = publication.log
+                return replace(
+                    uri,
+                    session_id_tag=None,
+                    session_id=publication.session_id,
+                    mtu=log.mtu,
+                    term_length=log.term_length,
+                )
+        raise invalid_channel(f"channel {uri}: no publication has the tag {tag}")
+
+    def _all(self) -> list[Publication]:
+        return [*self._ipc.active, *self._network.active]
 
     def remove(self, command: RemovePublication, now_ns: int) -> None:
         """REMOVE_PUBLICATION, with or without revocation."""
@@ -115,7 +167,7 @@ class Publications:
 
     def next_session_id(self, command: GetNextAvailableSessionId, now_ns: int) -> None:  # noqa: ARG002
         """GET_NEXT_AVAILABLE_SESSION_ID: an id that no publication of that stream has, on any channel."""
-        in_use = {p.session_id for p in self._ipc.active if p.stream_id == command.stream_id}
+        in_use = {p.session_id for p in self._all() if p.stream_id == command.stream_id}
         self._resources.responses.send(
             OnNextAvailableSessionId(correlation_id=command.correlation_id, session_id=self._session_ids.take(in_use))
         )

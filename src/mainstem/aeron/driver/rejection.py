@@ -13,6 +13,7 @@ from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import RejectImage
+    from mainstem.aeron.driver.images import Images
     from mainstem.aeron.driver.ipc_publication import IpcPublication
     from mainstem.aeron.driver.ipc_publications import IpcPublications
     from mainstem.aeron.driver.linking import Linker
@@ -26,9 +27,10 @@ LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
 class Rejections:
     """Rejects images by their correlation ids; for IPC that is the publication's registration id."""
 
-    def __init__(self, resources: Resources, ipc: IpcPublications, linker: Linker) -> None:
+    def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, linker: Linker) -> None:
         self._resources = resources
         self._ipc = ipc
+        self._images = images
         self._linker = linker
 
     def reject(self, command: RejectImage, now_ns: int) -> None:
@@ -38,8 +40,11 @@ class Rejections:
                 f"a reason of more than {MAX_REASON_LENGTH} bytes does not fit an error frame",
                 code=ErrorCode.MALFORMED_COMMAND,
             )
+        image = self._images.find(command.image_correlation_id)
         publication = self._ipc.find(command.image_correlation_id)
-        if publication is not None:
+        if image is not None:
+            self._resources.receiver.reject_image(image.receiving, command.reason)
+        elif publication is not None:
             self._reject_ipc(publication, command.reason, now_ns)
         else:
             raise RegistrationError(

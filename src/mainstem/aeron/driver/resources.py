@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.logs import LogStore
+    from mainstem.aeron.driver.media.transport import Transports
+    from mainstem.aeron.driver.receiver import ReceiverProxy
     from mainstem.aeron.driver.responses import Responses
+    from mainstem.aeron.driver.sender import SenderProxy
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.loss_report import LossReport
     from mainstem.aeron.system_counter import SystemCounter, SystemCounters
     from mainstem.clock import Clock
     from mainstem.instruments import Instrument
@@ -29,14 +33,18 @@ class Resources:
     clock: Clock
     random: Random
     instrument: Instrument
+    transports: Transports
     counter_values: AtomicBuffer
     counters: DriverCounters
     system_counters: SystemCounters
     to_driver: ManyToOneRingBuffer
     responses: Responses
     errors: ErrorRecorder
+    loss_report: LossReport
     logs: LogStore
     ipc_cycle: IpcCycle
+    sender: SenderProxy
+    receiver: ReceiverProxy
 
     def count(self, which: SystemCounter, n: int = 1) -> None:
         """Adds to a system counter."""

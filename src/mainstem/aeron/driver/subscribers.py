@@ -46,8 +46,9 @@ _TETHER_SUCCESSORS = {
 class Subscription:
     """One registered subscription. ``channel`` is the text that its client sent.
 
-    ``endpoint`` is its receive endpoint (NETWORK); ``spied`` are the canonical channels that it spies on and ``ipc`` says
-    whether it reads IPC publications: one of them for a simple subscription, any number where destinations were added.
+    ``session_id`` is the only session it takes, None for all. ``endpoint`` is its receive endpoint (NETWORK); ``spied`` are the
+    canonical channels that it spies on and ``ipc`` says whether it reads IPC publications: one of them for a simple
+    subscription, any number where destinations were added.
     """
 
     registration_id: int
@@ -56,6 +57,7 @@ class Subscription:
     channel: str
     kind: SubscriptionKind
     params: SubscriptionParams
+    session_id: int | None
     endpoint: ReceiveEndpoint | None = None
     spied: set[str] = field(default_factory=set)
     ipc: bool = False
@@ -63,7 +65,7 @@ class Subscription:
 
     def accepts_session(self, session_id: int) -> bool:
         """Whether the subscription wants streams of that session."""
-        return self.params.session_id is None or self.params.session_id == session_id
+        return self.session_id is None or self.session_id == session_id
 
     def wants_ipc(self, stream_id: int) -> bool:
         """Whether it reads IPC publications of that stream."""

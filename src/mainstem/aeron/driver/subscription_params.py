@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.channel_values import CongestionControl, ControlMode
 from mainstem.aeron.driver.publication_params import pick, tether_timeouts
@@ -29,6 +29,19 @@ class SubscriptionParams:
     congestion_control: CongestionControl | None
     nak_delay_ns: int | None
     tether_timeouts: TetherTimeouts
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of an image's log that come from here."""
+        return {
+            "reliable": self.reliable,
+            "rejoin": self.rejoin,
+            "tether": self.tether,
+            "sparse": self.sparse,
+            "is_response": self.is_response,
+            "untethered_window_limit_timeout_ns": self.tether_timeouts.window_limit_ns,
+            "untethered_linger_timeout_ns": self.tether_timeouts.linger_ns,
+            "untethered_resting_timeout_ns": self.tether_timeouts.resting_ns,
+        }
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> SubscriptionParams:

@@ -52,12 +52,16 @@ class SubscriptionRegistry:
         """The subscriptions that a client owns."""
         return [subscription for subscription in self if subscription.client_id == client_id]
 
-    def matching_ipc(self, publication: IpcPublication) -> list[Subscription]:
-        """IPC subscriptions to the publication's stream and session that are not linked to it yet."""
+    def matching_ipc(self, publication: IpcPublication, request: IpcPublication | None) -> list[Subscription]:
+        """IPC subscriptions to the publication's stream and session that are not linked to it yet.
+
+        ``request`` is the publication that it answers: then only the subscription that waits for the answer matches.
+        """
         return [
             subscription
             for subscription in self
             if subscription.wants_ipc(publication.stream_id)
+            and _answers(subscription, publication, request)
             and subscription.accepts_session(publication.session_id)
             and publication not in subscription.positions
         ]
@@ -90,7 +94,7 @@ class SubscriptionRegistry:
                 other.kind is not SubscriptionKind.NETWORK
                 or other.endpoint is not candidate.endpoint
                 or other.stream_id != candidate.stream_id
-                or other.params.session_id != candidate.params.session_id
+                or other.session_id != candidate.session_id
             ):
                 continue
             for name in ("reliable", "rejoin", "is_response"):
@@ -100,3 +104,10 @@ class SubscriptionRegistry:
                         f"option conflicts with existing subscription: {name}={asked} existing {name}={existing} "
                         f"existing channel={other.channel} channel={candidate.channel}"
                     )
+
+
+def _answers(subscription: Subscription, publication: IpcPublication, request: IpcPublication | None) -> bool:
+    """Responses and those who wait for them keep to themselves."""
+    if not publication.params.is_response:
+        return not subscription.params.is_response
+    return request is not None and request.params.response_correlation_id == subscription.registration_id

@@ -14,11 +14,12 @@ from mainstem.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.runner import Agent
 
 _GROUPS = {
-    ThreadingMode.DEDICATED: (("conductor",),),
-    ThreadingMode.SHARED_NETWORK: (("conductor",),),
-    ThreadingMode.SHARED: (("conductor",),),
+    ThreadingMode.DEDICATED: (("conductor",), ("sender",), ("receiver",)),
+    ThreadingMode.SHARED_NETWORK: (("conductor",), ("sender", "receiver")),
+    ThreadingMode.SHARED: (("conductor", "sender", "receiver"),),
 }
 
 
@@ -80,14 +81,18 @@ class DriverThreads:
                 settings.driver_receiver_cycle_threshold_ns,
             ),
         )
-        agents = {"conductor": core.conductor}
-        cycles = {"conductor": core.ipc_cycle}
+        agents: dict[str, Agent] = {"conductor": core.conductor, "sender": core.sender, "receiver": core.receiver}
+        cycles = {"conductor": core.ipc_cycle, "sender": core.sender.cycle, "receiver": core.receiver.cycle}
         for names in groups:
             loop = Loop([cycles[name] for name in names])
             if "conductor" in names:
                 tail = core.cnc.to_driver
                 loop.watch(tail.buffer, tail.capacity + layout.RING_TAIL_OFFSET)
                 core.to_conductor.on_append = loop.wake
+            if "sender" in names:
+                core.sender.proxy.on_command = loop.wake
+            if "receiver" in names:
+                core.receiver.proxy.on_command = loop.wake
             has_conductor = "conductor" in names
             self._threads.append(
                 AgentThread(

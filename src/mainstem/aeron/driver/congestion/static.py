@@ -13,8 +13,11 @@ NEVER_NS = 0x7FFFFFFFFFFFFFFF
 class CongestionControl(Protocol):
     """``window_length`` is what the next status message offers; ``deadline_ns`` is when ``on_time`` wants to be called."""
 
-    window_length: int
-    deadline_ns: int
+    @property
+    def window_length(self) -> int: ...
+
+    @property
+    def deadline_ns(self) -> int: ...
 
     def on_loss(self, now_ns: int) -> bool:
         """Something is missing: whether a status message must go at once."""

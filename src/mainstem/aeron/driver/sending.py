@@ -1,0 +1,80 @@
+"""A publication's part in the sender, made as its channel and the settings say (aeron-behaviour §16.4, §17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.channel_values import FlowControlStrategy
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.driver.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
+from mainstem.aeron.driver.retransmit import RetransmitHandler
+from mainstem.aeron.driver.sender_publication import SenderPublication
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem._core.send_path import SendPath
+    from mainstem.aeron.driver.endpoints import SendEndpoint
+    from mainstem.aeron.driver.positions import SendCounters, StreamCounters
+    from mainstem.aeron.driver.publication_params import PublicationParams
+    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.settings import DriverSettings
+
+STRATEGIES = {
+    "multicast_max": FlowControlStrategy.MAX,
+    "multicast_min": FlowControlStrategy.MIN,
+    "multicast_tagged": FlowControlStrategy.TAGGED,
+}
+
+
+def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
+    """What holds where a channel's ``fc`` says nothing. Raises ConfigurationError for a strategy that there is not."""
+    name = settings.multicast_flowcontrol_supplier
+    strategy = STRATEGIES.get(name)
+    if strategy is None:
+        raise ConfigurationError(f"AERON_MULTICAST_FLOWCONTROL_SUPPLIER {name!r} is not one of {', '.join(STRATEGIES)}")
+    return FlowControlDefaults(
+        strategy=strategy,
+        group_tag=settings.flow_control_group_tag,
+        group_min_size=settings.flow_control_group_min_size,
+        receiver_timeout_ns=settings.flow_control_receiver_timeout_ns,
+    )
+
+
+def make_sending(
+    resources: Resources,
+    path: SendPath,
+    endpoint: SendEndpoint,
+    params: PublicationParams,
+    *,
+    stream: StreamCounters,
+    counters: SendCounters,
+) -> SenderPublication:
+    """The sender's part of a new publication. ``fc-receivers`` is allocated where receivers are counted."""
+    settings, channel = resources.settings, endpoint.channel
+    group = channel.has_group_semantics
+    flow_control = choose_flow_control(channel.uri.flow_control, group=group, defaults=flow_control_defaults(settings))
+    path.receiver_timeout_ns = settings.publication_connection_timeout_ns
+    gauge = None
+    if not isinstance(flow_control, MaxFlowControl):
+        gauge = stream.allocate(CounterType.FLOW_CONTROL_RECEIVERS)
+    system = resources.system_counters
+    return SenderPublication(
+        path,
+        endpoint.media,
+        registration_id=stream.registration_id,
+        flow_control=flow_control,
+        retransmit=RetransmitHandler(
+            term_length=params.term_length,
+            group=group,
+            max_actions=params.max_resend,
+            window_multiple=flow_control.window_multiple,
+            delay_ns=settings.retransmit_unicast_delay_ns,
+            linger_ns=settings.retransmit_unicast_linger_ns,
+        ),
+        response_correlation_id=params.response_correlation_id,
+        is_response=params.is_response,
+        on_nak=lambda: counters.naks_received.add_release(1),
+        on_retransmit_overflow=lambda: system.increment(SystemCounter.RETRANSMIT_OVERFLOW),
+        on_group_size=None if gauge is None else gauge.set_release,
+    )

@@ -1,0 +1,73 @@
+"""Helpers of the tests that run real drivers and clients: patience, exchange of messages, what is left in shared memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.aeron.client.client import Aeron
+
+# Generous: the machine may be five times slower than the one this was written on.
+PATIENCE_S = 25.0
+
+
+def nothing() -> None:
+    """What there is to invoke where threads run the driver."""
+
+
+def wait_for(what: Callable[[], object], *, invoke: Callable[[], object] = nothing) -> Any:
+    """Polls until ``what`` is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := what()):
+        assert time.monotonic() < deadline, "waited in vain"
+        invoke()
+        time.sleep(0.001)
+    return found
+
+
+def shared_memory() -> set[str]:
+    """What this process could have left in shared memory."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith(f"mainstem-{os.getpid()}-")}
+
+
+def message(number: int) -> bytes:
+    """The message of that number: of many lengths, fragmented ones among them."""
+    return number.to_bytes(4, "big") * (1 + number % 977)
+
+
+def exchange(
+    aeron: Aeron,
+    channel: str,
+    *,
+    messages: int,
+    subscription_channel: str = "",
+    invoke: Callable[[], object] = nothing,
+) -> None:
+    """Sends messages from a publication to a subscription and checks every one of them."""
+    received: list[bytes] = []
+    parts: list[bytes] = []
+
+    def on_fragment(fragment: Any) -> None:
+        parts.append(bytes(fragment))
+        if fragment.header.flags & 0x40:
+            received.append(b"".join(parts))
+            parts.clear()
+
+    with (
+        aeron.add_subscription(subscription_channel or channel, 1001) as subscription,
+        aeron.add_publication(channel, 1001) as publication,
+    ):
+        wait_for(lambda: publication.is_connected and subscription.is_connected, invoke=invoke)
+        deadline = time.monotonic() + PATIENCE_S
+        sent = 0
+        while len(received) < messages:
+            assert time.monotonic() < deadline, f"{len(received)} of {messages} arrived"
+            if sent < messages and publication.offer(message(sent)) > 0:
+                sent += 1
+            subscription.poll(on_fragment, 10)
+            invoke()
+    assert received == [message(number) for number in range(messages)]
