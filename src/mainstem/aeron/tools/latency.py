@@ -104,3 +104,29 @@ class RateMeter:
         """Messages and bytes a second since the start."""
         seconds = max(1, now_ns - self.start_ns) / 1e9
         return self.messages / seconds, self.octets / seconds
+
+
+@dataclass(slots=True)
+class Pacer:
+    """How many messages are due at a steady rate; a ``per_second`` of 0 is as fast as can be.
+
+    What could not be sent in time is not made up for beyond ``burst`` messages, so that a stall is no flood afterwards.
+    """
+
+    per_second: float
+    start_ns: int
+    burst: int = 256
+    _given: int = 0
+
+    def due(self, now_ns: int) -> int:
+        """How many may be sent now; they count as sent."""
+        if self.per_second <= 0:
+            return self.burst
+        should = int((now_ns - self.start_ns) * self.per_second / 1e9) + 1
+        count = min(should - self._given, self.burst)
+        self._given = should
+        return count
+
+    def next_ns(self) -> int:
+        """When the next one is due."""
+        return self.start_ns + int(self._given * 1e9 / self.per_second) if self.per_second > 0 else self.start_ns

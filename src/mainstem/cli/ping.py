@@ -1,0 +1,147 @@
+"""Measure round trips: send, wait for the answer, send the next."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.aeron.client import FragmentAssembler, OfferStatus
+from mainstem.aeron.client.status import offer_error
+from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
+from mainstem.cli._look import DirectoryOption, JsonOption, print_json
+from mainstem.cli._stream import (
+    PING_CHANNEL,
+    PING_STREAM,
+    PONG_CHANNEL,
+    PONG_STREAM,
+    IdleOption,
+    PatienceOption,
+    connect,
+    say,
+    stopping,
+    wait_until,
+)
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.errors import TimedOut
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from mainstem.aeron.client import ExclusivePublication, Fragment, Subscription
+    from mainstem.cli._stream import Stop
+
+STAMP = struct.Struct("<q")
+BAR_WIDTH = 40
+FRAGMENTS = 10
+
+
+def run(
+    directory: DirectoryOption = "",
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many round trips to measure.")] = 10_000,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", "-W", min=0, help="How many to make before, unmeasured.")
+    ] = 1_000,
+    size: Annotated[str, typer.Option("--size", help="Bytes of a message; at least 8.")] = "32",
+    ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings go.")] = PING_CHANNEL,
+    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.")] = PING_STREAM,
+    pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where answers come from.")] = PONG_CHANNEL,
+    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.")] = PONG_STREAM,
+    patience: PatienceOption = 10.0,
+    spin: IdleOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure round trips: send, wait for the answer, send the next.
+
+    One message is under way at a time. `mainstem pong`, or the reference's pong sample, must answer.
+    """
+    length = max(STAMP.size, parse_size(size, name="--size"))
+    with (
+        connect(directory, "mainstem ping") as aeron,
+        stopping() as stop,
+        aeron.add_subscription(pong_channel, pong_stream) as pongs,
+        aeron.add_exclusive_publication(ping_channel, ping_stream) as pings,
+    ):
+        wait_until(
+            lambda: pings.is_connected and pongs.is_connected, "nobody answers pings", patience=patience, stop=stop
+        )
+        player = _Player(pings, pongs, length, patience, spin)
+        player.play(warm_up, stop)
+        player.histogram = LatencyHistogram()
+        player.play(count, stop)
+    if as_json:
+        print_json(_document(player.histogram, length))
+    else:
+        _show(player.histogram, length)
+
+
+class _Player:
+    """Plays one message at a time."""
+
+    def __init__(
+        self, pings: ExclusivePublication, pongs: Subscription, length: int, patience: float, spin: bool
+    ) -> None:
+        self.pings = pings
+        self.pongs = pongs
+        self.rest = bytes(length - STAMP.size)
+        self.patience_ns = round(patience * NS_PER_SECOND)
+        self.spin = spin
+        self.histogram = LatencyHistogram()
+        self._answered_ns = 0
+        self._sent_ns = 0
+
+    def play(self, count: int, stop: Stop) -> None:
+        """That many round trips. Raises TimedOut when an answer does not come."""
+        clock = SYSTEM_CLOCK
+        handler = FragmentAssembler(self._on_pong)
+        for _ in range(count):
+            self._answered_ns = 0
+            self._sent_ns = clock.monotonic_ns()
+            self._send(STAMP.pack(self._sent_ns) + self.rest)
+            while not self._answered_ns:
+                if stop.asked:
+                    return
+                if self.pongs.poll(handler, FRAGMENTS):
+                    continue
+                self.pongs.raise_failure()
+                if 0 < self.patience_ns < clock.monotonic_ns() - self._sent_ns:
+                    seconds = self.patience_ns / NS_PER_SECOND
+                    raise TimedOut(f"a ping was not answered within {seconds:g} s", timeout=seconds)
+                if not self.spin:
+                    os.sched_yield()
+            self.histogram.record(self._answered_ns - self._sent_ns)
+
+    def _send(self, message: bytes) -> None:
+        while (position := self.pings.offer(message)) < 0:
+            if position in (OfferStatus.NOT_CONNECTED, OfferStatus.CLOSED, OfferStatus.MAX_POSITION_EXCEEDED):
+                raise offer_error(position, "ping")
+
+    def _on_pong(self, fragment: Fragment) -> None:
+        # An answer to somebody else's ping, or to one that was given up, carries another time.
+        if STAMP.unpack_from(fragment)[0] == self._sent_ns:
+            self._answered_ns = SYSTEM_CLOCK.monotonic_ns()
+
+
+def _document(histogram: LatencyHistogram, length: int) -> dict[str, object]:
+    return {
+        "count": histogram.count,
+        "size": length,
+        "min_ns": histogram.min_ns,
+        "mean_ns": round(histogram.mean_ns),
+        **{f"p{percent:g}_ns": histogram.percentile_ns(percent) for percent in PERCENTILES},
+        "max_ns": histogram.max_ns,
+    }
+
+
+def _show(histogram: LatencyHistogram, length: int) -> None:
+    say(f"{histogram.count:,} round trips of {length} bytes")
+    if not histogram.count:
+        return
+    figures = [("min", float(histogram.min_ns)), ("mean", histogram.mean_ns)]
+    figures += [(f"p{percent:g}", float(histogram.percentile_ns(percent))) for percent in PERCENTILES]
+    for name, value in [*figures, ("max", float(histogram.max_ns))]:
+        print(f"{name:>6} {value / 1000:>12,.1f} µs")
+    print()
+    for low, high, count, bar in histogram.bars(BAR_WIDTH):
+        print(f"{low / 1000:>10,.1f} – {high / 1000:>10,.1f} µs {count:>9,} {bar}")
