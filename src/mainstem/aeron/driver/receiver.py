@@ -230,7 +230,7 @@ class Receiver:
         if image is not None:
             self._connect(endpoint, image, index, source, now_ns)
             return
-        if destination.channel.is_multicast and setup.ttl > 0 and setup.ttl < destination.ttl:
+        if destination.channel.is_multicast and setup.ttl > destination.ttl:
             self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
         images = sum(
             1 for each, where in self._images.values() if where is endpoint and each.path.stream_id == setup.stream_id

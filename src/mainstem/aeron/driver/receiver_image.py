@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # The error code of an image that its subscriber rejected (behaviour, 21).
 IMAGE_REJECTED = 13
+# A measurement is answered this long after the last one at the earliest: a forged request must not make a receiver shout.
+MEASURE_SPACING_NS = 100_000
 
 _keys = itertools.count(1)
 
@@ -63,6 +65,7 @@ class ReceiverImage:
         self._rejection: str | None = None
         self._response_session_id: int | None = None
         self._seen_mark = path.high_water_mark
+        self._measured_ns = -MEASURE_SPACING_NS
         path.key = next(_keys)
         self._set_deadline()
 
@@ -107,7 +110,8 @@ class ReceiverImage:
     def on_measurement(self, measure: frames.RoundTrip, now_ns: int) -> None:
         """The sender measures the round trip, or answers a measurement of ours."""
         if measure.is_request:
-            if measure.receiver_id in (0, self.receiver_id):
+            if measure.receiver_id in (0, self.receiver_id) and now_ns - self._measured_ns >= MEASURE_SPACING_NS:
+                self._measured_ns = now_ns
                 answer = measure._replace(reception_delta=0, is_request=False)
                 self.path.send_frame(frames.round_trip_frame(answer), now_ns)
         elif measure.receiver_id == self.receiver_id:

@@ -109,10 +109,6 @@ class SenderPublication:
         edge = terms * path.term_length + status.term_offset + status.window
         first = not path.has_receivers
         counts = self.flow_control.on_receiver(path, status, edge, now_ns)
-        if counts and path.limit_frozen:
-            path.limit_frozen = False
-            path.add_receiver(status.receiver_id, edge, now_ns, False)
-            path.limit_frozen = True
         path.add_receiver(status.receiver_id, edge, now_ns, counts)
         self._changed(now_ns)
         if first:
