@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import socket
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from tests.unit._core import uncompiled
 
 from mainstem._core import layout
 
@@ -98,6 +101,14 @@ class Writer:
             self.log.put_i32(meta + layout.LOG_ACTIVE_TERM_COUNT_OFFSET, count + 1)
 
 
+def modules(*, compiled: bool) -> Modules:
+    """The data path's modules, as they are built or as plain Python."""
+    names = ("buffer", "datagram", "send_path", "receive_path", "send_cycle")
+    if compiled:
+        return Modules(*(importlib.import_module(f"mainstem._core.{name}") for name in names))
+    return Modules(*(uncompiled.load(name) for name in names))
+
+
 @dataclass
 class Modules:
     """The modules under test, compiled or not."""
@@ -167,6 +178,17 @@ class Pair:
     def connect(self) -> None:
         """A receiver that the sender knows, with the window of its first status message."""
         self.send_path.add_receiver(99, self.window, self.now_ns)
+
+    def read(self, position: int, into: list[bytes]) -> int:
+        """Takes the payloads of the receiver's log from ``position``; how far that was."""
+        start = position
+        while position < self.value(RECEIVER_POSITION):
+            at = (position // self.term_length % 3) * self.term_length + position % self.term_length
+            length = self.in_log.get_i32(at)
+            if self.in_log.get_u16(at + layout.FRAME_TYPE_OFFSET) == layout.TYPE_DATA:
+                into.append(self.in_log.get_bytes(at + 32, length - 32))
+            position += (length + 31) & ~31
+        return position - start
 
     def consume(self) -> None:
         """The subscriber reads all that is there."""

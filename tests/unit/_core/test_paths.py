@@ -3,31 +3,57 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
-from tests.unit._core import uncompiled
-from tests.unit._core.network import RECEIVER_POSITION, SENDER_POSITION, Modules, Pair
+from tests.unit._core.network import (
+    INITIAL_TERM_ID,
+    PRESSURE,
+    PUBLISHER_LIMIT,
+    PUBLISHER_POSITION,
+    RECEIVER_ADDRESS,
+    RECEIVER_POSITION,
+    SENDER_ADDRESS,
+    SENDER_LIMIT,
+    SENDER_POSITION,
+    SESSION_ID,
+    SPY,
+    STREAM_ID,
+    SUBSCRIBER,
+    TERM_LENGTH,
+    Modules,
+    Pair,
+    frame,
+    modules,
+)
 
-import mainstem._core.buffer
-import mainstem._core.datagram
-import mainstem._core.receive_path
-import mainstem._core.send_cycle
-import mainstem._core.send_path
 from mainstem._core import layout
 
-
-def modules(compiled: bool) -> Modules:
-    if compiled:
-        core = mainstem._core
-        return Modules(core.buffer, core.datagram, core.send_path, core.receive_path, core.send_cycle)
-    return Modules(
-        *(uncompiled.load(name) for name in ("buffer", "datagram", "send_path", "receive_path", "send_cycle"))
-    )
+MS = 1_000_000
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "uncompiled"])
 def core(request: pytest.FixtureRequest) -> Modules:
-    return modules(request.param)
+    return modules(compiled=request.param)
+
+
+def status(
+    position: int,
+    window: int,
+    *,
+    flags: int = 0,
+    receiver_id: int = 99,
+    session_id: int = SESSION_ID,
+    term_length: int = TERM_LENGTH,
+) -> bytes:
+    term_id, offset = INITIAL_TERM_ID + position // term_length, position % term_length
+    return struct.pack(
+        "<iBBHiiiiiq", 36, 0, flags, layout.TYPE_SM, session_id, STREAM_ID, term_id, offset, window, receiver_id
+    )
+
+
+def kinds(events: list[tuple[int, int, int, int, int, int, bytes, bytes]]) -> list[int]:
+    return [event[0] for event in events]
 
 
 def answer_losses(pair: Pair) -> None:
@@ -37,10 +63,8 @@ def answer_losses(pair: Pair) -> None:
         pair.receive_path.send_nak(position, length, pair.now_ns)
     for event in pair.sender.events.take():
         if event[0] == layout.EVENT_NAK:
-            nak = pair.core.AtomicBuffer(bytearray(event[7]))
-            terms = nak.get_i32(layout.NAK_TERM_ID_OFFSET) - pair.send_path.initial_term_id
-            position = terms * pair.term_length + nak.get_i32(layout.NAK_TERM_OFFSET_OFFSET)
-            pair.send_path.resend(position, nak.get_i32(layout.NAK_LENGTH_OFFSET))
+            term_id, offset, length = struct.unpack_from("<iii", event[7], layout.NAK_TERM_ID_OFFSET)
+            pair.send_path.resend((term_id - INITIAL_TERM_ID) * pair.term_length + offset, length)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -58,26 +82,497 @@ def test_both_logs_become_the_same_whatever_the_network_does(core: Modules, seed
             wanted.append(payload)
             payload = faults.randbytes(faults.randrange(0, 1377))
         for _ in range(3):
-            pair.now_ns += 1_000_000
+            pair.now_ns += MS
             pair.cycle()
             answer_losses(pair)
             pair.deliver(faults, loss=0.2, duplicates=0.1, reorder=True)
-        while read < pair.value(RECEIVER_POSITION):
-            at = (read // pair.term_length % 3) * pair.term_length + read % pair.term_length
-            length = pair.in_log.get_i32(at)
-            if pair.in_log.get_u16(at + layout.FRAME_TYPE_OFFSET) == layout.TYPE_DATA:
-                seen.append(pair.in_log.get_bytes(at + 32, length - 32))
-            read += (length + 31) & ~31
+        read += pair.read(read, seen)
         pair.consume()
     for _ in range(400):
-        pair.now_ns += 100_000_000
+        pair.now_ns += 100 * MS
         pair.cycle()
         answer_losses(pair)
         pair.deliver(faults, loss=0.2)
-        if pair.value(RECEIVER_POSITION) == pair.writer.position:
-            break
+        read += pair.read(read, seen)
         pair.consume()
-    assert pair.value(SENDER_POSITION) == pair.writer.position
-    assert pair.value(RECEIVER_POSITION) == pair.writer.position
-    assert seen == wanted[: len(seen)]
-    assert len(seen) > 200
+        if read == pair.writer.position:
+            break
+    assert pair.value(SENDER_POSITION) == pair.value(RECEIVER_POSITION) == pair.writer.position
+    assert seen == wanted
+
+
+def test_asks_for_a_setup_at_once_and_then_every_100_ms_until_a_receiver_reports(core: Modules) -> None:
+    pair = Pair(core)
+    due = []
+    for millisecond in range(350):
+        pair.now_ns = 1 + millisecond * MS
+        pair.sender.run_cycle(pair.now_ns)
+        due += [millisecond for kind in kinds(pair.sender.events.take()) if kind == layout.EVENT_SETUP_DUE]
+    assert due == [0, 100, 200, 300]
+    assert not pair.sender_transport.take()
+
+
+def test_a_setup_tells_where_the_stream_is(core: Modules) -> None:
+    pair = Pair(core)
+    pair.cycle()
+    pair.send_path.send_setup(layout.SETUP_FLAG_GROUP, 4)
+    ((_, setup),) = pair.sender_transport.take()
+    expected = (40, 0, 0x40, 5, 0, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, INITIAL_TERM_ID, TERM_LENGTH, 1408, 4)
+    assert struct.unpack("<iBBHiiiiiiii", setup) == expected
+
+
+def test_sends_heartbeats_every_100_ms_once_connected_and_none_before(core: Modules) -> None:
+    pair = Pair(core)
+    for _ in range(300):
+        pair.now_ns += MS
+        pair.sender.run_cycle(pair.now_ns)
+    assert not pair.sender_transport.take()
+    pair.connect()
+    pair.send_path.heartbeat_now()
+    sent = []
+    for millisecond in range(350):
+        pair.now_ns += MS
+        pair.sender.run_cycle(pair.now_ns)
+        sent += [(millisecond, datagram) for _, datagram in pair.sender_transport.take()]
+    assert [millisecond for millisecond, _ in sent] == [0, 100, 200, 300]
+    expected = struct.pack("<iBBHiiiiq", 0, 0, 0xC0, 1, 0, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, 0)
+    assert {datagram for _, datagram in sent} == {expected}
+    assert pair.value(layout.SYSTEM_HEARTBEATS_SENT) == 4
+
+
+@pytest.mark.parametrize(("revoked", "flags"), [(False, 0xE0), (True, 0xF0)])
+def test_a_heartbeat_tells_the_end_of_the_stream(core: Modules, revoked: bool, flags: int) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.send_path.end_of_stream = True
+    pair.send_path.revoked = revoked
+    pair.send_path.heartbeat_now()
+    pair.sender.run_cycle(pair.now_ns)
+    ((_, heartbeat),) = pair.sender_transport.take()
+    assert heartbeat[layout.FRAME_FLAGS_OFFSET] == flags
+
+
+def test_the_publishers_limit_opens_when_a_receiver_comes_and_falls_back_when_it_goes(core: Modules) -> None:
+    pair = Pair(core)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(PUBLISHER_LIMIT) == 0
+    pair.connect()
+    pair.sender.run_cycle(pair.now_ns)
+    connected = 3 * TERM_LENGTH + layout.LOG_IS_CONNECTED_OFFSET
+    assert pair.value(PUBLISHER_LIMIT) == TERM_LENGTH // 2
+    assert pair.out_log.get_i32(connected) == 1
+    pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(PUBLISHER_POSITION) == pair.value(SENDER_POSITION) == 1056
+    pair.send_path.remove_receiver(99)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(PUBLISHER_LIMIT) == 1056
+    assert pair.out_log.get_i32(connected) == 0
+
+
+def test_a_draining_publication_gives_no_more_room(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.writer.append(bytes(100))
+    pair.send_path.draining = True
+    pair.send_path.clamp_limit(160)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(PUBLISHER_LIMIT) == 0
+    assert pair.value(SENDER_POSITION) == 160
+
+
+def test_a_slow_spy_holds_the_publishers_limit(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.send_path.spies.add(SPY)
+    pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(PUBLISHER_LIMIT) == TERM_LENGTH // 2
+    pair.set_value(SPY, 1056)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(PUBLISHER_LIMIT) == TERM_LENGTH // 2 + 1056
+
+
+def test_spies_alone_move_the_sender_and_nothing_is_sent(core: Modules) -> None:
+    pair = Pair(core)
+    pair.send_path.spies_simulate_connection = True
+    pair.send_path.spies.add(SPY)
+    pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.send_path.connected
+    pair.set_value(SPY, 1056)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_POSITION) == 1056
+    assert not pair.sender_transport.take()
+
+
+def test_back_pressure_is_counted_once_in_each_epoch(core: Modules) -> None:
+    pair = Pair(core)
+    pair.send_path.add_receiver(99, 2048, pair.now_ns)
+    for _ in range(4):
+        pair.writer.append(bytes(1000))
+    for _ in range(5):
+        pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_POSITION) == 1056
+    assert pair.value(PRESSURE) == pair.value(layout.SYSTEM_SENDER_LIMITS) == 1
+    pair.send_path.raise_sender_limit(2112)
+    for _ in range(5):
+        pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_POSITION) == 2112
+    assert pair.value(PRESSURE) == 2
+
+
+def test_what_the_network_does_not_take_is_sent_again(core: Modules) -> None:
+    pair = Pair(core, max_segments=1)
+    pair.connect()
+    for _ in range(4):
+        pair.writer.append(bytes(1000))
+    pair.sender_transport.send_limit = 2
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_POSITION) == 2112
+    assert pair.value(layout.SYSTEM_SHORT_SENDS) == 1
+    pair.sender_transport.send_limit = None
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_POSITION) == 4224
+    assert [len(datagram) for _, datagram in pair.sender_transport.take()] == [1056] * 4
+
+
+def test_a_status_message_of_a_known_receiver_raises_the_limit_and_of_an_unknown_one_is_reported(core: Modules) -> None:
+    pair = Pair(core)
+    pair.sender_transport.deliver(status(0, 4096), RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_LIMIT) == 0
+    assert layout.EVENT_NEW_RECEIVER in kinds(pair.sender.events.take())
+    pair.send_path.add_receiver(99, 4096, pair.now_ns)
+    assert pair.value(SENDER_LIMIT) == 4096
+    pair.sender_transport.deliver(status(64, 4096), RECEIVER_ADDRESS)
+    pair.sender_transport.deliver(status(32, 1024), RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_LIMIT) == 4160
+    assert pair.value(layout.SYSTEM_STATUS_MESSAGES_RECEIVED) == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "counter"),
+    [
+        (status(TERM_LENGTH // 2 + 32, 0), layout.SYSTEM_STATUS_MESSAGES_REJECTED),
+        (status(0, TERM_LENGTH // 2 + 1), layout.SYSTEM_INVALID_PACKETS),
+        (status(0, -1), layout.SYSTEM_INVALID_PACKETS),
+        (status(16, 0), layout.SYSTEM_INVALID_PACKETS),
+        (status(0, 0)[:35], layout.SYSTEM_INVALID_PACKETS),
+        (status(0, 0)[:7], layout.SYSTEM_INVALID_PACKETS),
+        (b"\x24\0\0\0\x01" + status(0, 0)[5:], layout.SYSTEM_INVALID_PACKETS),
+        (struct.pack("<iBBH20x", 28, 0, 0, 77), layout.SYSTEM_INVALID_PACKETS),
+        (struct.pack("<iBBHiiqqii", 40, 0, 0, 4, SESSION_ID, STREAM_ID, 0, 0, 13, 1), layout.SYSTEM_INVALID_PACKETS),
+    ],
+)
+def test_a_control_frame_that_breaks_a_rule_is_counted_and_changes_nothing(
+    core: Modules, message: bytes, counter: int
+) -> None:
+    pair = Pair(core)
+    pair.connect()
+    limit = pair.value(SENDER_LIMIT)
+    pair.sender_transport.deliver(message, RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(counter) == 1
+    assert pair.value(SENDER_LIMIT) == limit
+    assert set(kinds(pair.sender.events.take())) <= {layout.EVENT_SETUP_DUE}
+
+
+def test_a_receiver_that_is_silent_for_5_seconds_is_reported(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.sender.run_cycle(pair.now_ns)
+    pair.now_ns += 4_900 * MS
+    pair.sender.run_cycle(pair.now_ns)
+    assert layout.EVENT_RECEIVER_EXPIRED not in kinds(pair.sender.events.take())
+    pair.now_ns += 500 * MS
+    pair.sender.run_cycle(pair.now_ns)
+    assert [event[4] for event in pair.sender.events.take() if event[0] == layout.EVENT_RECEIVER_EXPIRED] == [99]
+
+
+def test_with_minimum_tracking_the_slowest_counted_receiver_sets_the_limit(core: Modules) -> None:
+    pair = Pair(core)
+    pair.send_path.tracks_minimum = True
+    pair.send_path.add_receiver(1, 8192, pair.now_ns)
+    pair.send_path.add_receiver(2, 4096, pair.now_ns)
+    pair.send_path.add_receiver(3, 1024, pair.now_ns, False)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_LIMIT) == 4096
+    pair.send_path.limit_cap = 2048
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(SENDER_LIMIT) == 2048
+
+
+def test_resends_whole_frames_and_nothing_that_was_not_sent(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    for _ in range(3):
+        pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.take()
+    pair.writer.append(bytes(1000))
+    assert pair.send_path.resend(1056, 1 << 20) == 2112
+    assert [struct.unpack_from("<i", datagram, 8)[0] for _, datagram in pair.sender_transport.take()] == [1056, 2112]
+    assert pair.send_path.resend(3168, 1056) == 0
+    assert pair.value(layout.SYSTEM_RETRANSMITS_SENT) == 1
+
+
+def receive(pair: Pair, *datagrams: bytes) -> None:
+    for datagram in datagrams:
+        pair.receiver_transport.deliver(datagram, SENDER_ADDRESS)
+    pair.receiver.run_cycle(pair.now_ns)
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"\0" * 7,
+        frame(bytes(32), term_offset=0)[:48],
+        frame(bytes(32), term_offset=0) + bytes(32),
+        frame(bytes(32), term_offset=0, version=1),
+        frame(bytes(32), term_offset=16),
+        frame(bytes(32), term_offset=-32),
+        frame(bytes(32), term_offset=TERM_LENGTH),
+        frame(bytes(32), term_offset=TERM_LENGTH - 32),
+        frame(bytes(32), term_offset=0, length=31),
+        frame(bytes(32), term_offset=0, length=-64),
+        frame(bytes(32), term_offset=0, length=128),
+        frame(bytes(32), term_offset=0, length=0),
+        frame(bytes(32), term_offset=0) + frame(bytes(32), term_offset=0),
+        frame(bytes(32), term_offset=0) + frame(bytes(32), term_offset=64, session_id=2),
+        frame(bytes(32), term_offset=0) + frame(bytes(32), term_offset=64, term_id=INITIAL_TERM_ID + 1),
+        frame(bytes(32), term_offset=0) + frame(bytes(32), term_offset=64, kind=layout.TYPE_SETUP),
+        frame(b"", term_offset=0, kind=layout.TYPE_PAD, length=64) + frame(bytes(32), term_offset=64),
+        frame(b"", term_offset=32, kind=layout.TYPE_PAD, length=TERM_LENGTH),
+        struct.pack("<iBBH32x", 40, 0, 0, 5),
+        struct.pack("<iBBH32x", 40, 0, 0, 99),
+        struct.pack("<iBBH", 8, 0, 0, 3),
+    ],
+    ids=lambda datagram: f"{len(datagram)}-{datagram[:8].hex()}",
+)
+def test_a_datagram_that_breaks_a_rule_is_counted_and_not_inserted(core: Modules, datagram: bytes) -> None:
+    pair = Pair(core)
+    receive(pair, datagram)
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == (1 if datagram else 0)
+    assert pair.receive_path.high_water_mark == 0
+    assert not any(pair.in_log.get_bytes(0, 4096))
+
+
+def test_beyond_half_a_term_is_an_over_run_and_before_the_last_status_an_under_run(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair, frame(bytes(32), term_offset=TERM_LENGTH // 2))
+    assert pair.value(layout.SYSTEM_OVER_RUNS) == 1
+    receive(pair, frame(bytes(32), term_offset=TERM_LENGTH // 2 - 64))
+    assert pair.value(layout.SYSTEM_OVER_RUNS) == 1
+    assert pair.receive_path.high_water_mark == TERM_LENGTH // 2
+    for offset in range(0, TERM_LENGTH // 2 - 64, 64):
+        receive(pair, frame(bytes(32), term_offset=offset))
+    pair.consume()
+    receive(pair)
+    assert pair.receive_path.last_status_position == TERM_LENGTH // 2
+    receive(pair, frame(bytes(32), term_offset=0))
+    assert pair.value(layout.SYSTEM_UNDER_RUNS) == 1
+
+
+def test_a_term_before_the_first_is_dropped_without_a_word(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair, frame(bytes(32), term_offset=0, term_id=INITIAL_TERM_ID - 1))
+    assert pair.receive_path.high_water_mark == 0
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 0
+
+
+def test_what_is_there_already_is_not_written_again(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair, frame(b"a" * 32, term_offset=0), frame(b"b" * 32, term_offset=0))
+    assert pair.in_log.get_bytes(32, 32) == b"a" * 32
+
+
+def test_the_first_status_message_leaves_at_once_and_then_one_every_200_ms(core: Modules) -> None:
+    pair = Pair(core, window=32_768)
+    sent = []
+    for millisecond in range(650):
+        pair.now_ns = 1 + millisecond * MS
+        pair.receiver.run_cycle(pair.now_ns)
+        sent += [(millisecond, datagram) for _, datagram in pair.receiver_transport.take()]
+    assert [millisecond for millisecond, _ in sent] == [0, 200, 400, 600]
+    assert {datagram for _, datagram in sent} == {status(0, 32_768)}
+    assert pair.value(layout.SYSTEM_STATUS_MESSAGES_SENT) == 4
+
+
+def test_consuming_a_quarter_of_the_window_is_reported_at_once_and_less_not_even_on_time(core: Modules) -> None:
+    pair = Pair(core, window=32_768)
+    receive(pair, *(frame(bytes(992), term_offset=offset) for offset in range(0, 16_384, 1_024)))
+    assert [datagram for _, datagram in pair.receiver_transport.take()] == [status(0, 32_768)]
+    pair.set_value(SUBSCRIBER, 8_192)
+    pair.now_ns += 200 * MS
+    receive(pair)
+    assert [datagram for _, datagram in pair.receiver_transport.take()] == [status(0, 32_768)]
+    pair.set_value(SUBSCRIBER, 8_192 + 1_024)
+    receive(pair)
+    assert [datagram for _, datagram in pair.receiver_transport.take()] == [status(9_216, 32_768)]
+
+
+def test_draining_status_messages_say_that_the_receiver_leaves(core: Modules) -> None:
+    pair = Pair(core)
+    pair.receive_path.draining = True
+    receive(pair)
+    ((_, message),) = pair.receiver_transport.take()
+    assert message[layout.FRAME_FLAGS_OFFSET] == layout.SM_FLAG_EOS
+
+
+def test_a_rejected_image_takes_nothing_in_and_reports_the_time_of_each_status_message(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair)
+    pair.receiver_transport.take()
+    pair.receive_path.rejected = True
+    pair.now_ns += 200 * MS
+    receive(pair, frame(bytes(32), term_offset=0))
+    assert pair.receive_path.high_water_mark == 0
+    assert not pair.receiver_transport.take()
+    assert kinds(pair.receiver.events.take()) == [layout.EVENT_STATUS_DUE]
+
+
+def test_several_gaps_are_found_together_and_a_heartbeat_shows_a_lost_tail(core: Modules) -> None:
+    pair = Pair(core)
+    for offset in (64, 256, 320):
+        receive(pair, frame(bytes(32), term_offset=offset))
+    receive(pair, frame(b"", term_offset=448, length=0))
+    assert layout.EVENT_GAP in kinds(pair.receiver.events.take())
+    assert pair.receive_path.gaps() == [(0, 64), (128, 128), (384, 64)]
+
+
+def test_a_gap_is_mentioned_again_only_when_it_changes(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair, frame(bytes(32), term_offset=64))
+    assert kinds(pair.receiver.events.take()) == [layout.EVENT_GAP]
+    receive(pair)
+    assert not pair.receiver.events.take()
+    receive(pair, frame(bytes(32), term_offset=0), frame(bytes(32), term_offset=256))
+    assert kinds(pair.receiver.events.take()) == [layout.EVENT_GAP]
+    assert pair.receive_path.rebuild_position == 128
+
+
+def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair, frame(bytes(32), term_offset=128))
+    assert pair.receive_path.fill_gap(0, 128)
+    assert not pair.receive_path.fill_gap(0, 128)
+    receive(pair)
+    assert pair.receive_path.rebuild_position == 192
+    assert pair.in_log.get_i32(0) == 128
+    assert pair.in_log.get_u16(layout.FRAME_TYPE_OFFSET) == layout.TYPE_PAD
+
+
+def test_the_stream_ends_when_every_live_connection_says_so(core: Modules) -> None:
+    pair = Pair(core)
+    other = core.datagram.MemoryTransport()
+    index = pair.receive_endpoint.add_transport(other)
+    address = core.datagram.Address(SENDER_ADDRESS)
+    assert pair.receive_path.add_connection(other, index, address, None, pair.now_ns)
+    assert not pair.receive_path.add_connection(other, index, address, None, pair.now_ns)
+    end = frame(b"", term_offset=0, length=0, flags=0xE0)
+    receive(pair, end)
+    assert pair.receive_path.end_of_stream_position == -1
+    other.deliver(end, SENDER_ADDRESS)
+    receive(pair)
+    assert pair.receive_path.end_of_stream_position == 0
+    assert layout.EVENT_END_OF_STREAM in kinds(pair.receiver.events.take())
+    meta = 3 * TERM_LENGTH
+    assert pair.in_log.get_i64(meta + layout.LOG_END_OF_STREAM_POSITION_OFFSET) == 0
+    assert pair.in_log.get_i32(meta + layout.LOG_ACTIVE_TRANSPORT_COUNT_OFFSET) == 2
+
+
+def test_a_connection_without_life_does_not_hold_up_the_end(core: Modules) -> None:
+    pair = Pair(core)
+    other = core.datagram.MemoryTransport()
+    index = pair.receive_endpoint.add_transport(other)
+    pair.receive_path.add_connection(other, index, core.datagram.Address(SENDER_ADDRESS), None, pair.now_ns)
+    pair.now_ns += 5_001 * MS
+    receive(pair, frame(b"", term_offset=0, length=0, flags=0xF0))
+    assert pair.receive_path.end_of_stream_position == 0
+    assert pair.receive_path.revoked
+    assert pair.in_log.get_u8(3 * TERM_LENGTH + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
+
+
+def test_status_messages_go_to_every_live_connection(core: Modules) -> None:
+    pair = Pair(core)
+    other = core.datagram.MemoryTransport()
+    index = pair.receive_endpoint.add_transport(other)
+    pair.receive_path.add_connection(other, index, core.datagram.Address(RECEIVER_ADDRESS), None, pair.now_ns)
+    receive(pair)
+    assert [to for to, _ in pair.receiver_transport.take()] == [SENDER_ADDRESS]
+    assert [to for to, _ in other.take()] == [RECEIVER_ADDRESS]
+
+
+def test_data_of_an_unknown_session_is_reported_once_a_batch_and_not_while_silenced(core: Modules) -> None:
+    pair = Pair(core)
+    stranger = frame(bytes(32), term_offset=0, session_id=77)
+    receive(pair, stranger, stranger, frame(bytes(32), term_offset=0, session_id=78, stream_id=5))
+    (event,) = pair.receiver.events.take()
+    assert event[0] == layout.EVENT_UNKNOWN_SESSION
+    assert event[6] == SENDER_ADDRESS
+    assert event[7] == stranger[:32]
+    pair.receive_endpoint.silences.put(77, STREAM_ID, core.receive_path.Silence(pair.now_ns + MS))
+    receive(pair, stranger)
+    assert not pair.receiver.events.take()
+    pair.now_ns += MS
+    receive(pair, stranger)
+    assert len(pair.receiver.events.take()) == 1
+
+
+@pytest.mark.fuzz
+def test_100_000_bad_datagrams_raise_nothing_and_leave_a_running_stream_undisturbed() -> None:
+    core = modules(compiled=True)
+    noise = random.Random(20_240_206)
+    pair = Pair(core)
+    pair.connect()
+    seen: list[bytes] = []
+    wanted: list[bytes] = []
+    read = 0
+    thrown = 0
+    while thrown < 100_000:
+        pair.writer.limit = pair.send_path.publisher_limit
+        payload = noise.randbytes(noise.randrange(1, 1300))
+        if pair.writer.append(payload):
+            wanted.append(payload)
+        pair.now_ns += MS
+        pair.sender.run_cycle(pair.now_ns)
+        good = [datagram for _, datagram in pair.sender_transport.sent]
+        pair.deliver()
+        for _ in range(16):
+            pair.receiver_transport.deliver(spoilt(noise, good), SENDER_ADDRESS)
+            pair.sender_transport.deliver(spoilt(noise, good), RECEIVER_ADDRESS)
+            thrown += 1
+        for _ in range(4):
+            pair.receiver.run_cycle(pair.now_ns)
+            pair.receiver.events.take()
+            pair.sender.events.take()
+        read += pair.read(read, seen)
+        pair.consume()
+    while pair.sender_transport.inbox:
+        pair.sender.run_cycle(pair.now_ns)
+    assert len(wanted) > 1000
+    assert seen == wanted
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) > 100_000
+
+
+def spoilt(noise: random.Random, good: list[bytes]) -> bytes:
+    """A random datagram, or a good one broken so that it cannot pass for a good one of this stream."""
+    if not good or noise.random() < 0.5:
+        return noise.randbytes(noise.randrange(1, 200) | 1)
+    datagram = bytearray(noise.choice(good))
+    how = noise.randrange(5)
+    if how == 0:
+        del datagram[noise.randrange(len(datagram) - 1) + 1 :]
+        datagram += b"x" * (1 - len(datagram) % 2)
+    elif how == 1:
+        datagram[layout.FRAME_VERSION_OFFSET] = noise.randrange(1, 256)
+    elif how == 2:
+        struct.pack_into("<H", datagram, layout.FRAME_TYPE_OFFSET, noise.randrange(12, 65_536))
+    elif how == 3:
+        struct.pack_into("<i", datagram, layout.FRAME_TERM_OFFSET_OFFSET, noise.randrange(-(1 << 31), 1 << 31) | 1)
+    else:
+        struct.pack_into("<i", datagram, 0, -noise.randrange(1, 1 << 31))
+    return bytes(datagram)
