@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tests.support.memory_network import MemoryNetwork
+
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.assembly import DriverCore
@@ -19,6 +21,8 @@ from mainstem.sim.clock import ManualClock
 DIRECTORY = "/memory/driver"
 R = TypeVar("R", bound=responses.Response)
 CLIENT = 7
+# Enough for a question from an agent to the conductor and back, over the network and back.
+CYCLES = 8
 
 
 def small_settings(**overrides: Any) -> DriverSettings:
@@ -42,10 +46,10 @@ def small_settings(**overrides: Any) -> DriverSettings:
 class InvokedDriver:
     """The driver and what its clients see of it. ``run`` lets time pass; responses gather in ``seen``."""
 
-    def __init__(self, *, files: MemoryFiles | None = None, transports: Any = None, **settings: Any) -> None:
+    def __init__(self, *, files: MemoryFiles | None = None, **settings: Any) -> None:
         self.clock = ManualClock()
         self.files = files or MemoryFiles()
-        doors: dict[str, Any] = {} if transports is None else {"transports": transports}
+        self.network = MemoryNetwork()
         self.core = DriverCore(
             DriverContext(
                 directory=DIRECTORY,
@@ -53,8 +57,8 @@ class InvokedDriver:
                 clock=self.clock,
                 files=self.files,
                 random=random.Random(42),
+                transports=self.network,
                 pid=4242,
-                **doors,
             )
         )
         cnc = CncFile.map(self.files, DIRECTORY)
@@ -74,8 +78,9 @@ class InvokedDriver:
 
     def cycle(self) -> list[responses.Response]:
         """A few duty cycles without any time passing; the responses they gave."""
-        for _ in range(4):
+        for _ in range(CYCLES):
             self.core.do_work(self.clock.monotonic_ns())
+            self.network.step()
         return self.poll()
 
     def poll(self) -> list[responses.Response]:

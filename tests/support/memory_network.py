@@ -1,0 +1,96 @@
+"""A network of one process: drivers' transports, and raw peers played by a test. It loses nothing and takes no time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mainstem._core.datagram import MemoryTransport
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.media.resolver import LITERAL_RESOLVER
+from mainstem.aeron.driver.media.transport import OpenTransport, TransportRequest
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.driver.media.resolver import NetworkInterface
+
+FIRST_FREE_PORT = 40_000
+BUFFER_LENGTH = 128 * 1024
+
+
+@dataclass(slots=True)
+class Peer:
+    """A socket played by the test."""
+
+    address: InetAddress
+    received: list[tuple[InetAddress, bytes]] = field(default_factory=list)
+
+    def take(self) -> list[bytes]:
+        """The datagrams that arrived since the last call."""
+        datagrams = [datagram for _, datagram in self.received]
+        self.received.clear()
+        return datagrams
+
+
+@dataclass(slots=True)
+class _Socket:
+    transport: MemoryTransport
+    connected_to: bytes | None
+
+
+class MemoryNetwork:
+    """The transports door of drivers in memory. ``step`` moves what was sent to where it goes."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[InetAddress, _Socket] = {}
+        self._peers: dict[InetAddress, Peer] = {}
+        self._next_port = FIRST_FREE_PORT
+
+    def open(self, request: TransportRequest) -> OpenTransport:
+        address = InetAddress("127.0.0.1", request.bind.port or self._next_port)
+        self._next_port += 1
+        if address in self._sockets or address in self._peers:
+            raise ConfigurationError(f"UDP socket on {address}: Address already in use")
+        transport = MemoryTransport()
+        connected = None if request.connect is None else request.connect.packed
+        self._sockets[address] = _Socket(transport, connected)
+        return OpenTransport(
+            transport=transport,
+            local_address=address,
+            receive_buffer_length=request.so_rcvbuf or BUFFER_LENGTH,
+            send_buffer_length=request.so_sndbuf or BUFFER_LENGTH,
+            release=lambda: self._sockets.pop(address, None),  # type: ignore[arg-type,return-value]
+        )
+
+    def resolve(self, host: str) -> str:
+        return LITERAL_RESOLVER.resolve(host)
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        return LITERAL_RESOLVER.interfaces()
+
+    def peer(self, port: int) -> Peer:
+        """A socket for the test itself."""
+        address = InetAddress("127.0.0.1", port)
+        return self._peers.setdefault(address, Peer(address))
+
+    def send(self, source: Peer, to: InetAddress, datagram: bytes) -> None:
+        """Sends from a peer of the test's to a driver."""
+        self._sockets[to].transport.deliver(datagram, source.address.packed)
+
+    def step(self) -> int:
+        """Delivers everything that was sent so far; how many datagrams that were."""
+        moved = 0
+        for source, sender in list(self._sockets.items()):
+            for destination, datagram in sender.transport.take():
+                moved += 1
+                to = destination or sender.connected_to
+                assert to is not None, "sent to nobody"
+                address = InetAddress.unpack(to)
+                receiver = self._sockets.get(address)
+                if receiver is not None:
+                    receiver.transport.deliver(datagram, source.packed)
+                elif address in self._peers:
+                    self._peers[address].received.append((source, datagram))
+        return moved
