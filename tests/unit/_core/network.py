@@ -103,7 +103,18 @@ class Writer:
 
 def modules(*, compiled: bool) -> Modules:
     """The data path's modules, as they are built or as plain Python."""
-    names = ("buffer", "datagram", "send_path", "receive_path", "send_cycle")
+    names = (
+        "buffer",
+        "datagram",
+        "send_path",
+        "receive_path",
+        "send_cycle",
+        "term",
+        "positions",
+        "ipc_path",
+        "loop",
+        "loss",
+    )
     if compiled:
         return Modules(*(importlib.import_module(f"mainstem._core.{name}") for name in names))
     return Modules(*(uncompiled.load(name) for name in names))
@@ -118,6 +129,11 @@ class Modules:
     send_path: ModuleType
     receive_path: ModuleType
     send_cycle: ModuleType
+    term: ModuleType
+    positions: ModuleType
+    ipc_path: ModuleType
+    loop: ModuleType
+    loss: ModuleType
 
     @property
     def AtomicBuffer(self) -> Any:  # noqa: N802 - stands for the class

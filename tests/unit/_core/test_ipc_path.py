@@ -1,0 +1,127 @@
+"""IPC publications: limit, cleaning, positions."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit._core.network import (
+    INITIAL_TERM_ID,
+    PUBLISHER_LIMIT,
+    PUBLISHER_POSITION,
+    SPY,
+    SUBSCRIBER,
+    TERM_LENGTH,
+    Modules,
+    Writer,
+    modules,
+    new_log,
+)
+
+from mainstem._core import layout
+
+WINDOW = TERM_LENGTH // 2
+
+
+class Ipc:
+    """One publication in memory."""
+
+    def __init__(self, core: Modules) -> None:
+        self.counters = core.AtomicBuffer(bytearray(128 * 64))
+        self.log = new_log(core)
+        self.path = core.ipc_path.IpcPath(
+            self.log, self.counters, INITIAL_TERM_ID, TERM_LENGTH, WINDOW, PUBLISHER_LIMIT, PUBLISHER_POSITION
+        )
+        self.cycle = core.ipc_path.IpcCycle()
+        self.cycle.add(self.path)
+        self.writer = Writer(self.log)
+
+    def value(self, counter_id: int) -> int:
+        return int(self.counters.get_i64(128 * counter_id))
+
+    def consume(self, position: int, counter_id: int = SUBSCRIBER) -> None:
+        self.counters.put_i64(128 * counter_id, position)
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "uncompiled"])
+def ipc(request: pytest.FixtureRequest) -> Ipc:
+    return Ipc(modules(compiled=request.param))
+
+
+def test_nobody_may_publish_before_somebody_subscribes(ipc: Ipc) -> None:
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_LIMIT) == 0
+    ipc.path.subscribers.add(SUBSCRIBER)
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_LIMIT) == WINDOW
+
+
+def test_the_limit_follows_the_slowest_subscriber_in_steps_of_an_eighth_of_the_window(ipc: Ipc) -> None:
+    ipc.path.subscribers.add(SUBSCRIBER)
+    ipc.path.subscribers.add(SPY)
+    ipc.cycle.do_work(0)
+    ipc.consume(WINDOW // 2)
+    ipc.consume(WINDOW // 8, SPY)
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_LIMIT) == WINDOW
+    ipc.consume(WINDOW // 8 + 32, SPY)
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_LIMIT) == WINDOW + WINDOW // 8 + 32
+
+
+def test_when_the_last_subscriber_goes_the_limit_stays_where_it_had_read_to(ipc: Ipc) -> None:
+    ipc.path.subscribers.add(SUBSCRIBER)
+    ipc.consume(4096)
+    ipc.cycle.do_work(0)
+    assert ipc.path.subscribers.remove(SUBSCRIBER)
+    assert not ipc.path.subscribers.remove(SUBSCRIBER)
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_LIMIT) == ipc.path.consumer_position == 4096
+
+
+def test_what_was_read_a_term_ago_is_clean_again(ipc: Ipc) -> None:
+    ipc.path.subscribers.add(SUBSCRIBER)
+    while ipc.writer.position < 4 * TERM_LENGTH:
+        ipc.cycle.do_work(0)
+        ipc.writer.limit = ipc.value(PUBLISHER_LIMIT)
+        while ipc.writer.append(bytes(1000)):
+            assert (
+                ipc.log.get_i64(
+                    (ipc.writer.position // TERM_LENGTH % 3) * TERM_LENGTH + ipc.writer.position % TERM_LENGTH
+                )
+                == 0
+            )
+        ipc.consume(ipc.writer.position)
+    assert ipc.path.clean_position >= 2 * TERM_LENGTH
+
+
+def test_positions_and_connection_are_shown(ipc: Ipc) -> None:
+    ipc.writer.append(bytes(100))
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_POSITION) == ipc.path.producer_position() == 160
+    ipc.path.connected = True
+    assert ipc.log.get_i32(3 * TERM_LENGTH + layout.LOG_IS_CONNECTED_OFFSET) == 1
+    ipc.path.connected = False
+    assert ipc.log.get_i32(3 * TERM_LENGTH + layout.LOG_IS_CONNECTED_OFFSET) == 0
+
+
+def test_a_draining_publication_gives_no_more_room(ipc: Ipc) -> None:
+    ipc.path.subscribers.add(SUBSCRIBER)
+    ipc.path.draining = True
+    ipc.cycle.do_work(0)
+    assert ipc.value(PUBLISHER_LIMIT) == 0
+
+
+def test_a_position_set_grows_and_answers_its_extremes() -> None:
+    for compiled in (True, False):
+        core = modules(compiled=compiled)
+        counters = core.AtomicBuffer(bytearray(128 * 64))
+        positions = core.positions.PositionSet(counters)
+        assert (positions.minimum(), positions.maximum()) == (-1, -1)
+        for counter_id in range(40):
+            counters.put_i64(128 * counter_id, 1000 + counter_id)
+            positions.add(counter_id)
+        assert (positions.minimum(), positions.maximum(), len(positions)) == (1000, 1039, 40)
+        positions.remove(0)
+        positions.remove(39)
+        assert (positions.minimum(), positions.maximum()) == (1001, 1038)
+        with pytest.raises(IndexError):
+            positions.add(64)

@@ -1,0 +1,104 @@
+"""The thread loop without the GIL."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from tests.unit._core import uncompiled
+
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.loop import NEVER_NS, Cycle, Loop
+
+DEADLINE, ATTENTION, WOKEN, WATCHED, STOPPED = range(5)
+SOON_NS = 20_000_000_000
+
+
+def test_comes_back_at_the_deadline_and_has_run_its_cycles() -> None:
+    loop = Loop([Cycle()], max_park_ns=100_000)
+    start = time.monotonic_ns()
+    assert loop.run(start + 20_000_000) == DEADLINE
+    assert time.monotonic_ns() - start >= 20_000_000
+    assert loop.rounds > 1
+
+
+def test_a_cycles_own_deadline_brings_python_back() -> None:
+    cycle = Cycle()
+    loop = Loop([cycle])
+    start = time.monotonic_ns()
+    cycle.set_deadline(start + 5_000_000)
+    assert loop.run(start + SOON_NS) == ATTENTION
+    assert time.monotonic_ns() >= start + 5_000_000
+    assert cycle.due(time.monotonic_ns())
+    cycle.set_deadline(NEVER_NS)
+    cycle.run_cycle(0)
+    assert not cycle.due(time.monotonic_ns())
+
+
+def test_another_thread_wakes_it_and_stops_it_while_this_one_has_no_gil_to_give() -> None:
+    loop = Loop([Cycle()])
+    reasons: list[int] = []
+    thread = threading.Thread(target=lambda: reasons.extend(loop.run(time.monotonic_ns() + SOON_NS) for _ in range(2)))
+    thread.start()
+    loop.wake()
+    while not reasons:
+        time.sleep(0.001)
+    loop.stop()
+    thread.join()
+    assert reasons == [WOKEN, STOPPED]
+    assert loop.is_stopped
+    assert loop.run(NEVER_NS) == STOPPED
+
+
+def test_a_change_in_watched_memory_brings_python_back() -> None:
+    memory = AtomicBuffer(bytearray(16))
+    loop = Loop()
+    loop.watch(memory, 8)
+    assert loop.run_once(0) == DEADLINE
+    memory.put_i64_release(8, 1)
+    assert loop.run(time.monotonic_ns() + SOON_NS) == WATCHED
+    assert loop.run_once(0) == DEADLINE
+
+
+def test_drives_a_handful_of_cycles_and_watches_a_few_places() -> None:
+    loop = Loop(Cycle() for _ in range(8))
+    with pytest.raises(OverflowError, match="8"):
+        loop.add(Cycle())
+    memory = AtomicBuffer(bytearray(8))
+    for _ in range(4):
+        loop.watch(memory, 0)
+    with pytest.raises(OverflowError, match="4"):
+        loop.watch(memory, 0)
+    with pytest.raises(IndexError):
+        Loop().watch(memory, 8)
+
+
+@pytest.mark.parametrize(
+    "idle", [{"max_park_ns": 0}, {"max_park_ns": 0, "max_yields": 0}, {"max_spins": 0, "max_yields": 0}]
+)
+def test_spinning_yielding_and_sleeping_all_come_back(idle: dict[str, int]) -> None:
+    assert Loop([Cycle()], **idle).run(time.monotonic_ns() + 2_000_000) == DEADLINE
+
+
+def test_runs_uncompiled_too() -> None:
+    module = uncompiled.load("loop")
+    loop = module.Loop([module.Cycle()])
+    assert loop.run(time.monotonic_ns() + 1_000_000) == DEADLINE
+    loop.wake()
+    assert loop.run_once(0) == WOKEN
+
+
+def test_a_busy_program_in_the_same_process_takes_nothing_from_it() -> None:
+    loop = Loop([Cycle()], max_park_ns=0, max_yields=0)
+    thread = threading.Thread(target=lambda: loop.run(time.monotonic_ns() + SOON_NS))
+    thread.start()
+    spins = 0
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        spins += 1
+    rounds = loop.rounds
+    loop.stop()
+    thread.join()
+    # A loop that needed the interpreter would turn at its switch interval of 5 ms: sixty times.
+    assert rounds > 5_000
