@@ -32,6 +32,10 @@ WORLD = {
 # The doors: who may touch the world, and which part of it. Everything else is arithmetic on memory, handed its time and its chance.
 DOORS: dict[str, set[str]] = {
     "clock.py": {"time"},
+    "cli/": {"signal", "threading", "time"},
+    "demo/run.py": {"time"},
+    "demo/sampling.py": {"threading"},
+    "demo/traffic.py": {"socket", "threading", "time"},
     "spark/java.py": {"subprocess"},
     "aeron/agent.py": {"threading"},
     "aeron/aio.py": {"asyncio"},

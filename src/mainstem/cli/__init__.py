@@ -21,17 +21,6 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
-def version() -> str:
-    """The version of the installed package."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("mainstem")
-    except PackageNotFoundError:
-        return "unknown (not installed)"
-
-
 def commands() -> dict[str, str]:
     """Every command and its line in the help, found without importing one."""
     found = {}
@@ -53,6 +42,8 @@ def build(arguments: Sequence[str]) -> Any:
     """The typer application for these arguments, in which only the command they name is loaded."""
     import typer
 
+    from mainstem import __version__
+
     app = typer.Typer(
         name="mainstem",
         help="Reliable message streams, and their way into Apache Spark.",
@@ -64,7 +55,7 @@ def build(arguments: Sequence[str]) -> Any:
 
     def show_version(wanted: bool) -> None:
         if wanted:
-            typer.echo(f"mainstem {version()}")
+            typer.echo(f"mainstem {__version__}")
             raise typer.Exit
 
     @app.callback()

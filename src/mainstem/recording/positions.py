@@ -2,7 +2,7 @@
 
 It is Mainstem's own, beside the files of Aeron Archive; a directory without it is read all the same, only by walking. Its
 header of 64 bytes holds the *recorded position*, which is stored only after the frames up to it were written, in one aligned
-store, so that a reader in another process may trust it at any moment. Entries of 24 bytes follow, about one for each 64 KiB:
+store, so that a reader in another process may trust it at any moment. Entries of 24 bytes follow, about one for each 64 to 256 KiB:
 a position between two messages, the time from which on what follows was recorded, and how many messages lie before it.
 Every entry is there before the recorded position moves past it, so each reading finds the same ones.
 """

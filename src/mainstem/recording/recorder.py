@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOCK_FILE = "mainstem-recorder.lock"
-# A run is written and released at once; so much keeps the publisher's window moving and a system call worth its price.
-MAX_RUN_LENGTH = 1 << 20
+# A run is written and released at once: enough to make a system call worth its price, and the index fine enough.
+MAX_RUN_LENGTH = 256 << 10
 DEFAULT_SEGMENT_LENGTH = 128 << 20
 
 
@@ -295,6 +295,11 @@ class Recorder:
         )
         recording = self._images[id(image)] = ImageRecording(image, writer, self._clock)
         return recording
+
+    @property
+    def writers(self) -> tuple[RecordingWriter, ...]:
+        """The recordings that are being written."""
+        return tuple(self._writers.values())
 
     @property
     def active(self) -> dict[int, int]:

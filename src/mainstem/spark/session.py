@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mainstem.spark.java import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -43,17 +45,36 @@ def settings(master: str, cores: int) -> dict[str, str]:
     return chosen
 
 
+@contextmanager
+def _standard_error_in(path: Path | None) -> Iterator[None]:
+    """What a child process started meanwhile writes to its standard error goes to the file, for as long as it lives."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def create(
     name: str = "mainstem",
     *,
     master: str = "local[*]",
     config: Mapping[str, str] | None = None,
     log_level: str = "ERROR",
+    log_file: Path | None = None,
 ) -> SparkSession:
     """A session with Mainstem's sources registered, on the Java that ``ensure_java`` finds; ``config`` has the last word.
 
-    The workers run this same Python. Settings of the JVM itself (memory, options) count only for the first session of a
-    process. Raises ConfigurationError when there is no Java.
+    With ``log_file`` what the JVM and its workers say goes there. The workers run this same Python. Settings of the JVM
+    itself (memory, options) count only for the first session of a process. Raises ConfigurationError when there is no Java.
     """
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -67,7 +88,8 @@ def create(
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (settings(master, os.cpu_count() or 2) | dict(config or {})).items():
         builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    with _standard_error_in(log_file):
+        spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     register(spark)
     return spark

@@ -1,0 +1,68 @@
+"""Whether what arrived is what was sent: each row once, in order, with equal values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How the table that arrived differs from the source."""
+
+    rows: int
+    lost: int
+    duplicated: int
+    out_of_order: int
+    unequal_columns: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it does not."""
+        return not (self.lost or self.duplicated or self.out_of_order or self.unequal_columns)
+
+
+def read_files(files: list[str]) -> Any:
+    """The Parquet files as one table."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    return pa.concat_tables([parquet.ParquetFile(unquote(name)).read() for name in files])
+
+
+def compare(arrived: Any, source: Any, *, row: str, position: str) -> Comparison:
+    """Compares row for row. ``row`` and ``position`` name the columns of row numbers and stream positions."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    by_position = pc.take(arrived.column(row), pc.sort_indices(arrived.column(position)))
+    # A message that could not be read at all has no number.
+    numbers = pc.fill_null(by_position, -1).to_numpy()
+    different = np.unique(numbers[(numbers >= 0) & (numbers < source.num_rows)])
+    unequal: list[str] = []
+    if len(different) == len(numbers) == source.num_rows:
+        in_order = pc.take(arrived, pc.sort_indices(arrived.column(row)))
+        unequal = [name for name in source.column_names if not _equal(in_order.column(name), source.column(name))]
+    return Comparison(
+        rows=arrived.num_rows,
+        lost=source.num_rows - len(different),
+        duplicated=len(numbers) - len(np.unique(numbers)),
+        out_of_order=int(np.count_nonzero(np.diff(numbers) < 0)),
+        unequal_columns=tuple(unequal),
+    )
+
+
+def _equal(arrived: Any, source: Any) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    left, right = arrived.cast(source.type), source
+    if left.equals(right):
+        return True
+    if not pa.types.is_floating(source.type):
+        return False
+    # Not-a-number is unequal to itself, but it arrived all the same.
+    same = pc.or_kleene(pc.equal(left, right), pc.and_kleene(pc.is_nan(left), pc.is_nan(right)))
+    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+    return bool(pc.all(pc.or_(pc.fill_null(same, False), both_null)).as_py())

@@ -1,0 +1,127 @@
+"""One message a row: a JSON object, made column by column, and the schema by which Spark reads it again."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROW = "_row"
+"""The column that numbers the rows; underscores are put before it until the table has none of that name."""
+
+
+def row_column(names: list[str]) -> str:
+    """The name under which a table's rows are numbered."""
+    name, taken = ROW, {each.lower() for each in names}
+    while name in taken:
+        name = "_" + name
+    return name
+
+
+# Texts of so many rows are made at once: well below the 2 GiB that one Arrow array of texts can hold.
+ROWS_AT_ONCE = 50_000
+
+
+def encoded(table: Any) -> Iterator[Any]:
+    """The rows as JSON texts, in arrays of up to ``ROWS_AT_ONCE``."""
+    for first in range(0, table.num_rows, ROWS_AT_ONCE):
+        yield encode(table.slice(first, ROWS_AT_ONCE), first)
+
+
+def encode(table: Any, first: int = 0) -> Any:
+    """A pyarrow array of JSON texts, one a row: the row's number from ``first`` on, then every column that is not null."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = table.num_rows
+    parts: list[Any] = [_text(f"{{{json.dumps(row_column(table.column_names))}:", rows)]
+    parts.append(pa.array(np.arange(first, first + rows)).cast(pa.string()))
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks)
+        prefix = _text(f",{json.dumps(name)}:", rows)
+        present = pc.binary_join_element_wise(prefix, _values(column), "")
+        parts.append(pc.fill_null(present, ""))
+    parts.append(_text("}", rows))
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _text(text: str, rows: int) -> Any:
+    import pyarrow as pa
+
+    return pa.repeat(pa.scalar(text), rows)
+
+
+def _values(column: Any) -> Any:
+    """Each value as JSON, null where it is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.string())
+    if pa.types.is_floating(kind):
+        finite = pc.is_finite(column)
+        if pc.all(pc.fill_null(finite, True)).as_py():
+            return column.cast(pa.string())
+        named = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
+        return pa.array([None if v is None else named.get(str(v), repr(v)) for v in column.to_pylist()], pa.string())
+    if pa.types.is_string(kind):
+        return _quoted_texts(column)
+    if pa.types.is_binary(kind):
+        return pa.array(
+            [None if v is None else f'"{base64.b64encode(v).decode()}"' for v in column.to_pylist()], pa.string()
+        )
+    if pa.types.is_timestamp(kind):
+        shape = "%Y-%m-%dT%H:%M:%S" + ("Z" if kind.tz else "")
+        return _quote(pc.strftime(column, shape))
+    return _quote(column.cast(pa.string()))
+
+
+def _quote(texts: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.binary_join_element_wise('"', texts, '"', "")
+
+
+def _quoted_texts(texts: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f\"\\]")).as_py():
+        return pa.array(
+            [None if v is None else json.dumps(v, ensure_ascii=False) for v in texts.to_pylist()], pa.string()
+        )
+    return _quote(texts)
+
+
+def spark_schema(table: Any) -> str:
+    """The DDL of what ``encode`` wrote."""
+    fields = [(row_column(table.column_names), "BIGINT")]
+    fields += [(item.name, _spark_type(item.type)) for item in table.schema]
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in fields)
+
+
+def _spark_type(kind: Any) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz else "TIMESTAMP_NTZ"
+    names = {
+        pa.bool_(): "BOOLEAN",
+        pa.int8(): "TINYINT",
+        pa.int16(): "SMALLINT",
+        pa.int32(): "INT",
+        pa.int64(): "BIGINT",
+        pa.float64(): "DOUBLE",
+        pa.date32(): "DATE",
+        pa.binary(): "BINARY",
+    }
+    return names.get(kind, "STRING")

@@ -1,0 +1,88 @@
+"""What a run of the demo found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mainstem.demo.sampling import Sample
+
+
+@dataclass(kw_only=True)
+class Result:
+    """Filled in as the stages pass. ``stages`` are seconds by name; times of stages that overlap are each their own."""
+
+    source: str
+    loss: float
+    offered: int = 0
+    received: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    out_of_order: int = 0
+    payload_bytes: int = 0
+    stream_bytes: int = 0
+    datagrams_dropped: int = 0
+    naks: int = 0
+    retransmits: int = 0
+    rows: int = 0
+    rows_while_recording: int = 0
+    rows_equal: bool = False
+    figures_equal: bool = False
+    unequal_columns: tuple[str, ...] = ()
+    report: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
+    figures: list[Any] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def tables_equal(self) -> bool:
+        """Whether every row and every figure is as in the source."""
+        return self.rows_equal and self.figures_equal
+
+    @property
+    def is_success(self) -> bool:
+        """Whether nothing was lost, doubled or disordered, and the tables are equal."""
+        return self.tables_equal and not (self.lost or self.duplicated or self.out_of_order)
+
+    def as_json(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {
+            "offered": self.offered,
+            "received": self.received,
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "out_of_order": self.out_of_order,
+            "datagrams_dropped": self.datagrams_dropped,
+            "naks": self.naks,
+            "retransmits": self.retransmits,
+            "rows": self.rows,
+            "tables_equal": self.tables_equal,
+            "report": self.report,
+            "source": self.source,
+            "loss": self.loss,
+            "payload_bytes": self.payload_bytes,
+            "stream_bytes": self.stream_bytes,
+            "rows_while_recording": self.rows_while_recording,
+            "unequal_columns": list(self.unequal_columns),
+            "seconds": {name: round(seconds, 3) for name, seconds in self.stages.items()},
+        }
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The table of the run: a name and a value as people read them."""
+        return [
+            ("messages offered", f"{self.offered:,}"),
+            ("messages received", f"{self.received:,}"),
+            ("payload", f"{self.payload_bytes / 1e6:,.1f} MB"),
+            ("stream, with headers", f"{self.stream_bytes / 1e6:,.1f} MB"),
+            ("datagrams dropped", f"{self.datagrams_dropped:,}"),
+            ("NAKs", f"{self.naks:,}"),
+            ("retransmits", f"{self.retransmits:,}"),
+            ("lost", f"{self.lost:,}"),
+            ("duplicated", f"{self.duplicated:,}"),
+            ("out of order", f"{self.out_of_order:,}"),
+            ("rows in Parquet", f"{self.rows:,}"),
+            ("of them while still recording", f"{self.rows_while_recording:,}"),
+            ("rows equal to the source", "yes" if self.rows_equal else "NO"),
+            ("figures equal to the source", "yes" if self.figures_equal else "NO"),
+        ]

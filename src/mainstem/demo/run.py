@@ -1,0 +1,195 @@
+"""The demo from end to end: load, publish, record, read while it is recorded, compute, compare, report."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.demo import check, report
+from mainstem.demo.encoding import encoded
+from mainstem.demo.figures import source_figures
+from mainstem.demo.query import TableQuery, start_session
+from mainstem.demo.result import Result
+from mainstem.demo.table import load
+from mainstem.demo.traffic import Traffic
+from mainstem.errors import ConfigurationError, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+LOOK_SECONDS = 0.1
+# Without any progress for so long something is broken, and waiting on would be for ever.
+STALL_SECONDS = 60.0
+# A cold JVM on a slow machine takes its time over the first micro-batch.
+FIRST_ROWS_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What the user may choose."""
+
+    out: Path
+    loss: float = 0.02
+    messages: int | None = None
+    file: Path | None = None
+    seed: int = 1
+
+    def check(self) -> None:
+        """Raises ConfigurationError for what cannot be."""
+        if not 0 <= self.loss < 1:
+            raise ConfigurationError(f"--loss: {self.loss} is not in 0 to 1 (0.2 drops a fifth)")
+        if self.messages is not None and self.messages < 1:
+            raise ConfigurationError(f"--messages: {self.messages} is not above zero")
+
+
+class Watcher(Protocol):
+    """Who is told how far the stages are."""
+
+    def stage(self, name: str, total: int | None) -> None:
+        """A stage begins; ``total`` is how much there is to do, None where that is not known."""
+        ...
+
+    def progress(self, name: str, done: int) -> None:
+        """So much of a stage is done."""
+        ...
+
+    def done(self, name: str) -> None:
+        """A stage ended."""
+        ...
+
+
+def run(options: DemoOptions, watcher: Watcher) -> Result:
+    """Runs the demo. Whatever happens, also KeyboardInterrupt, ends every process and removes every file outside ``out``."""
+    options.check()
+    work = _fresh_folder(options.out)
+    with ExitStack() as stack:
+        stages = _Stages(watcher)
+        with stages("load"):
+            table, name = load(options.file, options.messages)
+            result = Result(source=name, loss=options.loss, stages=stages.seconds)
+            watcher.stage("load", table.num_rows)
+            arrays = []
+            for array in encoded(table):
+                arrays.append(array)
+                watcher.progress("load", sum(map(len, arrays)))
+        recordings = work / "recording"
+        _empty_catalog(recordings)
+        with stages("start Spark"):
+            spark = start_session(work)
+            stack.callback(spark.stop)
+            query = TableQuery(spark, table, recordings, options.out / "table", work)
+            stack.callback(query.stop)
+        _stream(options, result, stages, query, arrays, recordings)
+        with stages("read into Parquet", table.num_rows):
+            query.finish()
+            result.rows = query.rows()
+            watcher.progress("read into Parquet", result.rows)
+        with stages("compute"):
+            result.figures = query.figures()
+            files = query.files()
+        with stages("compare"):
+            _compare(result, table, query, files)
+    with stages("report"):
+        path = options.out / "report.html"
+        result.report = str(path)
+        report.write(result, path)
+    return result
+
+
+def _fresh_folder(out: Path) -> Path:
+    """The demo's own folders below ``out``, empty; nothing else there is touched."""
+    work = out / "work"
+    for folder in (work, out / "table"):
+        shutil.rmtree(folder, ignore_errors=True)
+    work.mkdir(parents=True)
+    return work
+
+
+def _empty_catalog(recordings: Path) -> None:
+    # The query starts before there is anything to read.
+    from mainstem.recording import Recorder
+
+    Recorder(recordings).close()
+
+
+def _stream(
+    options: DemoOptions, result: Result, stages: _Stages, query: TableQuery, arrays: list[Any], recordings: Path
+) -> None:
+    """Publishes and records, while the query reads."""
+    watcher, total = stages.watcher, sum(map(len, arrays))
+    with stages("start the driver"):
+        traffic = Traffic(recordings, loss=options.loss, seed=options.seed)
+        traffic.__enter__()
+    with ExitStack() as stack:
+        stack.push(traffic)
+        for name in ("publish", "record", "read into Parquet"):
+            watcher.stage(name, total)
+        traffic.start(arrays)
+        with stages("first rows in Spark"):
+            _wait(traffic, lambda: query.rows() > 0, query, seconds=FIRST_ROWS_SECONDS)
+        traffic.sampler.restart()
+        traffic.go_on()
+        started = time.monotonic()
+
+        def look() -> bool:
+            if traffic.offered == total and "publish" not in stages.seconds:
+                stages.seconds["publish"] = time.monotonic() - started
+            result.rows_while_recording = query.rows()
+            watcher.progress("publish", traffic.offered)
+            watcher.progress("record", traffic.recorded)
+            watcher.progress("read into Parquet", result.rows_while_recording)
+            return traffic.is_recorded
+
+        _wait(traffic, look, query, seconds=STALL_SECONDS)
+        stages.seconds.setdefault("publish", time.monotonic() - started)
+        stages.seconds["record"] = time.monotonic() - started
+        for name in ("publish", "record"):
+            watcher.done(name)
+        result.rows_while_recording = query.rows()
+        final = traffic.sampler.look()
+        result.offered, result.received = traffic.offered, traffic.recorded
+        result.payload_bytes, result.stream_bytes = traffic.payload_bytes, traffic.recorded_position
+        result.datagrams_dropped, result.naks, result.retransmits = final.dropped, final.naks, final.retransmits
+        result.samples = traffic.sampler.samples
+
+
+def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, seconds: float) -> None:
+    """Looks again and again; raises what went wrong, and TimedOut when nothing has moved for ``seconds``."""
+    last, since = -1, time.monotonic()
+    while not until():
+        time.sleep(LOOK_SECONDS)
+        query.check()
+        traffic.check()
+        if traffic.recorded_position != last:
+            last, since = traffic.recorded_position, time.monotonic()
+        elif time.monotonic() - since > seconds:
+            raise TimedOut(f"nothing moved for {seconds:g} s: {traffic.offered:,} rows offered", timeout=seconds)
+
+
+def _compare(result: Result, table: Any, query: TableQuery, files: list[str]) -> None:
+    found = check.compare(check.read_files(files), table, row=query.row, position=query.position)
+    result.rows, result.lost = found.rows, found.lost
+    result.duplicated, result.out_of_order = found.duplicated, found.out_of_order
+    result.unequal_columns = found.unequal_columns
+    result.rows_equal = found.is_clean
+    result.figures_equal = result.figures == source_figures(table)
+
+
+class _Stages:
+    """Times stages, and tells the watcher."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str, total: int | None = None) -> Iterator[None]:
+        self.watcher.stage(name, total)
+        started = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+        self.watcher.done(name)

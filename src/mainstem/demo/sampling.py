@@ -1,0 +1,97 @@
+"""What the driver's counters said over time, read from its CnC file by a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.aeron.tools.reading import DirectoryReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.clock import Clock
+
+INTERVAL_SECONDS = 0.05
+
+POSITIONS = {
+    "publisher": CounterType.PUBLISHER_POSITION,
+    "sender": CounterType.SENDER_POSITION,
+    "receiver": CounterType.RECEIVER_POSITION,
+    "subscriber": CounterType.SUBSCRIBER_POSITION,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One look at the counters, ``seconds`` after the first."""
+
+    seconds: float
+    bytes_sent: int
+    bytes_received: int
+    naks: int
+    retransmits: int
+    retransmitted_bytes: int
+    dropped: int
+    positions: dict[str, int]
+
+
+class Sampler:
+    """Looks at a driver's counters until it is closed; ``samples`` are in order of time, which ``restart`` sets to zero.
+
+    ``dropped`` tells how many datagrams were dropped on purpose, which no counter of a driver says.
+    """
+
+    def __init__(self, directory: str, clock: Clock, dropped: Callable[[], int]) -> None:
+        self._reader = DirectoryReader(directory)
+        self._clock = clock
+        self._dropped = dropped
+        self._started_ns = clock.monotonic_ns()
+        self._stop = threading.Event()
+        self.samples: list[Sample] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="mainstem-demo-sampler", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(INTERVAL_SECONDS):
+                self.look()
+        except Exception as error:
+            self.error = error
+
+    def look(self) -> Sample:
+        """Takes one sample now."""
+        now_ns = self._clock.monotonic_ns()
+        found = self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=now_ns)
+        positions = {
+            name: max((c.value for c in found.counters if c.type_id == type_id), default=0)
+            for name, type_id in POSITIONS.items()
+        }
+        sample = Sample(
+            seconds=(now_ns - self._started_ns) / 1e9,
+            bytes_sent=found.system(SystemCounter.BYTES_SENT),
+            bytes_received=found.system(SystemCounter.BYTES_RECEIVED),
+            naks=found.system(SystemCounter.NAKS_SENT),
+            retransmits=found.system(SystemCounter.RETRANSMITS_SENT),
+            retransmitted_bytes=found.system(SystemCounter.RETRANSMITTED_BYTES),
+            dropped=self._dropped(),
+            positions=positions,
+        )
+        self.samples.append(sample)
+        return sample
+
+    def restart(self) -> None:
+        """Forgets what was sampled; time starts now."""
+        self._started_ns = self._clock.monotonic_ns()
+        self.samples.clear()
+        self.look()
+
+    def close(self) -> None:
+        """Stops the thread and lets go of the file; may be called twice."""
+        self._stop.set()
+        self._thread.join()
+        self._reader.close()

