@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.aeron.tools.driver_files import TERM, DriverFiles
 
-from mainstem._core.counters import CountersManager
-from mainstem.aeron import counters as names
-from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.directory import cnc_path, image_path, publication_path
-from mainstem.aeron.files import MappedFiles
-from mainstem.aeron.logbuffer import LogBuffers, LogParameters, LogType
+from mainstem.aeron.logbuffer import LogType
 from mainstem.aeron.tools.log_facts import read_log_facts
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.errors import ConfigurationError, DriverTimeout
@@ -22,50 +19,15 @@ from mainstem.errors import ConfigurationError, DriverTimeout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TERM = 1 << 16
-
-
-class Driver:
-    """A driver's files without a driver."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = str(directory)
-        self.files = MappedFiles()
-        for folder in ("publications", "images"):
-            (directory / folder).mkdir(exist_ok=True)
-        self.cnc = CncFile.create(
-            self.files, self.directory, client_liveness_timeout_ns=10**10, start_timestamp_ms=5, pid=77
-        )
-        self.cnc.to_driver.consumer_heartbeat_ms = 1_000
-        self.counters = CountersManager(self.cnc.counters_metadata, self.cnc.counters_values)
-        self.cnc.signal_ready()
-
-    def counter(self, kind: CounterType, registration_id: int, value: int) -> int:
-        spec = names.stream_counter(kind, registration_id, session_id=3, stream_id=4, channel="aeron:udp?endpoint=a:1")
-        return spec.allocate(self.counters, now_ms=0, registration_id=registration_id, value=value)
-
-    def log(self, path: str, registration_id: int, log_type: LogType) -> LogBuffers:
-        parameters = LogParameters(
-            correlation_id=registration_id,
-            session_id=3,
-            stream_id=4,
-            initial_term_id=9,
-            term_length=TERM,
-            mtu=1408,
-            log_type=log_type,
-            publication_window_length=4096,
-        )
-        return LogBuffers.create(self.files.create(path, parameters.log_length), parameters)
-
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Driver]:
-    made = Driver(tmp_path)
+def driver(tmp_path: Path) -> Iterator[DriverFiles]:
+    made = DriverFiles(tmp_path)
     yield made
     made.cnc.close()
 
 
-def test_sees_what_changes_after_the_file_was_opened(driver: Driver) -> None:
+def test_sees_what_changes_after_the_file_was_opened(driver: DriverFiles) -> None:
     counter = driver.counter(CounterType.SENDER_POSITION, 7, 64)
     with DirectoryReader(driver.directory) as reader:
         first = reader.snapshot(epoch_ms=1_500, now_ns=0)
@@ -77,7 +39,7 @@ def test_sees_what_changes_after_the_file_was_opened(driver: Driver) -> None:
     assert (first.pid, first.version_text, first.start_ms) == (77, "0.2.0", 5)
 
 
-def test_reads_with_read_permission_and_never_writes(driver: Driver) -> None:
+def test_reads_with_read_permission_and_never_writes(driver: DriverFiles) -> None:
     path = cnc_path(driver.directory)
     os.chmod(path, 0o444)
     before = Path(path).read_bytes()
@@ -86,11 +48,11 @@ def test_reads_with_read_permission_and_never_writes(driver: Driver) -> None:
         assert Path(path).read_bytes() == before
 
 
-def test_follows_a_driver_that_starts_anew(driver: Driver) -> None:
+def test_follows_a_driver_that_starts_anew(driver: DriverFiles) -> None:
     with DirectoryReader(driver.directory) as reader:
         os.unlink(cnc_path(driver.directory))
         assert reader.snapshot(epoch_ms=0, now_ns=0).pid == 77  # the old one is still what was left
-        second = Driver(Path(driver.directory))
+        second = DriverFiles(Path(driver.directory))
         second.counter(CounterType.SENDER_POSITION, 8, 1)
         assert len(reader.snapshot(epoch_ms=0, now_ns=0).counters) == 1
         second.cnc.close()
@@ -101,13 +63,13 @@ def test_says_where_no_driver_is(tmp_path: Path) -> None:
         DirectoryReader(str(tmp_path))
 
 
-def test_refuses_a_file_of_another_major_version(driver: Driver) -> None:
+def test_refuses_a_file_of_another_major_version(driver: DriverFiles) -> None:
     driver.cnc.buffer.put_i32(0, 1 << 16)
     with pytest.raises(ConfigurationError, match=r"CnC version 1\.0\.0"):
         DirectoryReader(driver.directory)
 
 
-def test_reads_the_last_page_of_each_stream_s_log(driver: Driver) -> None:
+def test_reads_the_last_page_of_each_stream_s_log(driver: DriverFiles) -> None:
     driver.counter(CounterType.PUBLISHER_LIMIT, 7, 4096)
     driver.counter(CounterType.SENDER_POSITION, 7, 0)
     driver.counter(CounterType.RECEIVER_POSITION, 8, 0)

@@ -1,0 +1,203 @@
+"""The operator's commands over a directory as a driver lays it out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.unit.aeron.tools.driver_files import DriverFiles
+
+from mainstem import cli
+from mainstem.aeron import counters as names
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.directory import loss_report_path, publication_path
+from mainstem.aeron.error_log import DistinctErrorLog
+from mainstem.aeron.logbuffer import LogType
+from mainstem.aeron.loss_report import LossReport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHANNEL = "aeron:udp?endpoint=localhost:20121"
+STAMP_MS = 1_800_000_000_000
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverFiles]:
+    made = DriverFiles(tmp_path)
+    made.cnc.to_driver.consumer_heartbeat_ms = time.time_ns() // 1_000_000
+    for kind, value in (
+        (CounterType.PUBLISHER_LIMIT, 4096),
+        (CounterType.SENDER_POSITION, 1024),
+        (CounterType.SENDER_LIMIT, 1024),
+    ):
+        made.counter(kind, 7, value)
+    position = names.publisher_position(7, session_id=3, stream_id=4, channel=CHANNEL, exclusive=True)
+    position.allocate(made.counters, now_ms=0, registration_id=7, owner_id=9, value=4096)
+    log = made.log(publication_path(made.directory, 7), 7, LogType.EXCLUSIVE_PUBLICATION)
+    log.is_connected = True
+    log.buffer.put_bytes(32, b"tide")
+    log.buffer.put_u8(6, 1)
+    log.buffer.put_i32(20, 9)
+    log.buffer.put_i32(0, 36)
+    log.buffer.put_i32(1024 + 8, 1024)
+    log.buffer.put_i32(1024, 96)  # the frame that the sender has before it
+    yield made
+    made.cnc.close()
+
+
+@pytest.fixture
+def run(driver: DriverFiles, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def call(command: str, *arguments: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main([command, *arguments, "--dir", driver.directory])
+        said = capsys.readouterr()
+        assert end.value.code == 0, said.err
+        return said.out
+
+    return call
+
+
+def document(text: str) -> Any:
+    return json.loads(text)
+
+
+def test_stat_prints_every_counter_under_who_the_driver_is(run: Callable[..., str]) -> None:
+    lines = run("stat", "--once").splitlines()
+    assert "CnC v0.2.0" in lines[0]
+    assert "pid 77" in lines[0]
+    assert "heartbeat age" in lines[0]
+    assert lines[1].split() == ["id", "value", "label"]
+    assert [line.split()[:2] for line in lines[2:]] == [["0", "4,096"], ["1", "1,024"], ["2", "1,024"], ["3", "4,096"]]
+
+
+def test_stat_as_json_has_the_rows_that_were_chosen(run: Callable[..., str]) -> None:
+    found = document(run("stat", "--json", "--type", "snd-pos"))
+    assert found["pid"] == 77
+    (row,) = found["counters"]
+    assert (row["type"], row["value"], row["session_id"], row["stream_id"]) == ("snd-pos", 1024, 3, 4)
+
+
+def test_stat_refuses_an_expression_that_is_none(driver: DriverFiles, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["stat", "--label", "(", "--dir", driver.directory])
+    assert end.value.code == cli.EXIT_ERROR
+    assert "is not a regular expression" in capsys.readouterr().err
+
+
+def test_streams_gives_each_stream_one_line(run: Callable[..., str]) -> None:
+    lines = run("streams").splitlines()
+    assert lines[2].split()[:5] == ["4", "3", "4,096", "4,096", "1,024"]
+    (stream,) = document(run("streams", "--json"))["streams"]
+    assert stream["publication"]["sender_limit"] == 1024
+    assert stream["publication"]["is_connected"] is True
+
+
+def test_backlog_names_the_stations_and_what_waits(run: Callable[..., str]) -> None:
+    (stream,) = document(run("backlog", "--json"))["streams"]
+    assert [(s["station"], s["behind"], s["room"]) for s in stream["stations"]] == [
+        ("publisher", None, 0),
+        ("sender", 3072, 0),
+    ]
+    assert "in the receivers' window" in run("backlog")
+
+
+def test_streams_that_were_not_asked_for_are_left_out(run: Callable[..., str]) -> None:
+    assert "no streams" in run("streams", "--stream", "99")
+    assert "no streams" in run("backlog", "--session", "99")
+    assert "no streams" in run("why", "--looks", "1", "--channel", "elsewhere")
+
+
+def test_why_says_it_in_words_and_in_json(run: Callable[..., str]) -> None:
+    said = run("why", "--looks", "2", "--for", "0.05")
+    assert "FLOW-CONTROL WINDOW: the receiver lets the sender go no further" in " ".join(said.split())
+    assert "remote-window in 2 of 2 looks" in " ".join(said.split())
+    (found,) = document(run("why", "--looks", "2", "--for", "0.05", "--json"))["streams"]
+    assert (found["held"], found["holder"], found["rule"]) == (True, "flow-control window", "remote-window")
+    assert found["figures"]["snd_lmt"] == 1024
+
+
+def test_errors_are_shown_once_each(run: Callable[..., str], driver: DriverFiles) -> None:
+    log = DistinctErrorLog(driver.cnc.error_log)
+    log.record("(1) first\nwith a second line", now_ms=STAMP_MS)
+    log.record("(1) first\nwith a second line", now_ms=STAMP_MS + 1000)
+    log.record("(2) second", now_ms=STAMP_MS)
+    said = run("errors")
+    assert "2 observations from" in said
+    assert "1 observation at" in said
+    assert said.rstrip().endswith("2 distinct errors")
+    assert [e["observation_count"] for e in document(run("errors", "--json"))] == [2, 1]
+    rows = list(csv.DictReader(io.StringIO(run("errors", "--csv"))))
+    assert rows[0]["text"] == "(1) first\nwith a second line"
+
+
+def test_errors_are_read_from_any_file(run: Callable[..., str], driver: DriverFiles) -> None:
+    DistinctErrorLog(driver.cnc.error_log).record("kept", now_ms=STAMP_MS)
+    offset = driver.cnc.layout.content_length - driver.cnc.layout.error_log_length
+    copy = Path(driver.directory) / "copy"
+    copy.write_bytes((Path(driver.directory) / "cnc.dat").read_bytes())
+    (error,) = document(run("errors", "--json", "--file", str(copy), "--offset", str(offset)))
+    assert error["text"] == "kept"
+
+
+def test_losses_are_shown_as_a_table_csv_and_json(run: Callable[..., str], driver: DriverFiles) -> None:
+    assert "0 images with losses" in run("loss")
+    report = LossReport(driver.files.create(loss_report_path(driver.directory), 1 << 16))
+    report.create_entry(64, now_ms=STAMP_MS, session_id=3, stream_id=4, channel=CHANNEL, source="127.0.0.1:5")
+    (entry,) = document(run("loss", "--json"))
+    assert (entry["total_bytes_lost"], entry["source"]) == (64, "127.0.0.1:5")
+    (row,) = csv.DictReader(io.StringIO(run("loss", "--csv")))
+    assert (row["observation_count"], row["channel"]) == ("1", CHANNEL)
+    assert "1 image with losses" in run("loss")
+    assert "0 images" in run("loss", "--stream", "99")
+
+
+def test_log_shows_metadata_tails_and_frames(run: Callable[..., str]) -> None:
+    said = run("log", "7", "--payload", "16")
+    assert "exclusive publication" in said
+    assert "tail 0" in said
+    assert "74 69 64 65" in said
+    found = document(run("log", "7", "--json", "--payload", "2"))
+    assert found["metadata"]["session_id"] == 3
+    assert [(f["length"], f["payload"]) for f in found["frames"]] == [(36, b"ti".hex()), (96, "")]
+
+
+def test_config_shows_where_each_value_comes_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AERON_TERM_BUFFER_LENGTH", "64k")
+    (tmp_path / "settings.toml").write_text('[driver]\nmtu_length = "4k"\n')
+    with pytest.raises(SystemExit):
+        cli.main(["config", "show", "driver", "--changed", "--json", "--toml", str(tmp_path / "settings.toml")])
+    rows = {r["name"]: (r["value"], r["source"]) for r in document(capsys.readouterr().out)["driver"]}
+    assert rows == {"term_buffer_length": ("64k", "environment"), "mtu_length": ("4k", "toml")}
+
+
+def test_config_explains_a_setting_by_either_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("mtu_length", "AERON_MTU_LENGTH"):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["config", "explain", name])
+        assert end.value.code == 0
+        assert "mtu_length = " in capsys.readouterr().out
+
+
+def test_config_says_when_there_is_no_such_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["config", "explain", "mtu_lenght"])
+    assert end.value.code == cli.EXIT_ERROR
+    assert "did you mean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["stat", "streams", "backlog", "errors", "loss", "why"])
+def test_every_command_says_where_no_driver_is(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([command, "--dir", str(tmp_path)])
+    assert end.value.code == cli.EXIT_ERROR
+    assert "no media driver in" in capsys.readouterr().err
