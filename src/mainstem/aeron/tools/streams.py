@@ -95,7 +95,10 @@ class Image:
     @property
     def window(self) -> int | None:
         """How far the sender may be ahead of the slowest subscriber, in bytes, as the receiver was set up."""
-        return self.log.receiver_window if self.log and self.log.receiver_window > 0 else None
+        if self.log is None or self.log.receiver_window <= 0:
+            return None
+        # The metadata keeps what the receiver was set up with; half a term is the most that it ever grants.
+        return min(self.log.receiver_window, self.log.term_length // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

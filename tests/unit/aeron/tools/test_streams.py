@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.unit.aeron.tools.directory import IMAGE, PUBLICATION, SESSION, STREAM, SUBSCRIPTION, UDP, MadeUpDirectory
+from tests.unit.aeron.tools.directory import (
+    IMAGE,
+    PUBLICATION,
+    SESSION,
+    STREAM,
+    SUBSCRIPTION,
+    UDP,
+    WINDOW,
+    MadeUpDirectory,
+)
 
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.tools.snapshot import stream_key
@@ -64,3 +73,8 @@ def test_counters_of_applications_are_no_streams() -> None:
         counter_id=1, type_id=1001, value=0, registration_id=0, owner_id=0, reference_id=0, key=bytes(112), label="mine"
     )
     assert group_streams(made.look()) == ()
+
+
+def test_a_receiver_s_window_is_at_most_half_a_term() -> None:
+    (stream,) = group_streams(MadeUpDirectory().image(0, receiver_window=131_072).look())
+    assert stream.images[0].window == WINDOW
