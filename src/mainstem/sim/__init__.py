@@ -1,1 +1,31 @@
-"""The deterministic simulator: manual time, a seeded network with faults, checkers; for Mainstem and for programs that use it."""
+"""The deterministic simulator: manual time, a seeded network with faults, checkers; for Mainstem and for programs that use it.
+
+A world has hosts, each with a media driver in INVOKER mode and a client, over plain memory. Everything that happens follows
+from the seed::
+
+    with World(seed=1) as world:
+        host = world.add_host("one")
+        subscription = host.aeron.add_subscription("aeron:ipc", 1001)
+"""
+
+from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
+from mainstem.sim.clock import ManualClock
+from mainstem.sim.faults import PERFECT, Faults
+from mainstem.sim.network import SimNetwork
+from mainstem.sim.trace import Trace
+from mainstem.sim.transports import HostTransports
+from mainstem.sim.world import Host, World
+
+__all__ = [
+    "PERFECT",
+    "Faults",
+    "Host",
+    "HostTransports",
+    "ManualClock",
+    "MonotoneChecker",
+    "SimNetwork",
+    "StreamChecker",
+    "Trace",
+    "Violation",
+    "World",
+]

@@ -1,0 +1,111 @@
+"""Streams from one host to another over a network that loses, duplicates, delays and reorders, in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.sim.checkers import MonotoneChecker, StreamChecker
+from mainstem.sim.faults import Faults
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from mainstem._core.fragment import Fragment
+    from mainstem.aeron.client.publication import ExclusivePublication, Publication
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.sim.world import Host, World
+
+MESSAGES = 250  # of each stream: enough for several terms of 64 KiB
+MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
+PATIENCE_NS = 300 * NS_PER_SECOND  # simulated: 30 % loss in both directions takes many rounds
+
+
+@dataclass
+class Stream:
+    """One publication, its subscription on the other host, and what is checked of them."""
+
+    publication: Publication | ExclusivePublication
+    subscription: Subscription
+    checker: StreamChecker
+    positions: MonotoneChecker
+    laziness: float
+    left: int = MESSAGES
+
+    def offer(self, chance: Random) -> None:
+        """Offers a few messages of drawn lengths, as far as there is room."""
+        for _ in range(chance.randrange(4)):
+            if not self.left:
+                return
+            message = chance.randbytes(drawn_length(chance))
+            if self.publication.offer(message) < 0:
+                return
+            self.checker.offered(message)
+            self.left -= 1
+
+    def poll(self, chance: Random) -> None:
+        """Polls, unless this subscriber is lazy just now."""
+        if chance.random() >= self.laziness:
+            self.subscription.poll_messages(self._on_message, 10)
+
+    def _on_message(self, fragment: Fragment) -> None:
+        position = fragment.header.position
+        self.checker.delivered(bytes(fragment), position)
+        self.positions.observe(position)
+
+    @property
+    def done(self) -> bool:
+        return not self.left and not self.checker.outstanding
+
+
+def drawn_length(chance: Random) -> int:
+    """Mostly short, sometimes empty, sometimes in many fragments."""
+    return chance.choice(
+        (0, chance.randrange(64), chance.randrange(64), chance.randrange(1_500), chance.randrange(MAX_LENGTH))
+    )
+
+
+def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Stream:
+    """One stream whose channel parameters are drawn."""
+    chance = world.chance
+    mtu = chance.choice((256, 1408, 4096))
+    endpoint = f"{receiver.address}:{20_121 + number % 2}"  # streams share endpoints
+    stream_id = 1_001 + number
+    subscription = receiver.aeron.add_subscription(f"aeron:udp?endpoint={endpoint}", stream_id)
+    channel = f"aeron:udp?endpoint={endpoint}|term-length=64k|mtu={mtu}"
+    add = chance.choice((sender.aeron.add_publication, sender.aeron.add_exclusive_publication))
+    publication = add(channel, stream_id)
+    name = f"stream {stream_id}"
+    laziness = chance.choice((0.0, 0.5, 0.9))
+    return Stream(publication, subscription, StreamChecker(name), MonotoneChecker(f"{name}'s position"), laziness)
+
+
+def unicast(world: World) -> str:
+    """One to three streams; every message arrives once and in order, and the stream ends when its publication closes."""
+    sender, receiver = world.add_host("sender"), world.add_host("receiver")
+    # Set up over a good network, then make it as bad as the seed says.
+    streams = [add_stream(world, sender, receiver, number) for number in range(world.chance.randrange(1, 4))]
+    there, back = Faults.drawn(world.chance), Faults.drawn(world.chance)
+    world.network.link(sender.address, receiver.address, there)
+    world.network.link(receiver.address, sender.address, back)
+
+    def progress() -> bool:
+        for stream in streams:
+            stream.offer(world.chance)
+            stream.poll(world.chance)
+        return all(stream.done for stream in streams)
+
+    world.run_until(progress, what="delivery of every message", within_ns=PATIENCE_NS)
+    for stream in streams:
+        stream.checker.finish()
+        stream.publication.close()
+    world.run_until(
+        lambda: not any(stream.subscription.images for stream in streams),
+        what="the end of every stream",
+        within_ns=PATIENCE_NS,
+    )
+    return (
+        f"{len(streams)} streams, {world.network.sent} datagrams sent, {world.network.lost} lost, "
+        f"{world.ticks} ticks, there {there}, back {back}"
+    )

@@ -1,0 +1,153 @@
+"""A world of hosts: each with a media driver in INVOKER mode and a client, on one manual clock and one seeded network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Self
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.settings import ClientSettings
+from mainstem.aeron.driver.context import DriverContext
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
+from mainstem.aeron.files import MemoryFiles
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
+from mainstem.sim.checkers import Violation
+from mainstem.sim.clock import ManualClock
+from mainstem.sim.network import SimNetwork
+from mainstem.sim.trace import Trace
+from mainstem.sim.transports import HostTransports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from mainstem.sim.faults import Faults
+
+TICK_NS = 100 * NS_PER_US  # the longest step of time: short beside every timer of the protocol but the NAK's
+MAX_TICKS = 2_000_000  # of one world: a run that needs more has stalled
+
+
+@dataclass
+class Host:
+    """One simulated machine."""
+
+    name: str
+    address: str
+    files: MemoryFiles
+    driver: MediaDriver
+    aeron: Aeron
+
+    def work(self) -> int:
+        """One duty cycle of everything on this machine."""
+        return self.driver.do_work() + self.aeron.invoke()
+
+
+class World:
+    """Everything that happens follows from ``seed``: the same seed is the same run, frame for frame."""
+
+    def __init__(self, seed: int, *, faults: Faults | None = None) -> None:
+        self.seed = seed
+        self.chance = Random(seed)
+        self.clock = ManualClock()
+        self.trace = Trace()
+        self.network = SimNetwork(self.chance, instrument=self.trace)
+        if faults is not None:
+            self.network.faults = faults
+        self.hosts: list[Host] = []
+        self.ticks = 0
+        self._starting: list[Callable[[], int]] = []
+        self._failure: BaseException | None = None
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated time."""
+        return self.clock.monotonic_ns()
+
+    def add_host(self, name: str, **settings: Any) -> Host:
+        """A machine with a driver and a client; ``settings`` are the driver's, by name."""
+        address = f"10.0.0.{len(self.hosts) + 1}"
+        files = MemoryFiles()
+        directory = f"/{name}"
+        values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **settings}
+        context = DriverContext(
+            directory=directory,
+            settings=DriverSettings(threading_mode=ThreadingMode.INVOKER, **values),
+            clock=self.clock,
+            files=files,
+            random=Random(self.chance.getrandbits(64)),
+            transports=HostTransports(self.network, address),
+        )
+        driver = MediaDriver.launch(context=context)
+        # While the client waits for its driver, the world goes on.
+        self._starting.append(driver.do_work)
+        client = ClientContext(
+            settings=ClientSettings(dir=directory, client_name=name, client_idle_sleep_duration_ns=0),
+            files=files,
+            clock=self.clock,
+            use_invoker=True,
+            driver_invoker=self.tick,
+            on_error=self._on_client_error,
+        )
+        host = Host(name, address, files, driver, Aeron.connect(context=client))
+        self._starting.pop()
+        self.hosts.append(host)
+        return host
+
+    def _on_client_error(self, error: BaseException) -> None:
+        """A client must have nothing to complain of: the scenario fails at the next step."""
+        self._failure = error
+
+    def tick(self) -> int:
+        """One round of everybody's work, then time moves: to the next arrival when it is near, else by ``TICK_NS``."""
+        if self._failure is not None:
+            raise Violation(f"seed {self.seed}: a client failed") from self._failure
+        self.ticks += 1
+        if self.ticks > MAX_TICKS:
+            raise Violation(f"seed {self.seed}: nothing came to an end in {MAX_TICKS} ticks")
+        work = sum(start() for start in self._starting)
+        work += sum(host.driver.do_work() for host in self.hosts)
+        self.network.pump(self.now_ns)
+        arrival_ns = self.network.next_arrival_ns()
+        step_ns = TICK_NS if arrival_ns is None else min(TICK_NS, max(1, arrival_ns - self.now_ns))
+        self.clock.advance_ns(step_ns)
+        return work
+
+    def step(self) -> None:
+        """One tick, and every client's duty cycle."""
+        self.tick()
+        for host in self.hosts:
+            host.aeron.invoke()
+
+    def run_until(self, condition: Callable[[], bool], *, what: str, within_ns: int = 60 * NS_PER_SECOND) -> None:
+        """Steps until ``condition`` holds. Raises Violation, naming ``what``, when it does not within simulated time."""
+        deadline_ns = self.now_ns + within_ns
+        while not condition():
+            if self.now_ns > deadline_ns:
+                raise Violation(f"seed {self.seed}: {what} did not happen within {within_ns // NS_PER_MS} simulated ms")
+            self.step()
+
+    def run_for(self, duration_ns: int) -> None:
+        """Steps for so much simulated time."""
+        deadline_ns = self.now_ns + duration_ns
+        while self.now_ns < deadline_ns:
+            self.step()
+
+    def close(self) -> None:
+        """Ends every client and driver."""
+        hosts, self.hosts = self.hosts, []
+        for host in hosts:
+            self._starting.append(host.driver.do_work)
+            host.aeron.close()
+            self._starting.pop()
+            host.driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
