@@ -42,22 +42,7 @@ class DriverCore:
         self.context = context
         settings = context.settings
         now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
-        claim_directory(
-            context.files,
-            context.directory,
-            now_ms=now_ms,
-            driver_timeout_ms=settings.driver_timeout_ns // NS_PER_MS,
-            delete_on_start=settings.dir_delete_on_start,
-            warn_if_exists=settings.dir_warn_if_exists,
-        )
-        self.cnc = CncFile.create(
-            context.files,
-            context.directory,
-            client_liveness_timeout_ns=settings.client_liveness_timeout_ns,
-            start_timestamp_ms=now_ms,
-            pid=context.pid,
-            cnc_layout=_layout(settings),
-        )
+        self.cnc = _create_cnc(context, now_ms)
         cnc = self.cnc
         self._loss_buffer = context.files.create(
             loss_report_path(context.directory), align(settings.loss_report_buffer_length, settings.file_page_size)
@@ -130,6 +115,27 @@ class DriverCore:
         self.cnc.close()
         if self.context.settings.dir_delete_on_shutdown:
             self.context.files.delete_directory(self.context.directory)
+
+
+def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
+    """Takes the directory and lays out the file in which clients find the driver."""
+    settings = context.settings
+    claim_directory(
+        context.files,
+        context.directory,
+        now_ms=now_ms,
+        driver_timeout_ms=settings.driver_timeout_ns // NS_PER_MS,
+        delete_on_start=settings.dir_delete_on_start,
+        warn_if_exists=settings.dir_warn_if_exists,
+    )
+    return CncFile.create(
+        context.files,
+        context.directory,
+        client_liveness_timeout_ns=settings.client_liveness_timeout_ns,
+        start_timestamp_ms=now_ms,
+        pid=context.pid,
+        cnc_layout=_layout(settings),
+    )
 
 
 def _layout(settings: DriverSettings) -> CncLayout:

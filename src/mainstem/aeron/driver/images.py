@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.receiver_image import ReceiverImage
     from mainstem.aeron.driver.resources import Resources
     from mainstem.aeron.driver.subscribers import Subscription
+    from mainstem.aeron.driver.subscription_params import SubscriptionParams
     from mainstem.aeron.driver.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.logbuffer import LogBuffers
 
 # How long a session stays unwelcome whose subscription said rejoin=false: for good.
 FOR_EVER_NS = 1 << 62
@@ -84,21 +86,7 @@ class Images:
             position_bits(message.term_length),
         )
         window = min(params.receiver_window, message.term_length // 2)
-        log, log_file = resources.logs.create_image(
-            LogParameters(
-                correlation_id=registration_id,
-                session_id=message.session_id,
-                stream_id=message.stream_id,
-                initial_term_id=message.initial_term_id,
-                term_length=message.term_length,
-                mtu=message.mtu,
-                log_type=LogType.IMAGE,
-                page_size=settings.file_page_size,
-                receiver_window_length=window,
-                group=is_group(endpoint, params, message, settings),
-                **params.log_fields(),
-            )
-        )
+        log, log_file = self._create_log(registration_id, endpoint, params, message, window)
         stream = StreamCounters(
             resources.counters,
             registration_id,
@@ -147,6 +135,31 @@ class Images:
         endpoint.users += 1
         self.active.append(image)
         return image
+
+    def _create_log(
+        self,
+        registration_id: int,
+        endpoint: ReceiveEndpoint,
+        params: SubscriptionParams,
+        message: CreateImage,
+        window: int,
+    ) -> tuple[LogBuffers, str]:
+        settings = self._resources.settings
+        return self._resources.logs.create_image(
+            LogParameters(
+                correlation_id=registration_id,
+                session_id=message.session_id,
+                stream_id=message.stream_id,
+                initial_term_id=message.initial_term_id,
+                term_length=message.term_length,
+                mtu=message.mtu,
+                log_type=LogType.IMAGE,
+                page_size=settings.file_page_size,
+                receiver_window_length=window,
+                group=is_group(endpoint, params, message, settings),
+                **params.log_fields(),
+            )
+        )
 
     def _check(self, endpoint: ReceiveEndpoint, oldest: Subscription, message: CreateImage) -> None:
         """The sender's frames must fit the window and the socket's buffer (§15.1). Raises ConfigurationError."""

@@ -10,8 +10,8 @@ from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.driver.ipc_publication import IpcPublication
 from mainstem.aeron.driver.life_cycle import PublicationState
 from mainstem.aeron.driver.positions import StreamCounters
-from mainstem.aeron.driver.publication_params import PublicationParams, check_same, first_term_ids
-from mainstem.aeron.logbuffer import LogParameters, LogType
+from mainstem.aeron.driver.publication_logs import create_publication_log
+from mainstem.aeron.driver.publication_params import PublicationParams, check_same
 
 if TYPE_CHECKING:
     from mainstem.aeron.channel import ChannelUri
@@ -82,19 +82,13 @@ class IpcPublications:
     ) -> IpcPublication:
         resources = self._resources
         session_id = self._take_session_id(stream_id, params)
-        initial, first, offset = first_term_ids(params, resources.random)
-        log, log_file = resources.logs.create_publication(
-            LogParameters(
-                correlation_id=registration_id,
-                session_id=session_id,
-                stream_id=stream_id,
-                initial_term_id=initial,
-                start_term_id=first,
-                start_term_offset=offset,
-                log_type=LogType.EXCLUSIVE_PUBLICATION if is_exclusive else LogType.CONCURRENT_PUBLICATION,
-                page_size=resources.settings.file_page_size,
-                **params.log_fields(),
-            ),
+        log, log_file = create_publication_log(
+            resources,
+            params,
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            is_exclusive=is_exclusive,
         )
         stream = StreamCounters(
             resources.counters, registration_id, session_id=session_id, stream_id=stream_id, channel=channel
@@ -105,7 +99,7 @@ class IpcPublications:
         path = IpcPath(
             log.buffer,
             counters=resources.counter_values,
-            initial_term_id=initial,
+            initial_term_id=log.initial_term_id,
             term_length=params.term_length,
             window_length=params.window_length,
             publisher_limit=limit.counter_id,
