@@ -32,6 +32,10 @@ WORLD = {
 # The doors: who may touch the world, and which part of it. Everything else is arithmetic on memory, handed its time and its chance.
 DOORS: dict[str, set[str]] = {
     "clock.py": {"time"},
+    "aeron/driver/context.py": {"random"},
+    "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},
+    "aeron/driver/runner.py": {"threading"},
+    "cli/driver.py": {"signal", "threading"},
     "cli/": {"signal", "threading", "time"},
     "demo/run.py": {"time"},
     "demo/sampling.py": {"threading"},
