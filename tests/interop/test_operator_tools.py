@@ -230,3 +230,31 @@ def test_either_answers_the_other_s_pings(start_driver: Any, sample: Start) -> N
     found = mainstem("ping", "--dir", driver.directory, "--count", 50, "--warm-up", 5, "--wait", 60)
     assert found["count"] == 50
     assert 0 < found["min_ns"] <= found["p50_ns"] <= found["p99.9_ns"] <= found["max_ns"]
+
+
+def test_pub_and_sub_carry_lines_through_a_reference_driver(start_driver: Any, tmp_path: Path) -> None:
+    driver = start_driver("reference", **SMALL_TERMS)
+    lines = [f"{i} {'x' * (i % 3000)}".encode() for i in range(2000)]
+    command = [sys.executable, "-m", "mainstem"]
+    stream = [UDP.format(port="011"), "7", "--dir", str(driver.directory)]
+    with (tmp_path / "got").open("wb") as got:
+        reader = subprocess.Popen([*command, "sub", *stream, "--end", "--timeout", "60"], stdout=got)
+        subprocess.run([*command, "pub", *stream, "--wait", "60"], input=b"\n".join(lines), check=True)
+        assert reader.wait(60) == 0
+    assert (tmp_path / "got").read_bytes().splitlines() == lines
+
+
+def test_generated_messages_keep_their_pace_and_are_counted(start_driver: Any) -> None:
+    driver = start_driver("reference", **SMALL_TERMS)
+    command = [sys.executable, "-m", "mainstem"]
+    stream = ["aeron:ipc", "7", "--dir", str(driver.directory)]
+    reader = subprocess.Popen(
+        [*command, "sub", *stream, "--rate", "--count", "2000", "--timeout", "60"], stderr=subprocess.PIPE, text=True
+    )
+    begin = time.monotonic()
+    generate = ["--size", "100", "--rate", "1000", "--count", "2000", "--exclusive", "--wait", "60"]
+    subprocess.run([*command, "pub", *stream, *generate], check=True)
+    assert time.monotonic() - begin >= 1.9
+    _, said = reader.communicate(timeout=60)
+    assert reader.returncode == 0
+    assert "received 2,000 messages, 200,000 bytes" in said

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from mainstem.aeron.tools.snapshot import Snapshot
 
@@ -97,6 +98,11 @@ def header(snapshot: Snapshot) -> str:
     )
 
 
+def print_title(out: Console, text: str) -> None:
+    """One bold line, cut where the screen ends."""
+    out.print(Text(text, style="bold"), no_wrap=True, overflow="ellipsis", crop=True)
+
+
 def moment(epoch_ms: int) -> str:
     """A time as an operator's log would have it, in the local zone."""
     return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
@@ -123,8 +129,3 @@ def rate(value: float) -> str:
 def wants_to_watch(watch: bool | None) -> bool:
     """Whether to go on: as was said, else when a person is looking."""
     return sys.stdout.isatty() if watch is None else watch
-
-
-def join(parts: Iterable[str]) -> str:
-    """Parts that are there, two spaces between."""
-    return "  ".join(p for p in parts if p)

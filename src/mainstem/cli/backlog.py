@@ -22,6 +22,7 @@ from mainstem.cli._look import (
     open_directory,
     plain_table,
     print_json,
+    print_title,
 )
 
 if TYPE_CHECKING:
@@ -62,12 +63,12 @@ def run(
         print_json(snapshot_header(snapshot) | {"streams": rows})
         return
     out = console()
-    out.print(Text(header(snapshot), style="bold", overflow="ellipsis", no_wrap=True))
+    print_title(out, header(snapshot))
     if not chosen:
         out.print("no streams")
     for one in chosen:
         title = f"stream {one.stream_id}  session {one.session_id}  {one.channel}"
-        out.print(Text(title, style="bold", overflow="ellipsis", no_wrap=True))
+        print_title(out, title)
         table = plain_table(
             ("  station", "left"),
             ("id", "right"),

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from mainstem.cli._look import (
     ChannelOption,
@@ -21,6 +20,7 @@ from mainstem.cli._look import (
     plain_table,
     print_csv,
     print_json,
+    print_title,
 )
 
 COLUMNS = (
@@ -63,7 +63,7 @@ def run(
     out = console()
     for entry in found:
         title = f"stream {entry.stream_id}  session {entry.session_id}  {entry.channel}  from {entry.source}"
-        out.print(Text(title, style="bold", overflow="ellipsis", no_wrap=True))
+        print_title(out, title)
         table = plain_table(("  holes", "right"), ("bytes", "right"), ("first", "left"), ("last", "left"))
         cells = (number(entry.observation_count), number(entry.total_bytes_lost))
         table.add_row(*cells, moment(entry.first_observation_ms), moment(entry.last_observation_ms))

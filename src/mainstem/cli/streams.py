@@ -21,6 +21,7 @@ from mainstem.cli._look import (
     open_directory,
     plain_table,
     print_json,
+    print_title,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(
         print_json(snapshot_header(snapshot) | {"streams": [_row(s) for s in chosen]})
         return
     out = console()
-    out.print(Text(header(snapshot), style="bold", overflow="ellipsis", no_wrap=True))
+    print_title(out, header(snapshot))
     if not chosen:
         out.print("no streams")
         return
@@ -78,12 +79,14 @@ def run(
 
 
 def _print_narrow(out: Console, chosen: list[Stream]) -> None:
-    """Two lines a stream where one would not fit."""
+    """Up to three lines a stream where one would not fit."""
     for one in chosen:
         stream_id, session_id, publisher, limit, sender, receiver, subscribers, channel = _cells(one)
-        out.print(Text(f"stream {stream_id}  session {session_id}  {channel}", overflow="ellipsis", no_wrap=True))
-        steps = (("pub", publisher), ("lmt", limit), ("snd", sender), ("rcv", receiver), ("sub", subscribers))
+        print_title(out, f"stream {stream_id}  session {session_id}  {channel}")
+        steps = (("pub", publisher), ("lmt", limit), ("snd", sender), ("rcv", receiver))
         out.print(Text("  " + "  ".join(f"{name} {value}" for name, value in steps if value != "-")))
+        if subscribers != "-":
+            out.print(Text(f"  sub {subscribers}"))
 
 
 def _cells(stream: Stream) -> list[str]:

@@ -8,7 +8,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from mainstem.aeron.tools.diagnosis import ON_AND_OFF, diagnose
+from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose
 from mainstem.aeron.tools.notes import driver_notes
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.cli._look import (
@@ -23,6 +23,7 @@ from mainstem.cli._look import (
     looks,
     open_directory,
     print_json,
+    print_title,
 )
 
 if TYPE_CHECKING:
@@ -61,23 +62,32 @@ def run(
         print_json(document)
         return
     out = console()
-    out.print(Text(header(taken[-1]), style="bold", overflow="ellipsis", no_wrap=True))
+    print_title(out, header(taken[-1]))
     for note in notes:
         out.print(Text(f"! {note}"))
-    held = [d for d in chosen if d.is_held]
+    held = [d for d in chosen if d.is_held and (everything or not _is_told_already(d, chosen))]
     free = [d for d in chosen if not d.is_held]
     for diagnosis in [*held, *(free if everything else [])]:
         out.print()
         _show(out, diagnosis, taken[-1].epoch_ms)
     out.print()
-    rest = "" if everything or not free else f"; {len(free)} not (--all shows them)"
-    out.print(f"{len(held)} of {len(chosen)} publications and images are held back{rest}" if chosen else "no streams")
+    count_held = sum(d.is_held for d in chosen)
+    rest = "" if len(held) + everything * len(free) == len(chosen) else " (--all shows every one)"
+    out.print(f"{count_held} of {len(chosen)} publications and images are held back{rest}" if chosen else "no streams")
+
+
+def _is_told_already(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
+    """Whether it is an image of which the publication's answer says the same."""
+    own = (diagnosis.session_id, diagnosis.stream_id, diagnosis.holder)
+    return diagnosis.kind == IMAGE and any(
+        o.kind != IMAGE and (o.session_id, o.stream_id, o.holder) == own for o in others
+    )
 
 
 def _show(out: Console, diagnosis: Diagnosis, now_ms: int) -> None:
     what = f"{diagnosis.kind} {diagnosis.registration_id}"
     title = f"stream {diagnosis.stream_id}  session {diagnosis.session_id}  {what}  {diagnosis.channel}"
-    out.print(Text(title, style="bold", overflow="ellipsis", no_wrap=True))
+    print_title(out, title)
     verdict = Text.assemble(
         (
             f"{diagnosis.holder.upper() if diagnosis.is_held else 'not held back'}: ",
