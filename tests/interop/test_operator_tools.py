@@ -258,3 +258,46 @@ def test_generated_messages_keep_their_pace_and_are_counted(start_driver: Any) -
     _, said = reader.communicate(timeout=60)
     assert reader.returncode == 0
     assert "received 2,000 messages, 200,000 bytes" in said
+
+
+def test_a_receiver_elsewhere_is_a_window_here_and_a_slow_subscriber_there(start_driver: Any, sample: Start) -> None:
+    here, there = (start_driver("reference", **PATIENT, **SMALL_TERMS) for _ in range(2))
+    channel = UDP.format(port="012")
+    subscriber = sample("rate_subscriber", "-p", there.directory, "-c", channel, "-s", 7)
+    sample("streaming_publisher", "-p", here.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
+    time.sleep(2)
+    subscriber.send_signal(signal.SIGSTOP)
+    time.sleep(1)
+    assert why(here.directory, stream_id=7, rule="remote-window")["holder"] == "flow-control window"
+    assert why(there.directory, kind="image", stream_id=7, rule="image-slow-subscriber")["holder"] == "slow subscriber"
+    subscriber.send_signal(signal.SIGCONT)
+
+
+def test_a_claim_that_nobody_finishes_is_the_publisher_s_own_doing(start_driver: Any, sample: Start) -> None:
+    from mainstem.aeron.client import Aeron, BufferClaim
+
+    driver = start_driver("reference", **SMALL_TERMS)
+    channel = UDP.format(port="013")
+    sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
+    with Aeron.connect(driver.directory) as aeron, aeron.add_publication(channel, 7) as publication:
+        publication.send(b"first", timeout=30)
+        claim = BufferClaim()
+        assert publication.try_claim(100, claim) > 0
+        publication.send(b"behind it", timeout=30)
+        said = why(driver.directory, stream_id=7, rule="unfinished-claim")
+        assert said["holder"] == "publisher"
+        claim.abort()
+        why(driver.directory, stream_id=7, holder="nobody")
+
+
+def test_losses_in_both_directions_are_told_as_such(start_driver: Any, sample: Start) -> None:
+    heavy = "rate=0.3|seed=42|recv-msg-mask=0x7"  # data, padding and NAKs
+    driver = start_driver(
+        "reference", **SMALL_TERMS, **{**LOSS, "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": heavy}
+    )
+    channel = UDP.format(port="014")
+    sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
+    sample("streaming_publisher", "-p", driver.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
+    said = why(driver.directory, kind="image", stream_id=7, holder="loss")
+    assert "data is missing at the receiver from position" in said["sentence"]
+    assert said["figures"]["naks_sent"] > 0
