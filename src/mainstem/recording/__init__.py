@@ -1,11 +1,13 @@
 """Recordings: streams on disk in Aeron Archive's own layout, written crash-safe and read by position."""
 
+from mainstem.recording.anchor import Anchor
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
 from mainstem.recording.reader import RecordingReader, open_recording, open_recordings
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import batches, messages, replay_onto
 
 __all__ = [
+    "Anchor",
     "Recorder",
     "RecordingDescriptor",
     "RecordingReader",

@@ -21,7 +21,7 @@ import fcntl
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._core.columns import FrameWalk
 from mainstem._core.layout import WALK_TORN
@@ -34,9 +34,7 @@ from mainstem.recording.segments import find_end
 from mainstem.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem.recording.faces import RecordableImage, RecordableSubscription
 
 log = logging.getLogger(__name__)
 
@@ -44,45 +42,6 @@ LOCK_FILE = "mainstem-recorder.lock"
 # A run is written and released at once: enough to make a system call worth its price, and the index fine enough.
 MAX_RUN_LENGTH = 256 << 10
 DEFAULT_SEGMENT_LENGTH = 128 << 20
-
-
-class RecordableImage(Protocol):
-    """What the recorder needs of an image; the client's ``Image`` has it."""
-
-    @property
-    def session_id(self) -> int: ...
-    @property
-    def stream_id(self) -> int: ...
-    @property
-    def initial_term_id(self) -> int: ...
-    @property
-    def term_length(self) -> int: ...
-    @property
-    def mtu(self) -> int: ...
-    @property
-    def source_identity(self) -> str: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def is_closed(self) -> bool: ...
-    @property
-    def log(self) -> AtomicBuffer: ...
-    def readable(self) -> tuple[int, int]:
-        """The offset in ``log`` of the next frame, and the end of its term."""
-        ...
-
-    def release(self, position: int, /) -> None:
-        """Moves the subscriber's position."""
-        ...
-
-
-class RecordableSubscription(Protocol):
-    """What the recorder needs of a subscription."""
-
-    @property
-    def channel(self) -> str: ...
-    @property
-    def images(self) -> Iterable[Any]: ...
 
 
 class ImageRecording:

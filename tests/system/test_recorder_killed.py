@@ -1,0 +1,193 @@
+"""A recorder that is killed and started again loses and doubles nothing, with the publisher going on all the while."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.system.programs.recording_station import STREAM, message
+
+from mainstem import Aeron, MediaDriver
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.recording import Anchor, Recorder, messages, open_recording, open_recordings, read_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+PROGRAM = Path(__file__).parent / "programs" / "recording_station.py"
+TERM = "term-length=64k"
+COUNT = 6000
+PATIENCE_S = 200
+
+
+@contextmanager
+def station(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def says(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == word
+
+
+def recorded_position(recordings: Path) -> int:
+    try:
+        readers = open_recordings(recordings)
+    except Exception:
+        return 0
+    position = max((reader.end_position() for reader in readers), default=0)
+    for reader in readers:
+        reader.close()
+    return position
+
+
+def until_recorded(recordings: Path, position: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while recorded_position(recordings) < position:
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def check(recordings: Path, count: int) -> None:
+    assert [d.recording_id for d in read_catalog(recordings)] == [0]
+    with open_recording(recordings, 0) as reader:
+        found = [payload for _, payload in messages(reader, 0, reader.end_position())]
+    assert [int.from_bytes(payload[:8], "little") for payload in found] == list(range(count))
+    assert found == [message(number) for number in range(count)]
+
+
+def size_of(count: int) -> int:
+    """Roughly what the messages take in the stream."""
+    return sum(64 + len(message(number)) for number in range(count))
+
+
+def udp() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"aeron:udp?endpoint=127.0.0.1:{probe.getsockname()[1]}|{TERM}"
+
+
+@pytest.mark.parametrize("medium", ["ipc", "udp"])
+def test_killing_the_recorder_again_and_again_loses_and_doubles_nothing(tmp_path: Path, medium: str) -> None:
+    channel = f"aeron:ipc?{TERM}" if medium == "ipc" else udp()
+    recordings, chance = tmp_path / "recordings", random.Random(5)
+    with ExitStack() as stack:
+        # The dead recorders' places hold the stream for so long, so the next one must come within it.
+        driver = stack.enter_context(MediaDriver.launch(client_liveness_timeout_ns=5_000_000_000))
+        start = partial(station, "record", driver.directory, channel, recordings)
+        recorder = stack.enter_context(start())
+        says(recorder, "ready")
+        publisher = stack.enter_context(station("publish", driver.directory, channel, COUNT))
+        for part in (0.1, 0.3, 0.6):
+            until_recorded(recordings, int(size_of(COUNT) * part * chance.uniform(0.5, 1.0)))
+            recorder.kill()
+            recorder.wait()
+            recorder = stack.enter_context(start())
+            says(recorder, "ready")
+        says(publisher, "done")
+        until_complete(recordings, COUNT)
+        recorder.communicate("stop\n", timeout=PATIENCE_S)
+        assert recorder.returncode == 0
+    check(recordings, COUNT)
+
+
+def until_complete(recordings: Path, count: int) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        with open_recording(recordings, 0) as reader:
+            if reader.messages_before(reader.end_position()) >= count:
+                return
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: Path) -> None:
+    channel, recordings = udp(), tmp_path / "recordings"
+    liveness_s = 1.5
+    with (
+        MediaDriver.launch(client_liveness_timeout_ns=int(liveness_s * 1e9)) as driver,
+        Aeron.connect(driver.directory) as aeron,
+        aeron.add_subscription(channel, STREAM) as held,
+        Anchor(recordings) as anchor,
+        station("publish", driver.directory, channel, COUNT) as publisher,
+    ):
+        anchor.add_subscription(held)
+
+        def hold(until: float, position: int = 1 << 62) -> None:
+            while time.monotonic() < until and recorded_position(recordings) < position:
+                anchor.do_work(SYSTEM_CLOCK.monotonic_ns())
+                time.sleep(0.005)
+
+        with station("record", driver.directory, channel, recordings) as recorder:
+            says(recorder, "ready")
+            hold(time.monotonic() + PATIENCE_S, size_of(COUNT) // 3)
+            recorder.kill()
+        # Long enough that the driver has given the dead recorder up.
+        hold(time.monotonic() + 3 * liveness_s)
+        assert publisher.poll() is None
+        with station("record", driver.directory, channel, recordings) as recorder:
+            says(recorder, "ready")
+            end = time.monotonic() + PATIENCE_S
+            while True:
+                hold(time.monotonic() + 0.3)
+                with open_recording(recordings, 0) as reader:
+                    if reader.messages_before(reader.end_position()) >= COUNT:
+                        break
+                assert time.monotonic() < end, "waited in vain"
+            recorder.communicate("stop\n", timeout=PATIENCE_S)
+        says(publisher, "done")
+    check(recordings, COUNT)
+
+
+def test_a_recorder_that_comes_too_late_starts_a_new_recording(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel, recordings = f"aeron:ipc?{TERM}", tmp_path / "recordings"
+    with (
+        MediaDriver.launch() as driver,
+        Aeron.connect(driver.directory) as aeron,
+        aeron.add_exclusive_publication(channel, STREAM) as publication,
+    ):
+
+        def record(numbers: range) -> None:
+            with aeron.add_subscription(channel, STREAM) as subscription, Recorder(recordings) as recorder:
+                recorder.add_subscription(subscription)
+                for number in numbers:
+                    publication.send(message(number), timeout=PATIENCE_S)
+                    while number == numbers[-1] and publication.position not in recorder.active.values():
+                        recorder.do_work()
+                    recorder.do_work()
+
+        record(range(10))
+        with aeron.add_subscription(channel, STREAM) as other:
+            publication.send(message(10), timeout=PATIENCE_S)
+            while not other.poll(lambda fragment: None):
+                pass
+        with caplog.at_level(logging.WARNING):
+            record(range(11, 20))
+    assert "a new recording starts" in caplog.text
+    found = []
+    for reader in open_recordings(recordings):
+        with reader:
+            part = [
+                int.from_bytes(p[:8], "little")
+                for _, p in messages(reader, reader.start_position, reader.end_position())
+            ]
+            found.append(part)
+    assert found == [list(range(10)), list(range(11, 20))]
