@@ -109,6 +109,8 @@ class DriverConductor:
             work += 1
         return work
 
+    decide = do_work
+
     def close(self) -> None:
         """Stores the heartbeat that says "shut down", and lets go of every log's memory; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN

@@ -25,10 +25,10 @@ JOIN_TIMEOUT_SECONDS = 10.0
 
 
 class Agent(Protocol):
-    """Something with a duty cycle."""
+    """What a thread's compiled loop comes back to Python for."""
 
-    def do_work(self, now_ns: int) -> int:
-        """One duty cycle; how much work there was."""
+    def decide(self, now_ns: int) -> int:
+        """Whatever needs Python now; how much there was. The ordinary duty cycle is the loop's."""
         ...
 
 
@@ -111,7 +111,7 @@ class AgentThread:
         before_ns = self._clock.monotonic_ns()
         for agent, cycle_time in self._agents:
             try:
-                work += agent.do_work(before_ns)
+                work += agent.decide(before_ns)
             except Exception as error:  # an agent must go on: every stream of this driver depends on it
                 self._on_error(AgentFailed(type(agent).__name__, error))
             after_ns = self._clock.monotonic_ns()

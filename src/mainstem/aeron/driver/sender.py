@@ -122,11 +122,16 @@ class Sender:
         self._now_ns = now_ns
         work = self._queue.run()
         work += self.cycle.run_cycle(now_ns)
-        if self.cycle.due(now_ns):
-            work += self._decide(now_ns)
-        return work
+        return work + self._decide(now_ns)
+
+    def decide(self, now_ns: int) -> int:
+        """Commands, and what the compiled cycle left to decide; for a thread whose compiled loop drives ``cycle`` itself."""
+        self._now_ns = now_ns
+        return self._queue.run() + self._decide(now_ns)
 
     def _decide(self, now_ns: int) -> int:
+        if not self.cycle.due(now_ns):
+            return 0
         events = self.cycle.events.take()
         for kind, endpoint_key, path_key, _, value, _, source, frame in events:
             if kind == layout.EVENT_DESTINATION:
