@@ -137,7 +137,8 @@ class Receiver:
         self._dispatchers: dict[int, Dispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
         self._now_ns = now_ns
-        self._check_due_ns = now_ns
+        self._check_due_ns = now_ns + CHECK_INTERVAL_NS
+        self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[tuple[int, int], int] = {}
 
     @property

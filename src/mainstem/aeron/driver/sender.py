@@ -109,7 +109,8 @@ class Sender:
         self._endpoints: dict[int, SendChannelEndpoint] = {}
         self._publications: dict[int, SenderPublication] = {}
         self._now_ns = now_ns
-        self._check_due_ns = now_ns
+        self._check_due_ns = now_ns + CHECK_INTERVAL_NS
+        self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[int, int] = {}
         self._registered_ns: dict[int, int] = {}
 

@@ -1,0 +1,111 @@
+"""Sockets as the driver opens them, on loopback."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mainstem._core.datagram import Address
+from mainstem._core.loss import RandomLoss
+from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
+from mainstem.aeron.driver.media.transport import OpenTransport, SystemTransports, TransportRequest
+from mainstem.errors import ConfigurationError
+
+LOOPBACK = InetAddress("127.0.0.1", 0)
+
+
+def read_one(opened: OpenTransport) -> tuple[bytes, bytes]:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        for datagram in opened.transport.read():
+            return datagram
+    raise AssertionError("nothing came")
+
+
+def test_opens_binds_and_connects_with_the_buffers_that_were_asked_for() -> None:
+    transports = SystemTransports()
+    receiver = transports.open(TransportRequest(bind=LOOPBACK, so_rcvbuf=100_000, so_sndbuf=50_000))
+    assert (receiver.receive_buffer_length, receiver.send_buffer_length) == (100_000, 50_000)
+    assert receiver.local_address.port != 0
+    sender = transports.open(TransportRequest(bind=wildcard(v6=False), connect=receiver.local_address))
+    assert sender.transport.send(b"hello")
+    datagram, source = read_one(receiver)
+    assert datagram == b"hello"
+    assert receiver.transport.send(b"back", Address(source))
+    assert read_one(sender)[0] == b"back"
+    for each in (receiver, sender):
+        each.close()
+        each.close()
+        assert each.transport.closed
+
+
+def test_a_taken_port_is_refused_by_name_and_a_range_finds_the_next_free_one() -> None:
+    transports = SystemTransports()
+    first = transports.open(TransportRequest(bind=LOOPBACK))
+    taken = first.local_address.port
+    try:
+        with pytest.raises(ConfigurationError, match=f"127.0.0.1:{taken}"):
+            transports.open(TransportRequest(bind=first.local_address))
+        with pytest.raises(ConfigurationError, match="no free port"):
+            transports.open(TransportRequest(bind=LOOPBACK, port_range=(taken, taken)))
+        found = transports.open(TransportRequest(bind=LOOPBACK, port_range=(taken, min(65_535, taken + 50))))
+        assert found.local_address.port > taken
+        found.close()
+    finally:
+        first.close()
+
+
+def test_v6_sockets_work_alike() -> None:
+    transports = SystemTransports()
+    if not any(interface.ip == "::1" for interface in transports.interfaces()):
+        pytest.skip("no IPv6 on this machine")
+    receiver = transports.open(TransportRequest(bind=InetAddress("::1", 0)))
+    sender = transports.open(TransportRequest(bind=InetAddress("::1", 0)))
+    assert sender.transport.send(b"six", Address(receiver.local_address.packed))
+    datagram, source = read_one(receiver)
+    assert datagram == b"six"
+    assert InetAddress.unpack(source) == sender.local_address
+    receiver.close()
+    sender.close()
+
+
+def test_a_multicast_group_reaches_every_member_on_its_interface() -> None:
+    transports = SystemTransports()
+    group = InetAddress("224.20.30.41", 24_471)
+    request = TransportRequest(bind=LOOPBACK.with_port(group.port), group=group, interface_ip="127.0.0.1")
+    members = [transports.open(request) for _ in range(2)]
+    sender = transports.open(
+        TransportRequest(
+            bind=LOOPBACK.with_port(24_472), group=group._replace(ip="224.20.30.42"), interface_ip="127.0.0.1", ttl=1
+        )
+    )
+    try:
+        if not sender.transport.send(b"all", Address(group.packed)):
+            pytest.skip("no multicast on loopback here")
+        assert [read_one(member)[0] for member in members] == [b"all", b"all"]
+        assert sender.transport.read() == []
+    finally:
+        for each in (*members, sender):
+            each.close()
+
+
+def test_loss_at_the_door_is_counted_over_all_transports() -> None:
+    transports = SystemTransports(outgoing_loss=lambda number: RandomLoss(1.0, number))
+    receiver = transports.open(TransportRequest(bind=LOOPBACK))
+    sender = transports.open(TransportRequest(bind=LOOPBACK, connect=receiver.local_address))
+    assert sender.transport.send(bytes(32))
+    assert receiver.transport.send(bytes([0, 0, 0, 0, 0, 0, 3, 0]), Address(sender.local_address.packed))
+    assert (transports.dropped_data, transports.dropped_control) == (1, 1)
+    assert receiver.transport.read() == []
+    receiver.close()
+    sender.close()
+
+
+def test_resolves_names_and_knows_the_loopback_interface() -> None:
+    transports = SystemTransports()
+    assert transports.resolve("localhost") in ("127.0.0.1", "::1")
+    assert transports.resolve("10.1.2.3") == "10.1.2.3"
+    with pytest.raises(LookupError):
+        transports.resolve("no.such.host.invalid")
+    assert any(interface.ip == "127.0.0.1" and interface.is_loopback for interface in transports.interfaces())

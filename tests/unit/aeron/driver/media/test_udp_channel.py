@@ -1,0 +1,107 @@
+"""Channels as addresses."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.driver.media.addresses import InetAddress, text_of
+from mainstem.aeron.driver.media.resolver import LOOPBACK, LiteralResolver, NetworkInterface
+from mainstem.aeron.driver.media.udp_channel import UdpChannel
+from mainstem.errors import ChannelUriError
+
+ETH = NetworkInterface(name="eth0", index=2, ip="192.168.5.7", is_loopback=False)
+ETH6 = NetworkInterface(name="eth0", index=2, ip="fe80::5", is_loopback=False)
+RESOLVER = LiteralResolver({"peer": "192.168.5.9"}, interfaces=(LOOPBACK, ETH, ETH6))
+
+
+def channel(text: str) -> UdpChannel:
+    return UdpChannel.parse(ChannelUri.parse(text), resolver=RESOLVER)
+
+
+def test_unicast_sends_to_its_endpoint_from_any_interface() -> None:
+    made = channel("aeron:udp?endpoint=peer:40123")
+    assert made.remote_data == made.remote_control == InetAddress("192.168.5.9", 40123)
+    assert made.local_control == made.local_data == InetAddress("0.0.0.0", 0)
+    assert not made.is_multicast
+    assert not made.has_many_destinations
+    assert not made.has_group_semantics
+    assert made.canonical_form == "UDP-0.0.0.0:0-peer:40123"
+
+
+def test_an_interface_is_found_by_its_network() -> None:
+    made = channel("aeron:udp?endpoint=peer:40123|interface=192.168.5.0/24:5000")
+    assert made.local_control == InetAddress("192.168.5.7", 5000)
+    with pytest.raises(ChannelUriError, match=r"10\.0\.0\.0/8"):
+        channel("aeron:udp?endpoint=peer:40123|interface=10.0.0.0/8")
+
+
+def test_multicast_control_is_the_next_address_and_loopback_the_last_choice() -> None:
+    made = channel("aeron:udp?endpoint=224.10.9.7:4050|ttl=3")
+    assert made.is_multicast
+    assert made.remote_data == InetAddress("224.10.9.7", 4050)
+    assert made.remote_control == InetAddress("224.10.9.8", 4050)
+    assert (made.interface_ip, made.interface_index, made.ttl) == ("192.168.5.7", 2, 3)
+    assert channel("aeron:udp?endpoint=224.10.9.7:4050|interface=localhost").interface_ip == "127.0.0.1"
+    six = channel("aeron:udp?endpoint=[ff02::1:3]:4050|interface=[fe80::]/16")
+    assert six.remote_control.ip == "ff02::1:4"
+    assert six.interface_index == 2
+
+
+def test_a_multicast_data_address_must_be_odd() -> None:
+    with pytest.raises(ChannelUriError, match=r"224\.10\.9\.8 must be odd"):
+        channel("aeron:udp?endpoint=224.10.9.8:4050")
+
+
+def test_control_makes_a_sender_of_many_and_tells_a_receiver_where_to_answer() -> None:
+    sender = channel("aeron:udp?control=192.168.5.7:4050|control-mode=dynamic")
+    assert sender.has_many_destinations
+    assert sender.local_control == InetAddress("192.168.5.7", 4050)
+    receiver = channel("aeron:udp?endpoint=peer:4051|control=192.168.5.7:4050")
+    assert receiver.has_explicit_control
+    assert receiver.remote_data == InetAddress("192.168.5.9", 4051)
+    assert receiver.remote_control == InetAddress("192.168.5.7", 4050)
+
+
+def test_manual_destinations_need_no_address() -> None:
+    made = channel("aeron:udp?control-mode=manual")
+    assert made.is_manual
+    assert made.remote_data == InetAddress("0.0.0.0", 0)
+
+
+def test_a_response_channel_is_not_one_of_many() -> None:
+    made = channel("aeron:udp?control=192.168.5.7:4050|control-mode=response")
+    assert made.is_response
+    assert not made.has_many_destinations
+
+
+def test_the_same_words_are_the_same_channel_and_a_wildcard_port_never_is() -> None:
+    assert channel("aeron:udp?endpoint=peer:40123").matches(channel("aeron:udp?endpoint=peer:40123|mtu=4096"))
+    assert not channel("aeron:udp?endpoint=peer:40123").matches(channel("aeron:udp?endpoint=peer:40124"))
+    wild = "aeron:udp?endpoint=localhost:0"
+    assert not channel(wild).matches(channel(wild))
+    assert channel(wild + "|tags=5").matches(channel("aeron:udp?tags=5|endpoint=localhost:0"))
+    assert channel(wild + "|tags=5").canonical_form.endswith("#5")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("aeron:udp?endpoint=nowhere:1", "unknown host 'nowhere'"),
+        ("aeron:udp?endpoint=localhost:1|control=[::1]:2", "IP version"),
+        ("aeron:udp?endpoint=224.10.9.7:4050|control=localhost:1", "its own control address"),
+        ("aeron:udp?endpoint=localhost:1|interface=nowhere", "unknown host 'nowhere'"),
+    ],
+)
+def test_says_what_does_not_fit(text: str, words: str) -> None:
+    with pytest.raises(ChannelUriError, match=words):
+        channel(text)
+
+
+@pytest.mark.parametrize("address", [InetAddress("127.0.0.1", 40123), InetAddress("fe80::1", 5, 3)])
+def test_an_address_survives_packing(address: InetAddress) -> None:
+    assert InetAddress.unpack(address.packed) == address
+    assert text_of(address.packed) == str(address)
+    assert text_of(b"??") == "unknown"
+    with pytest.raises(ValueError, match="not a packed"):
+        InetAddress.unpack(b"")

@@ -1,0 +1,85 @@
+"""Interest in streams and sessions."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.receive_path import ReceiveEndpoint
+from mainstem.aeron.driver.dispatcher import MAX_SESSIONS, Dispatcher, SessionState
+
+SECOND = 1_000_000_000
+STREAM, SESSION = 10, 77
+
+
+@pytest.fixture
+def dispatcher() -> Dispatcher:
+    made = Dispatcher(ReceiveEndpoint(AtomicBuffer(bytearray(128 * 64))), session_limit=2)
+    made.add_subscription(STREAM, None)
+    return made
+
+
+def test_asks_for_a_setup_once_a_second_until_it_comes(dispatcher: Dispatcher) -> None:
+    assert dispatcher.on_unknown(STREAM, SESSION, 0)
+    assert dispatcher.state(STREAM, SESSION) is SessionState.PENDING_SETUP
+    assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
+    assert dispatcher.on_unknown(STREAM, SESSION, SECOND)
+    assert dispatcher.on_setup(STREAM, SESSION, SECOND + 1, images=0)
+    assert dispatcher.state(STREAM, SESSION) is SessionState.INIT_IN_PROGRESS
+    assert not dispatcher.on_setup(STREAM, SESSION, SECOND + 2, images=0)
+    assert not dispatcher.on_unknown(STREAM, SESSION, SECOND + 2)
+
+
+def test_a_pending_setup_is_forgotten_after_a_second(dispatcher: Dispatcher) -> None:
+    dispatcher.on_unknown(STREAM, SESSION, 0)
+    dispatcher.on_time(SECOND - 1)
+    assert dispatcher.state(STREAM, SESSION) is not None
+    dispatcher.on_time(SECOND)
+    assert dispatcher.state(STREAM, SESSION) is None
+
+
+def test_a_session_that_cools_down_is_not_welcome_until_the_time_is_over(dispatcher: Dispatcher) -> None:
+    dispatcher.cool_down(STREAM, SESSION, SECOND)
+    assert not dispatcher.on_setup(STREAM, SESSION, SECOND - 1, images=0)
+    assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
+    assert dispatcher.on_setup(STREAM, SESSION, SECOND, images=0)
+
+
+def test_a_subscription_to_one_session_wants_no_other(dispatcher: Dispatcher) -> None:
+    dispatcher.add_subscription(11, SESSION)
+    assert dispatcher.wants(11, SESSION)
+    assert not dispatcher.on_unknown(11, 78, 0)
+    assert dispatcher.state(11, 78) is SessionState.NO_INTEREST
+    assert not dispatcher.on_setup(11, 78, 1 << 60, images=0)
+    dispatcher.add_subscription(11, 78)
+    assert dispatcher.on_setup(11, 78, 1, images=0)
+
+
+def test_a_stream_without_subscription_is_forgotten_with_its_sessions(dispatcher: Dispatcher) -> None:
+    dispatcher.on_unknown(STREAM, SESSION, 0)
+    dispatcher.add_subscription(STREAM, SESSION)
+    dispatcher.remove_subscription(STREAM, None)
+    assert dispatcher.wants(STREAM, SESSION)
+    assert not dispatcher.wants(STREAM, 78)
+    dispatcher.remove_subscription(STREAM, SESSION)
+    assert not dispatcher.has_interest
+    assert dispatcher.state(STREAM, SESSION) is None
+    dispatcher.remove_subscription(STREAM, SESSION)
+
+
+def test_a_refused_image_may_be_asked_for_again(dispatcher: Dispatcher) -> None:
+    assert dispatcher.on_setup(STREAM, SESSION, 0, images=0)
+    dispatcher.forget(STREAM, SESSION)
+    assert dispatcher.on_setup(STREAM, SESSION, 1, images=0)
+
+
+def test_there_are_no_more_images_of_a_stream_than_the_limit(dispatcher: Dispatcher) -> None:
+    assert dispatcher.on_setup(STREAM, 1, 0, images=1)
+    assert not dispatcher.on_setup(STREAM, 2, 0, images=2)
+
+
+def test_a_flood_of_sessions_does_not_grow_memory(dispatcher: Dispatcher) -> None:
+    for session in range(3 * MAX_SESSIONS):
+        dispatcher.on_unknown(STREAM, session, 0)
+    remembered = sum(dispatcher.state(STREAM, session) is not None for session in range(3 * MAX_SESSIONS))
+    assert remembered == MAX_SESSIONS
