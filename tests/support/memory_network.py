@@ -44,6 +44,7 @@ class MemoryNetwork:
     """The transports door of drivers in memory. ``step`` moves what was sent to where it goes."""
 
     def __init__(self) -> None:
+        self.names: dict[str, str] = {}
         self._sockets: dict[InetAddress, _Socket] = {}
         self._peers: dict[InetAddress, Peer] = {}
         self._next_port = FIRST_FREE_PORT
@@ -55,17 +56,18 @@ class MemoryNetwork:
             raise ConfigurationError(f"UDP socket on {address}: Address already in use")
         transport = MemoryTransport()
         connected = None if request.connect is None else request.connect.packed
-        self._sockets[address] = _Socket(transport, connected)
+        made = self._sockets[address] = _Socket(transport, connected)
         return OpenTransport(
             transport=transport,
             local_address=address,
             receive_buffer_length=request.so_rcvbuf or BUFFER_LENGTH,
             send_buffer_length=request.so_sndbuf or BUFFER_LENGTH,
+            reconnect=lambda to: setattr(made, "connected_to", to.packed),
             release=lambda: self._sockets.pop(address, None),  # type: ignore[arg-type,return-value]
         )
 
     def resolve(self, host: str) -> str:
-        return LITERAL_RESOLVER.resolve(host)
+        return LITERAL_RESOLVER.resolve(self.names.get(host, host))
 
     def interfaces(self) -> Sequence[NetworkInterface]:
         return LITERAL_RESOLVER.interfaces()

@@ -179,6 +179,22 @@ def client_heartbeat(client_id: int) -> CounterSpec:
     return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: id={client_id}")
 
 
+def resolver_neighbors(bound: str, bootstrap: str) -> CounterSpec:
+    """How many other drivers' resolvers are known."""
+    label = f"Resolver neighbors: bound {bound}" + (f" bootstrap {bootstrap}" if bootstrap else "")
+    return CounterSpec(CounterType.RESOLVER_NEIGHBORS, b"", _label(label))
+
+
+def resolver_cache_entries(name: str) -> CounterSpec:
+    """How many names other drivers have told."""
+    return CounterSpec(CounterType.RESOLVER_CACHE_ENTRIES, b"", _label(f"Resolver cache entries: name={name}"))
+
+
+def bootstrap_neighbor(name: str) -> CounterSpec:
+    """Whether a neighbour to begin with has been heard of: 1, else 0."""
+    return CounterSpec(CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name}"))
+
+
 def parse_stream_key(key: bytes) -> StreamKey:
     """Reads the key of a stream's counter."""
     registration_id, session_id, stream_id, length = _STREAM_KEY.unpack_from(key)

@@ -38,6 +38,7 @@ class HostTransports:
             receive_buffer_length=request.so_rcvbuf or SOCKET_BUFFER_LENGTH,
             send_buffer_length=request.so_sndbuf or SOCKET_BUFFER_LENGTH,
             release=_nothing,
+            reconnect=lambda address: setattr(opened, "connected", address),
         )
 
     def resolve(self, host: str) -> str:

@@ -13,6 +13,7 @@ from mainstem.aeron.driver.conductor import DriverConductor
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.logs import LogStore
+from mainstem.aeron.driver.naming import make_names
 from mainstem.aeron.driver.receiver import Receiver
 from mainstem.aeron.driver.resources import Resources
 from mainstem.aeron.driver.responses import Responses
@@ -69,12 +70,14 @@ class DriverCore:
             stream_session_limit=settings.driver_stream_session_limit,
             now_ns=now_ns,
         )
+        transports = context.network()
         resources = Resources(
             settings=settings,
             clock=context.clock,
             random=context.random,
             instrument=context.instrument,
-            transports=context.network(),
+            transports=transports,
+            names=make_names(settings, transports, context.clock, counters, self.system_counters, context.instrument),
             counter_values=cnc.counters_values,
             counters=counters,
             system_counters=self.system_counters,

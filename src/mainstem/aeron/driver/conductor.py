@@ -97,14 +97,19 @@ class DriverConductor:
         )
         self._stuck_command = StuckCommand(resources, now_ns)
         self._timer_interval_ns = settings.timer_interval_ns
-        self.next_timer_ns = now_ns
+        self._timer_due_ns = now_ns
         self._now_ns = now_ns
+
+    @property
+    def next_timer_ns(self) -> int:
+        """When the next timer is due."""
+        return min(self._timer_due_ns, self._resources.names.deadline_ns)
 
     def do_work(self, now_ns: int) -> int:
         """One duty cycle; how much work there was."""
         self._now_ns = now_ns
-        work = self._commands.poll(now_ns) + self._events.poll(now_ns)
-        if now_ns >= self.next_timer_ns:
+        work = self._commands.poll(now_ns) + self._events.poll(now_ns) + self._resources.names.do_work(now_ns)
+        if now_ns >= self._timer_due_ns:
             self._on_timer(now_ns)
             work += 1
         return work
@@ -114,6 +119,7 @@ class DriverConductor:
     def close(self) -> None:
         """Stores the heartbeat that says "shut down", and lets go of every log's memory; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
+        self._resources.names.close()
         logs = [publication.log for publication in self.ipc.active]
         logs += [publication.log for publication in self.network.active]
         logs += [image.log for image in self.images.active]
@@ -121,7 +127,7 @@ class DriverConductor:
             self._resources.logs.unmap(log)
 
     def _on_timer(self, now_ns: int) -> None:
-        self.next_timer_ns = now_ns + self._timer_interval_ns
+        self._timer_due_ns = now_ns + self._timer_interval_ns
         self._resources.to_driver.consumer_heartbeat_ms = self._resources.clock.epoch_ms()
         self.clients.on_timer()
         self.ipc.on_timer(now_ns)

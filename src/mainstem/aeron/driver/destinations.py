@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import ChannelUri
@@ -10,7 +11,7 @@ from mainstem.aeron.command.responses import OnOperationSuccess
 from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.aeron.driver.network_publication import NetworkPublication
-from mainstem.errors import RegistrationError
+from mainstem.errors import ChannelUriError, RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.endpoints import Endpoints, ReceiveEndpoint, SendEndpoint
     from mainstem.aeron.driver.ipc_publications import IpcPublications
     from mainstem.aeron.driver.linking import Linker
+    from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.network_publications import NetworkPublications
     from mainstem.aeron.driver.publications import Publications
     from mainstem.aeron.driver.resources import Resources
@@ -42,17 +44,28 @@ class SendDestinations:
         """ADD_DESTINATION; the command's correlation id is the destination's from now on."""
         endpoint = self._endpoint(command.registration_id)
         uri = self._uri(command.channel)
-        address = self._endpoints.channel(uri).remote_data
-        self._resources.sender.add_destination(
-            endpoint.media, address, name=uri.endpoint or "", registration_id=command.correlation_id
-        )
+        name = uri.endpoint or ""
+        try:
+            address = self._endpoints.channel(uri).remote_data
+        except ChannelUriError as error:
+            if not isinstance(error.__cause__, LookupError):
+                raise
+            # It may be known later (19.3): the sender asks again.
+            self._resources.errors.record(str(error), code=ErrorCode.UNKNOWN_HOST)
+            self._resources.sender.add_unresolved(endpoint.media, name=name, registration_id=command.correlation_id)
+        else:
+            self._resources.sender.add_destination(
+                endpoint.media, address, name=name, registration_id=command.correlation_id
+            )
         self._done(command.correlation_id)
 
     def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_DESTINATION: the one with the same resolved address."""
         endpoint = self._endpoint(command.registration_id)
         uri = self._uri(command.channel)
-        address = self._endpoints.channel(uri).remote_data
+        address: InetAddress | None = None
+        with suppress(ChannelUriError):  # an unknown name is found by its text
+            address = self._endpoints.channel(uri).remote_data
         self._resources.sender.remove_destination(endpoint.media, name=uri.endpoint or "", address=address)
         self._done(command.correlation_id)
 

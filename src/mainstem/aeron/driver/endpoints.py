@@ -107,7 +107,8 @@ class Endpoints:
 
     def channel(self, uri: ChannelUri) -> UdpChannel:
         """The channel with its names resolved. Raises ChannelUriError."""
-        return UdpChannel.parse(uri, resolver=self._resources.transports)
+        names = self._resources.names
+        return UdpChannel.parse(uri, resolver=names, lookup=names.lookup)
 
     def find_send(self, channel: UdpChannel) -> SendEndpoint | None:
         """The endpoint that publications of ``channel`` share, if there is one."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
 from mainstem.aeron.system_counter import SystemCounter
 
@@ -24,16 +22,16 @@ class Resolving:
     def on_resolve_again(self, message: ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """Looks the name up. A name that is unknown now keeps its address."""
         resources = self._resources
-        host, port = parse_address(message.name)
+        endpoint = message.endpoint
+        key = "endpoint" if isinstance(endpoint, SendChannelEndpoint) else "control"
         try:
-            address = InetAddress(resources.transports.resolve(host), port)
+            address = resources.names.address(message.name, key, again=True)
         except LookupError as error:
             resources.errors.record(f"{message.name}: {error}", code=ErrorCode.UNKNOWN_HOST)
             return
         if address.packed == message.address:
             return
         resources.count(SystemCounter.RESOLUTION_CHANGES)
-        endpoint = message.endpoint
         if isinstance(endpoint, SendChannelEndpoint):
             resources.sender.resolution_change(endpoint, address, destination=message.destination)
         elif message.destination in endpoint.destinations:

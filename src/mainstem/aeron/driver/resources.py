@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.logs import LogStore
     from mainstem.aeron.driver.media.transport import Transports
+    from mainstem.aeron.driver.naming import Names
     from mainstem.aeron.driver.receiver import ReceiverProxy
     from mainstem.aeron.driver.responses import Responses
     from mainstem.aeron.driver.sender import SenderProxy
@@ -34,6 +35,7 @@ class Resources:
     random: Random
     instrument: Instrument
     transports: Transports
+    names: Names
     counter_values: AtomicBuffer
     counters: DriverCounters
     system_counters: SystemCounters

@@ -72,6 +72,10 @@ class SenderProxy:
         """A destination told by hand; ``name`` is its ``host:port`` as it was written."""
         self._queue.put(partial(self._sender.on_add_destination, endpoint, address, name, registration_id))
 
+    def add_unresolved(self, endpoint: SendChannelEndpoint, *, name: str, registration_id: int) -> None:
+        """A destination told by hand whose name nobody knows yet: it is looked up again and again."""
+        self._queue.put(partial(endpoint.destinations.add_unresolved, name=name, registration_id=registration_id))
+
     def remove_destination(
         self, endpoint: SendChannelEndpoint, *, name: str, address: InetAddress | None = None
     ) -> None:
@@ -211,7 +215,10 @@ class Sender:
             ):
                 self._tell(
                     ResolveAgain(
-                        endpoint=endpoint, name=channel.uri.endpoint, address=channel.remote_data.packed, destination=-1
+                        endpoint=endpoint,
+                        name=channel.uri.endpoint,
+                        address=endpoint.remote_address.packed,
+                        destination=-1,
                     )
                 )
             transport = endpoint.core.transport
@@ -260,8 +267,11 @@ class Sender:
     def on_resolution_change(self, endpoint: SendChannelEndpoint, address: InetAddress, destination: int) -> None:
         if endpoint.core.many:
             endpoint.destinations.move(destination, address.packed, self._now_ns)
-        else:
+            return
+        try:
             endpoint.move_to(address)
+        except OSError as error:
+            self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {address}: {error}"))
 
     def close(self) -> None:
         """Closes every socket. After the last duty cycle."""

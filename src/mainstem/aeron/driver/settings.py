@@ -24,6 +24,7 @@ MAX_RESEND = 256  # what its retransmit pool has room for
 MAX_BOOTSTRAP_NEIGHBORS = 20
 KIB, MIB = 1 << 10, 1 << 20
 IDLE_AGENTS = ("conductor", "sender", "receiver", "shared", "sharednetwork", "driver_native_resource_agent")
+NAME_RESOLVERS = ("default", "driver", "csv_table")
 IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
@@ -400,6 +401,12 @@ class DriverSettings(Settings):
             idle_strategy(getattr(self, prefix), getattr(self, f"{prefix}_init_args"))
         if self.driver_resolver_interface and not self.driver_resolver_name:
             raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE needs an AERON_DRIVER_RESOLVER_NAME")
+        if self.name_resolver_supplier not in NAME_RESOLVERS:
+            raise ConfigurationError(
+                f"AERON_NAME_RESOLVER_SUPPLIER {self.name_resolver_supplier!r} is not one of {', '.join(NAME_RESOLVERS)}"
+            )
+        if self.name_resolver_supplier == "driver" and not self.driver_resolver_name:
+            raise ConfigurationError("AERON_NAME_RESOLVER_SUPPLIER driver needs an AERON_DRIVER_RESOLVER_NAME")
 
     def _validate_sockets(self) -> None:
         receive, send = self.socket_so_rcvbuf, self.socket_so_sndbuf

@@ -50,6 +50,8 @@ class DestinationTracker:
         self._timeout_ns = timeout_ns
         self._gauge = gauge
         self._entries: list[Destination] = []
+        # Told by hand, and of no known address so far: with the time of the last look.
+        self._unresolved: dict[int, tuple[Destination, int]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -71,6 +73,10 @@ class DestinationTracker:
         """A destination that was told by hand."""
         self._add(Destination(packed=packed, name=name, registration_id=registration_id), UNKNOWN_RECEIVER, now_ns)
 
+    def add_unresolved(self, *, name: str, registration_id: int) -> None:
+        """A destination that was told by hand and whose name has no address yet; ``move`` gives it one."""
+        self._unresolved[registration_id] = (Destination(packed=b"", name=name, registration_id=registration_id), 0)
+
     def _add(self, entry: Destination, receiver_id: int, now_ns: int) -> None:
         self._core.add_destination(Address(entry.packed), receiver_id, now_ns)
         self._entries.append(entry)
@@ -89,6 +95,10 @@ class DestinationTracker:
         return self._remove_where(lambda entry: entry.registration_id == registration_id)
 
     def _remove_where(self, matches: Callable[[Destination], bool]) -> bool:
+        for registration_id, (waiting, _) in self._unresolved.items():
+            if matches(waiting):
+                del self._unresolved[registration_id]
+                return True
         for index, entry in enumerate(self._entries):
             if matches(entry):
                 self._core.remove_destination(index)
@@ -99,6 +109,10 @@ class DestinationTracker:
 
     def move(self, registration_id: int, packed: bytes, now_ns: int) -> None:
         """The name of a destination has another address now."""
+        waiting = self._unresolved.pop(registration_id, None)
+        if waiting is not None:
+            self.add(packed, name=waiting[0].name, registration_id=registration_id, now_ns=now_ns)
+            return
         for entry in self._entries:
             if entry.registration_id == registration_id and entry.packed != packed:
                 name = entry.name
@@ -114,13 +128,20 @@ class DestinationTracker:
             for index in silent:
                 # Asked about once in each timeout.
                 self._core.touch_destination(index, rows[index][1], now_ns)
-            return [self._entries[index] for index in silent]
+            return [self._entries[index] for index in silent] + self._still_unresolved(now_ns)
         for index in reversed(silent):
             self._core.remove_destination(index)
             del self._entries[index]
         if silent:
             self._show()
         return []
+
+    def _still_unresolved(self, now_ns: int) -> list[Destination]:
+        """Those without an address that were not looked up for a timeout."""
+        due = [key for key, (_, looked_ns) in self._unresolved.items() if now_ns - looked_ns > self._timeout_ns]
+        for key in due:
+            self._unresolved[key] = (self._unresolved[key][0], now_ns)
+        return [self._unresolved[key][0] for key in due]
 
     def _show(self) -> None:
         if self._gauge is not None:

@@ -55,6 +55,7 @@ class SendChannelEndpoint:
         fixed = channel.has_explicit_endpoint and not many
         connected = connect and fixed and not channel.is_multicast
         self.is_connected = connected
+        self.remote_address = channel.remote_data
         self._open: OpenTransport = transports.open(
             TransportRequest(
                 bind=channel.local_control.with_port(channel.remote_control.port)
@@ -97,9 +98,12 @@ class SendChannelEndpoint:
         return self._open.send_buffer_length
 
     def move_to(self, address: InetAddress) -> None:
-        """The peer's name has a new address. A connected socket cannot follow: such a channel sends unconnected."""
-        if not self.is_connected:
+        """The peer's name has a new address. Raises OSError when the system refuses to connect to it."""
+        if self.is_connected:
+            self._open.reconnect(address)
+        else:
             self.core.set_destination(Address(address.packed))
+        self.remote_address = address
 
     def close(self) -> None:
         """Closes the socket; the sender does it, after its last use."""

@@ -50,13 +50,17 @@ class TransportRequest:
 
 @dataclass(slots=True)
 class OpenTransport:
-    """A transport and what the socket behind it turned out to be. ``close`` may be called twice, by the thread that uses it."""
+    """A transport and what the socket behind it turned out to be. ``close`` may be called twice, by the thread that uses it.
+
+    ``reconnect`` gives a connected one another peer.
+    """
 
     transport: Transport
     local_address: InetAddress
     receive_buffer_length: int
     send_buffer_length: int
     release: Callable[[], None]
+    reconnect: Callable[[InetAddress], None]
     is_closed: bool = field(default=False)
 
     def close(self) -> None:
@@ -138,6 +142,7 @@ class SystemTransports:
             receive_buffer_length=_buffer_length(made, socket.SO_RCVBUF),
             send_buffer_length=_buffer_length(made, socket.SO_SNDBUF),
             release=made.close,
+            reconnect=lambda address: made.connect(_address(address)),
         )
 
     def _make(self, factory: Callable[[int], LossGenerator] | None) -> LossGenerator | None:

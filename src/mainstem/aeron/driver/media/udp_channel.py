@@ -13,10 +13,16 @@ from mainstem.aeron.driver.media.resolver import LITERAL_RESOLVER
 from mainstem.errors import ChannelUriError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aeron.channel import ChannelUri
     from mainstem.aeron.driver.media.resolver import NetworkInterface, Resolver
 
 _unique = itertools.count(1)
+
+
+def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - what no table says anything about
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +50,19 @@ class UdpChannel:
     tag: int | None
 
     @classmethod
-    def parse(cls, uri: ChannelUri, *, resolver: Resolver = LITERAL_RESOLVER) -> UdpChannel:
-        """Resolves the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together."""
-        endpoint = _resolve(uri, uri.endpoint, "endpoint", resolver)
-        control = _resolve(uri, uri.control, "control", resolver)
+    def parse(
+        cls,
+        uri: ChannelUri,
+        *,
+        resolver: Resolver = LITERAL_RESOLVER,
+        lookup: Callable[[str, str], str] = _unchanged,
+    ) -> UdpChannel:
+        """Resolves the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
+
+        ``lookup`` says what is to be resolved in place of a parameter's text (behaviour, 22.2).
+        """
+        endpoint = _resolve(uri, uri.endpoint, "endpoint", resolver, lookup)
+        control = _resolve(uri, uri.control, "control", resolver, lookup)
         if endpoint is not None and control is not None and endpoint.is_v6 != control.is_v6:
             raise ChannelUriError(str(uri), "endpoint and control are not of the same IP version")
         wanted = None if uri.interface is None else parse_interface(uri.interface)
@@ -136,10 +151,12 @@ class UdpChannel:
         return self.canonical_form == other.canonical_form
 
 
-def _resolve(uri: ChannelUri, text: str | None, key: str, resolver: Resolver) -> InetAddress | None:
+def _resolve(
+    uri: ChannelUri, text: str | None, key: str, resolver: Resolver, lookup: Callable[[str, str], str]
+) -> InetAddress | None:
     if text is None:
         return None
-    address = parse_address(text)
+    address = parse_address(lookup(text, key))
     try:
         return InetAddress(resolver.resolve(address.host), address.port)
     except LookupError as error:

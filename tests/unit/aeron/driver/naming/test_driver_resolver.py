@@ -1,0 +1,109 @@
+"""Drivers that tell one another their names: what leaves when, what is believed, what is forgotten."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.invoked_driver import InvokedDriver, only
+
+from mainstem.aeron.command import responses
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.protocol.resolution import Resolution, ResolutionEntry
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOUND = InetAddress("127.0.0.1", 40991)
+BOOTSTRAP = 40992
+# What a reference driver called alpha sends from that address.
+ALPHA = bytes.fromhex("2000000000000700" + "01801fa0000000007f0000010500616c7068610000000000")
+
+
+@pytest.fixture
+def driver() -> Iterator[InvokedDriver]:
+    made = InvokedDriver(
+        name_resolver_supplier="driver",
+        driver_resolver_name="alpha",
+        driver_resolver_interface="127.0.0.1:40991",
+        driver_resolver_bootstrap_neighbor=f"127.0.0.1:{BOOTSTRAP}",
+    )
+    yield made
+    made.close()
+
+
+def told(name: str, ip: str, port: int, **others: int | bool) -> bytes:
+    entry = ResolutionEntry(name=name, address=ip_address(ip), port=port, **others)  # type: ignore[arg-type]
+    return Resolution(entries=(entry,)).encode()
+
+
+def value(driver: InvokedDriver, kind: CounterType) -> int:
+    return driver.counters.cell(driver.counters.find(kind, 0)).get_acquire()
+
+
+def test_tells_its_own_name_once_a_second_as_the_reference_does(driver: InvokedDriver) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    driver.run(3.05, step=0.01)
+    assert peer.take() == [ALPHA] * 4
+
+
+def test_learns_a_name_and_uses_it_for_a_channel(driver: InvokedDriver) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    driver.network.send(peer, BOUND, told("beta", "0.0.0.0", BOOTSTRAP, is_self=True))
+    driver.run(0.1, step=0.01)
+    assert value(driver, CounterType.RESOLVER_NEIGHBORS) == 1
+    assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 1
+    assert value(driver, CounterType.BOOTSTRAP_NEIGHBOR) == 1
+    only(driver.add_publication("aeron:udp?endpoint=beta:20199"), responses.OnPublicationReady)
+    receiver = driver.network.peer(20199)
+    driver.run(0.2, step=0.01)
+    assert receiver.take()
+
+
+def test_tells_neighbours_of_each_other(driver: InvokedDriver) -> None:
+    first, second = driver.network.peer(BOOTSTRAP), driver.network.peer(40993)
+    driver.network.send(first, BOUND, told("beta", "127.0.0.1", BOOTSTRAP, is_self=True))
+    driver.network.send(second, BOUND, told("gamma", "127.0.0.1", 40993, is_self=True))
+    driver.run(2.5, step=0.01)
+    names = {entry.name for frame in second.take() for entry in Resolution.decode(frame).entries}
+    assert names == {"alpha", "beta"}
+
+
+def test_forgets_a_neighbour_that_falls_silent(driver: InvokedDriver) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    driver.network.send(peer, BOUND, told("beta", "127.0.0.1", BOOTSTRAP, is_self=True))
+    driver.run(9.0)
+    assert value(driver, CounterType.RESOLVER_NEIGHBORS) == 1
+    driver.run(2.0)
+    assert value(driver, CounterType.RESOLVER_NEIGHBORS) == 0
+    assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 0
+    error = only(driver.add_publication("aeron:udp?endpoint=beta:20199"), responses.OnError)
+    assert error.error_code == 9
+
+
+def test_ignores_its_own_name_and_what_is_older_than_it_believes(driver: InvokedDriver) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    driver.network.send(peer, BOUND, told("alpha", "127.0.0.1", 40991, is_self=True))
+    driver.network.send(peer, BOUND, told("beta", "127.0.0.1", 40995, age_ms=10_001))
+    driver.run(0.1, step=0.01)
+    assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 0
+
+
+def test_counts_malformed_frames(driver: InvokedDriver) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    before = driver.counters.cell(SystemCounter.INVALID_PACKETS).get_acquire()
+    for frame in (b"abc", ALPHA[:-1], ALPHA[:4] + b"\1" + ALPHA[5:], ALPHA[:8] + b"\7" + ALPHA[9:]):
+        driver.network.send(peer, BOUND, frame)
+    driver.run(0.1, step=0.01)
+    assert driver.counters.cell(SystemCounter.INVALID_PACKETS).get_acquire() == before + 4
+
+
+def test_a_resolver_needs_a_name() -> None:
+    with pytest.raises(ConfigurationError, match="AERON_DRIVER_RESOLVER_NAME"):
+        InvokedDriver(name_resolver_supplier="driver")
+    with pytest.raises(ConfigurationError, match="is not one of"):
+        InvokedDriver(name_resolver_supplier="oracle")
