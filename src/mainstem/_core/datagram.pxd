@@ -32,6 +32,7 @@ cdef class Transport:
     cdef AtomicBuffer source_memory
     cdef uint8_t *sources
     cdef int32_t source_length[MAX_SLOTS]
+    cdef int64_t slot_ns[MAX_SLOTS]
     cdef int32_t received
     cdef int32_t slot
     cdef int32_t taken
@@ -44,6 +45,8 @@ cdef class Transport:
 
     cdef int32_t fill(self) noexcept nogil
     cdef int32_t put_runs(self, Address to, const uint8_t *base, int64_t *offset, int32_t *length, int32_t *segment, int32_t count) noexcept nogil
+    cdef int64_t epoch_ns(self, int64_t now_ns) noexcept nogil
+    cdef int64_t arrival_ns(self, int64_t now_ns) noexcept nogil
     cdef int32_t receive(self) noexcept nogil
     cdef bint next_datagram(self) noexcept nogil
     cdef bint from_same_source(self, Address address) noexcept nogil
@@ -56,6 +59,7 @@ cdef class MemoryTransport(Transport):
     cdef readonly object inbox
     cdef readonly object sent
     cdef public object send_limit
+    cdef public int64_t epoch_offset_ns
 
     cdef int32_t take_from_inbox(self) except -1
     cdef int32_t put_in_outbox(self, Address to, const uint8_t *base, int64_t *offset, int32_t *length, int32_t *segment, int32_t count) except -1

@@ -58,6 +58,7 @@ class Transport:
             self.slot_size = [0] * MAX_SLOTS
             self.slot_segment = [0] * MAX_SLOTS
             self.source_length = [0] * MAX_SLOTS
+            self.slot_ns = [0] * MAX_SLOTS
             self.one_offset = [0]
             self.one_length = [0]
             self.one_segment = [0]
@@ -92,6 +93,10 @@ class Transport:
     def dropped_control(self):
         return self._dropped(False)
 
+    @property
+    def arrived_ns(self):
+        return self.slot_ns[0]
+
     def _dropped(self, data):
         total = 0
         for generator in (self.incoming, self.outgoing):
@@ -107,6 +112,16 @@ class Transport:
     def put_runs(self, to, base, offset, length, segment, count):
         """Sends runs; how many were accepted whole, from the first."""
         return 0
+
+    def epoch_ns(self, now_ns):
+        """The time of day for timestamps in messages."""
+        return now_ns
+
+    def arrival_ns(self, now_ns):
+        """When the datagram at hand reached this machine, as exactly as the transport knows."""
+        if self.slot_ns[self.source // ADDRESS_ROOM] != 0:
+            return self.slot_ns[self.source // ADDRESS_ROOM]
+        return self.epoch_ns(now_ns)
 
     def receive(self):
         """Takes in a batch, for ``next_datagram`` to walk through."""
@@ -222,6 +237,7 @@ class MemoryTransport(Transport):
         self.inbox = deque()
         self.sent = deque()
         self.send_limit = None
+        self.epoch_offset_ns = 0
 
     def deliver(self, datagram, source):
         if len(datagram) >= SLOT_STRIDE:
@@ -266,6 +282,9 @@ class MemoryTransport(Transport):
                 self.sent.append((destination, datagram))
                 at += size
         return count
+
+    def epoch_ns(self, now_ns):
+        return now_ns + self.epoch_offset_ns
 
     def fill(self):
         with cython.gil:

@@ -34,6 +34,9 @@ class Transport:
     @property
     def dropped_control(self) -> int:
         """Datagrams of control frames dropped on purpose, both directions."""
+    @property
+    def arrived_ns(self) -> int:
+        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not tell."""
     def close(self) -> None:
         """Ends it: nothing is sent or received from now on."""
     def send(self, datagram: Buffer, to: Address | None = None) -> bool:
@@ -44,12 +47,14 @@ class Transport:
 class MemoryTransport(Transport):
     """A transport without a network. Whoever owns it moves datagrams from ``sent`` of one to ``deliver`` of another.
 
-    ``send_limit`` is None, or how many more runs are accepted: a full socket buffer for tests.
+    ``send_limit`` is None, or how many more runs are accepted: a full socket buffer for tests. ``epoch_offset_ns`` is what the time
+    of day is ahead of ``now_ns``, for timestamps in messages.
     """
 
     inbox: deque[tuple[bytes, bytes]]
     sent: deque[tuple[bytes | None, bytes]]
     send_limit: int | None
+    epoch_offset_ns: int
     def __init__(
         self,
         slots: int = 16,

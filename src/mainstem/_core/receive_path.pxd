@@ -8,7 +8,18 @@ from mainstem._core.layout cimport *
 from mainstem._core.loop cimport Cycle
 from mainstem._core.positions cimport PositionSet
 from mainstem._core.table cimport PathTable
-from mainstem._core.term cimport aligned, bits_of, clean_to, fill_with_padding, first_gap, gap_end, insert_frames, wrap32
+from mainstem._core.term cimport (
+    NO_TIMESTAMP,
+    aligned,
+    bits_of,
+    clean_to,
+    fill_with_padding,
+    first_gap,
+    gap_end,
+    insert_frames,
+    stamp_frames,
+    wrap32,
+)
 
 cdef enum:
     MAX_CONNECTIONS = 16
@@ -31,6 +42,8 @@ cdef class ReceiveEndpoint:
     cdef list kept
     cdef void *transports[MAX_TRANSPORTS]
     cdef int64_t unknown_key
+    cdef public int64_t media_timestamp_offset
+    cdef public int64_t channel_timestamp_offset
 
     cdef int32_t poll(self, int64_t now_ns) noexcept nogil
     cdef bint dispatch(self, Transport transport, int32_t index, int64_t now_ns) noexcept nogil
@@ -75,6 +88,8 @@ cdef class ReceivePath:
     cdef int64_t meta
     cdef int32_t bits
     cdef int32_t endpoint_key
+    cdef int64_t media_timestamp_offset
+    cdef int64_t channel_timestamp_offset
     cdef int64_t high_at
     cdef int64_t rebuilt_at
     cdef int64_t receiver_id

@@ -9,16 +9,7 @@ if not cython.compiled:
     from mainstem._core.events import WHOLE_FRAME
     from mainstem._core.layout import *
     from mainstem._core.plain import *
-    from mainstem._core.term import (
-        aligned,
-        bits_of,
-        clean_to,
-        fill_with_padding,
-        first_gap,
-        gap_end,
-        insert_frames,
-        wrap32,
-    )
+    from mainstem._core.term import *
 
     # Senders of one image and sockets of one subscription: redundant paths, of which two are usual.
     MAX_CONNECTIONS = 16
@@ -61,6 +52,8 @@ class ReceiveEndpoint:
         self.kept = [None] * MAX_TRANSPORTS
         self.last_packet_ns = 0
         self.unknown_key = 0
+        self.media_timestamp_offset = NO_TIMESTAMP
+        self.channel_timestamp_offset = NO_TIMESTAMP
         i: cython.int
         for i in range(MAX_TRANSPORTS):
             self.transports[i] = cython.NULL if cython.compiled else None
@@ -241,8 +234,16 @@ class ReceivePath:
         self.group_tag = group_tag if group_tag is not None else 0
         self.high_at = high_water_mark * COUNTER_VALUE_LENGTH
         self.rebuilt_at = receiver_position * COUNTER_VALUE_LENGTH
+        self._begin(now_ns)
+        st64(self.cells, self.high_at, join_position)
+        st64(self.cells, self.rebuilt_at, join_position)
+
+    def _begin(self, now_ns: cython.longlong):
+        """An image as it is before its first datagram."""
         self.key = 0
         self.endpoint_key = 0
+        self.media_timestamp_offset = NO_TIMESTAMP
+        self.channel_timestamp_offset = NO_TIMESTAMP
         self.events = None
         self.scratch = AtomicBuffer(bytearray(64))
         self.frame = self.scratch.base
@@ -259,23 +260,23 @@ class ReceivePath:
         self.gap_scan_interval_ns = 100_000
         self.next_python_ns = NEVER
         self.last_packet_ns = now_ns
-        self.rebuild_position = join_position
-        self.high_water_mark = join_position
-        self.clean_position = join_position
-        self.last_status_position = join_position
-        self.scheduled_position = join_position
-        self.scheduled_window = window_length
+        self.rebuild_position = self.join_position
+        self.high_water_mark = self.join_position
+        self.clean_position = self.join_position
+        self.last_status_position = self.join_position
+        self.scheduled_position = self.join_position
+        self.scheduled_window = self.window_length
         self.status_due_ns = now_ns
         self.status_messages_sent = 0
         self.end_of_stream_position = NO_END
         self.noticed_gap = NO_END
         self.noticed_mark = NO_END
         self.gap_scan_due_ns = now_ns
-        st64(self.cells, self.high_at, join_position)
-        st64(self.cells, self.rebuilt_at, join_position)
 
     def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer):
         self.endpoint_key = endpoint.key
+        self.media_timestamp_offset = endpoint.media_timestamp_offset
+        self.channel_timestamp_offset = endpoint.channel_timestamp_offset
         self.events = events
 
     def add_connection(
@@ -399,6 +400,7 @@ class ReceivePath:
         )
         row: cython.int
         moved: cython.longlong = 0
+        moment: cython.longlong
         position: cython.longlong
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
@@ -423,6 +425,12 @@ class ReceivePath:
             if position < self.last_status_position - self.scheduled_window:
                 return True
         else:
+            if self.media_timestamp_offset != NO_TIMESTAMP:
+                moment = transport.arrival_ns(now_ns)
+                stamp_frames(base, at, transport.length, self.media_timestamp_offset, moment)
+            if self.channel_timestamp_offset != NO_TIMESTAMP:
+                moment = transport.epoch_ns(now_ns)
+                stamp_frames(base, at, transport.length, self.channel_timestamp_offset, moment)
             insert_frames(self.base, self.term_at(position) + offset, base, at, transport.length)
             self.raise_mark(position + moved)
         self.last_packet_ns = now_ns

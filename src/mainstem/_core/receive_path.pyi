@@ -17,7 +17,8 @@ class ReceiveEndpoint:
     """The sockets of a subscription's channel. Used by the receiver's thread only.
 
     ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
-    ``silences`` sessions that Python knows about and does not want to hear of.
+    ``silences`` sessions that Python knows about and does not want to hear of. The timestamp offsets say where in each message's
+    payload the time goes at which the kernel (media) or this driver (channel) received it: -1 nowhere, -8 into the reserved value.
     """
 
     paths: PathTable
@@ -25,6 +26,8 @@ class ReceiveEndpoint:
     silences: PathTable
     key: int
     last_packet_ns: int
+    media_timestamp_offset: int
+    channel_timestamp_offset: int
     def __init__(self, counters: AtomicBuffer, key: int = 0) -> None: ...
     def add_transport(self, transport: Transport) -> int:
         """Takes a socket in and returns its index. Raises OverflowError above 16."""

@@ -6,12 +6,12 @@ from mainstem._core.datagram cimport ADDRESS_ROOM, Address, Transport
 from mainstem._core.events cimport WHOLE_FRAME, EventBuffer
 from mainstem._core.layout cimport *
 from mainstem._core.positions cimport PositionSet
+from mainstem._core.receivers cimport ReceiverTable
 from mainstem._core.table cimport PathTable
-from mainstem._core.term cimport RunBatch, bits_of, clean_to, scan_runs, tail_position, wrap32
+from mainstem._core.term cimport NO_TIMESTAMP, RunBatch, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
 
 cdef enum:
     MAX_DESTINATIONS = 256
-    MAX_RECEIVERS = 256
 
 
 cdef class SendEndpoint:
@@ -58,7 +58,7 @@ cdef class SendPath:
     cdef readonly int64_t clean_position
     cdef readonly int64_t last_send_ns
     cdef readonly int64_t last_status_ns
-    cdef readonly int32_t receiver_count
+    cdef readonly ReceiverTable table
     cdef readonly bint connected
     cdef public int32_t key
     cdef public bint draining
@@ -72,6 +72,7 @@ cdef class SendPath:
     cdef public bint setup_elicited
     cdef public bint received_unicast_eos
     cdef public int64_t limit_cap
+    cdef public int64_t timestamp_offset
     cdef public int64_t setup_due_ns
     cdef public int64_t setup_interval_ns
     cdef public int64_t heartbeat_interval_ns
@@ -95,10 +96,6 @@ cdef class SendPath:
     cdef int64_t heartbeat_due_ns
     cdef int64_t expiry_due_ns
     cdef bint counts_pressure
-    cdef int64_t receiver_ids[MAX_RECEIVERS]
-    cdef int64_t receiver_ns[MAX_RECEIVERS]
-    cdef int64_t receiver_edge[MAX_RECEIVERS]
-    cdef bint receiver_counts[MAX_RECEIVERS]
 
     cdef int64_t term_at(self, int64_t position) noexcept nogil
     cdef int64_t work(self, int64_t now_ns) noexcept nogil
@@ -109,9 +106,7 @@ cdef class SendPath:
     cdef void send_heartbeat(self, int64_t now_ns) noexcept nogil
     cdef void expire_receivers(self, int64_t now_ns) noexcept nogil
     cdef void stamp_header(self, int32_t length, int32_t flags, int32_t kind) noexcept nogil
-    cdef int32_t find_receiver(self, int64_t receiver_id) noexcept nogil
     cdef bint wants_to_admit(self, int32_t row) noexcept nogil
-    cdef int64_t lowest_edge(self) noexcept nogil
     cdef void set_sender_limit(self, int64_t limit) noexcept nogil
     cdef void on_status(self, int32_t row, int64_t edge, int64_t now_ns) noexcept nogil
     cdef int64_t resend_range(self, int64_t position, int64_t length) noexcept nogil

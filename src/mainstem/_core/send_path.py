@@ -9,16 +9,16 @@ if not cython.compiled:
     from mainstem._core.events import WHOLE_FRAME
     from mainstem._core.layout import *
     from mainstem._core.plain import *
-    from mainstem._core.term import bits_of, clean_to, scan_runs, tail_position, wrap32
+    from mainstem._core.term import NO_TIMESTAMP, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
 
-    # Destinations of one channel, and receivers of one stream: the spec designs for fewer than 100 receivers.
+    # Destinations of one channel: the spec designs for fewer than 100 receivers.
     MAX_DESTINATIONS = 256
-    MAX_RECEIVERS = 256
 
 from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
 from mainstem._core.events import EventBuffer
 from mainstem._core.positions import PositionSet
+from mainstem._core.receivers import ReceiverTable
 from mainstem._core.table import PathTable
 from mainstem._core.term import RunBatch
 
@@ -292,7 +292,7 @@ class SendEndpoint:
         if flags & SM_FLAG_EOS:
             self.events.put_frame(EVENT_RECEIVER_LEFT, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
             return True
-        row = cython.cast(SendPath, self.paths.entries[index]).find_receiver(receiver_id)
+        row = cython.cast(SendPath, self.paths.entries[index]).table.find(receiver_id)
         if row < 0 or cython.cast(SendPath, self.paths.entries[index]).wants_to_admit(row):
             self.events.put_frame(EVENT_NEW_RECEIVER, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
         else:
@@ -323,11 +323,6 @@ class SendPath:
         spies_simulate_connection: cython.bint = False,
         now_ns: cython.longlong = 0,
     ):
-        if not cython.compiled:
-            self.receiver_ids = [0] * MAX_RECEIVERS
-            self.receiver_ns = [0] * MAX_RECEIVERS
-            self.receiver_edge = [0] * MAX_RECEIVERS
-            self.receiver_counts = [False] * MAX_RECEIVERS
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         for counter_id in (publisher_limit, publisher_position, sender_position, sender_limit, back_pressure):
             counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
@@ -342,6 +337,7 @@ class SendPath:
         self.term_length = term_length
         self.bits = bits_of(term_length)
         self.mtu = mtu
+        self.timestamp_offset = NO_TIMESTAMP
         self.window_length = window_length
         self.max_runs = max_runs
         self.limit_at = publisher_limit * COUNTER_VALUE_LENGTH
@@ -356,6 +352,10 @@ class SendPath:
         self.clean_position = self.sender_position
         self.spies = PositionSet(counters)
         self.spies_simulate_connection = spies_simulate_connection
+        self._begin(now_ns)
+
+    def _begin(self, now_ns: cython.longlong):
+        """A publication as it is before anybody has heard of it."""
         self.endpoint = None
         self.destination = None
         self.events = None
@@ -363,7 +363,7 @@ class SendPath:
         self.scratch = AtomicBuffer(bytearray(64))
         self.frame = self.scratch.base
         self.key = 0
-        self.receiver_count = 0
+        self.table = ReceiverTable()
         self.connected = False
         self.draining = False
         self.end_of_stream = False
@@ -394,8 +394,12 @@ class SendPath:
         self.destination = destination
 
     @property
+    def receiver_count(self):
+        return self.table.count
+
+    @property
     def has_receivers(self):
-        return self.receiver_count > 0
+        return self.table.count > 0
 
     def term_at(self, position):
         """Where the term of ``position`` begins in the log."""
@@ -407,15 +411,15 @@ class SendPath:
         if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
             if self.events.put(EVENT_SETUP_DUE, self.endpoint.key, self.key, now_ns, 0):
                 self.setup_due_ns = now_ns + self.setup_interval_ns
-        if self.receiver_count == 0 and self.spies_simulate_connection and self.spies.count > 0:
+        if self.table.count == 0 and self.spies_simulate_connection and self.spies.count > 0:
             self.follow_spies()
         else:
             sent = self.send_data(now_ns)
         if sent == 0:
             if self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
                 self.send_heartbeat(now_ns)
-            if self.tracks_minimum and self.receiver_count > 0 and not self.limit_frozen:
-                self.set_sender_limit(self.lowest_edge())
+            if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
+                self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
         self.move_limits()
         if now_ns >= self.expiry_due_ns:
             self.expire_receivers(now_ns)
@@ -435,8 +439,7 @@ class SendPath:
         self.set_connected(
             not self.revoked
             and (
-                (self.receiver_count > 0 and self.group_ready)
-                or (self.spies_simulate_connection and self.spies.count > 0)
+                (self.table.count > 0 and self.group_ready) or (self.spies_simulate_connection and self.spies.count > 0)
             )
         )
         if self.draining:
@@ -476,6 +479,7 @@ class SendPath:
         accepted: cython.int
         count: cython.int
         i: cython.int
+        moment: cython.longlong
         count = scan_runs(
             self.batch,
             self.base,
@@ -494,6 +498,10 @@ class SendPath:
                 fadd64(self.cells, self.pressure_at, 1)
                 fadd64(self.cells, SYSTEM_SENDER_LIMITS * COUNTER_VALUE_LENGTH, 1)
             return 0
+        if self.timestamp_offset != NO_TIMESTAMP:
+            moment = self.endpoint.transport.epoch_ns(now_ns)
+            for i in range(count):
+                stamp_frames(self.base, self.batch.offset[i], self.batch.length[i], self.timestamp_offset, moment)
         accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
         if accepted < count:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
@@ -554,25 +562,9 @@ class SendPath:
     def heartbeat_now(self):
         self.heartbeat_due_ns = 0
 
-    def find_receiver(self, receiver_id):
-        i: cython.int
-        for i in range(self.receiver_count):
-            if self.receiver_ids[i] == receiver_id:
-                return i
-        return -1
-
     def wants_to_admit(self, row):
         """Whether a receiver has no say and might get one."""
-        return self.tracks_minimum and not self.receiver_counts[row]
-
-    def lowest_edge(self):
-        """The least position that every counted receiver allows; the limit as it is where none is counted."""
-        i: cython.int
-        result: cython.longlong = NEVER
-        for i in range(self.receiver_count):
-            if self.receiver_counts[i] and self.receiver_edge[i] < result:
-                result = self.receiver_edge[i]
-        return self.sender_limit if result == NEVER else result
+        return self.tracks_minimum and not self.table.counts[row]
 
     def set_sender_limit(self, limit):
         if limit > self.limit_cap:
@@ -583,65 +575,42 @@ class SendPath:
 
     def on_status(self, row, edge, now_ns):
         """A status message of a known receiver: its life, and the limit that follows (behaviour, 17)."""
-        self.receiver_ns[row] = now_ns
+        self.table.hear(row, edge, now_ns)
         self.last_status_ns = now_ns
         if not self.has_initial_connection:
             self.has_initial_connection = True
-        if self.receiver_counts[row]:
-            self.receiver_edge[row] = edge
         if self.limit_frozen:
             return
         if self.tracks_minimum:
-            edge = self.lowest_edge()
+            edge = self.table.lowest_edge(self.sender_limit)
         if edge > self.sender_limit:
             self.set_sender_limit(edge)
 
     def expire_receivers(self, now_ns):
         """Notes every receiver that was silent for too long."""
         i: cython.int
-        for i in range(self.receiver_count):
-            if now_ns - self.receiver_ns[i] > self.receiver_timeout_ns:
-                self.events.put(EVENT_RECEIVER_EXPIRED, self.endpoint.key, self.key, now_ns, self.receiver_ids[i])
+        for i in range(self.table.count):
+            if now_ns - self.table.heard_ns[i] > self.receiver_timeout_ns:
+                self.events.put(EVENT_RECEIVER_EXPIRED, self.endpoint.key, self.key, now_ns, self.table.ids[i])
         self.expiry_due_ns = now_ns + self.receiver_timeout_ns // EXPIRY_CHECKS
 
     def add_receiver(
         self, receiver_id: cython.longlong, edge: cython.longlong, now_ns: cython.longlong, counts: cython.bint = True
     ):
-        n: cython.int = self.find_receiver(receiver_id)
-        if n < 0:
-            n = self.receiver_count
-            if n == MAX_RECEIVERS:
-                return False
-            self.receiver_count = n + 1
-            self.receiver_ids[n] = receiver_id
-        self.receiver_counts[n] = counts
-        self.receiver_edge[n] = edge
-        self.on_status(n, edge, now_ns)
+        row: cython.int = self.table.put(receiver_id, edge, counts)
+        if row < 0:
+            return False
+        self.on_status(row, edge, now_ns)
         return True
 
     def remove_receiver(self, receiver_id: cython.longlong):
-        i: cython.int = self.find_receiver(receiver_id)
-        last: cython.int = self.receiver_count - 1
-        if i < 0:
-            return False
-        self.receiver_ids[i] = self.receiver_ids[last]
-        self.receiver_ns[i] = self.receiver_ns[last]
-        self.receiver_edge[i] = self.receiver_edge[last]
-        self.receiver_counts[i] = self.receiver_counts[last]
-        self.receiver_count = last
-        return True
+        return self.table.remove(receiver_id)
 
     def discount_receiver(self, receiver_id: cython.longlong):
-        i: cython.int = self.find_receiver(receiver_id)
-        if i >= 0:
-            self.receiver_counts[i] = False
-        return i >= 0
+        return self.table.discount(receiver_id)
 
     def receivers(self):
-        return [
-            (self.receiver_ids[i], self.receiver_edge[i], self.receiver_ns[i], bool(self.receiver_counts[i]))
-            for i in range(self.receiver_count)
-        ]
+        return self.table.rows()
 
     def raise_sender_limit(self, edge: cython.longlong):
         if not self.limit_frozen and edge > self.sender_limit:

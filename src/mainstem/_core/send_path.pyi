@@ -2,6 +2,7 @@ from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
 from mainstem._core.events import EventBuffer
 from mainstem._core.positions import PositionSet
+from mainstem._core.receivers import ReceiverTable
 from mainstem._core.table import PathTable
 
 NEVER_NS: int
@@ -46,7 +47,8 @@ class SendPath:
 
     ``draining``, ``end_of_stream`` and ``revoked`` may be set from any thread; positions may be read from any thread.
     ``tracks_minimum`` makes the limit the least of the counted receivers' (else it only rises), ``limit_frozen`` holds it,
-    ``limit_cap`` bounds it; ``group_ready`` says that flow control has the receivers it requires.
+    ``limit_cap`` bounds it; ``timestamp_offset`` is where in each message's payload the time of sending goes (-1 nowhere, -8 into
+    the reserved value); ``group_ready`` says that flow control has the receivers it requires.
     """
 
     log: AtomicBuffer
@@ -65,7 +67,7 @@ class SendPath:
     clean_position: int
     last_send_ns: int
     last_status_ns: int
-    receiver_count: int
+    table: ReceiverTable
     connected: bool
     key: int
     draining: bool
@@ -79,6 +81,7 @@ class SendPath:
     setup_elicited: bool
     received_unicast_eos: bool
     limit_cap: int
+    timestamp_offset: int
     setup_due_ns: int
     setup_interval_ns: int
     heartbeat_interval_ns: int
@@ -103,6 +106,9 @@ class SendPath:
         spies_simulate_connection: bool = False,
         now_ns: int = 0,
     ) -> None: ...
+    @property
+    def receiver_count(self) -> int:
+        """How many receivers live."""
     @property
     def has_receivers(self) -> bool:
         """At least one receiver lives."""

@@ -13,6 +13,8 @@ if not cython.compiled:
 
     # The most runs that go to the kernel in one call; sendmmsg takes 1024, and 64 is where its gain flattens.
     MAX_RUNS = 64
+    # No place in a message for a timestamp; -8 is the header's reserved value, as if it lay before the payload.
+    NO_TIMESTAMP = -1
 
 # One UDP payload is 65,507 bytes at most, and a run with segmentation offload is one payload to the kernel.
 MAX_RUN_LENGTH = cython.declare(cython.int, 65_000)
@@ -183,6 +185,19 @@ def insert_frames(base, at, source, start, length):
     put64(base, at + 8, get64(source, start + 8))
     st64(base, at, get64(source, start))
     return True
+
+
+def stamp_frames(base, at, length, offset, moment):
+    """Writes a time into the frames that begin a message, among whole frames of ``length`` bytes, where it fits."""
+    end: cython.longlong = at + length
+    frame: cython.longlong
+    while at + DATA_HEADER_LENGTH <= end:
+        frame = get32(base, at + FRAME_LENGTH_OFFSET)
+        if frame < DATA_HEADER_LENGTH or get16(base, at + FRAME_TYPE_OFFSET) != TYPE_DATA:
+            break
+        if (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_BEGIN) != 0 and DATA_HEADER_LENGTH + offset + 8 <= frame:
+            put64(base, at + DATA_HEADER_LENGTH + offset, moment)
+        at += aligned(frame)
 
 
 def write_padding(base, meta, term, offset, length, term_id):

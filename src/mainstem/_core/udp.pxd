@@ -13,6 +13,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <sys/uio.h>
     #include <string.h>
+    #include <time.h>
     #ifdef __linux__
     #define MS_UDP_LEVEL 17
     #define MS_UDP_SEGMENT 103
@@ -68,6 +69,27 @@ cdef extern from *:
             if (c->cmsg_level == MS_UDP_LEVEL && c->cmsg_type == MS_UDP_GRO) return *(int *)CMSG_DATA(c);
         return 0;
     }
+    static int ms_timestamps(int fd) {
+    #ifdef SO_TIMESTAMPNS
+        int one = 1;
+        return setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) == 0;
+    #else
+        return 0;
+    #endif
+    }
+    static int64_t ms_arrival(struct msghdr *m) {
+    #ifdef SCM_TIMESTAMPNS
+        struct cmsghdr *c;
+        for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+                struct timespec t;
+                memcpy(&t, CMSG_DATA(c), sizeof t);
+                return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+            }
+    #endif
+        return 0;
+    }
+    static int64_t ms_epoch(void) { struct timespec t; clock_gettime(CLOCK_REALTIME, &t); return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
     static int ms_errno(void) { return errno; }
     """
     struct iovec:
@@ -91,15 +113,19 @@ cdef extern from *:
     void ms_set_segment(msghdr *, uint8_t *, int) noexcept nogil
     int ms_segment(msghdr *) noexcept nogil
     int ms_errno() noexcept nogil
+    bint ms_timestamps(int) noexcept nogil
+    int64_t ms_arrival(msghdr *) noexcept nogil
+    int64_t ms_epoch() noexcept nogil
     int MS_UDP_SEGMENT, MSG_DONTWAIT, MSG_TRUNC, EINTR, EAGAIN, ECONNREFUSED, EIO, EINVAL, EMSGSIZE
 
 cdef enum:
-    CONTROL_ROOM = 64
+    CONTROL_ROOM = 96
 
 
 cdef class UdpTransport(Transport):
     cdef readonly int fd
     cdef readonly bint coalesces
+    cdef readonly bint timestamps
     cdef ms_mmsghdr outgoing_messages[MAX_SLOTS]
     cdef iovec outgoing_parts[MAX_SLOTS]
     cdef uint8_t outgoing_control[MAX_SLOTS][CONTROL_ROOM]

@@ -27,12 +27,14 @@ class UdpTransport(Transport):
         incoming: LossGenerator = None,
         outgoing: LossGenerator = None,
         offload: cython.bint = True,
+        timestamps: cython.bint = False,
     ):
         i: cython.int
         coalesces: cython.bint = offload and ms_coalesce(fd)
         Transport.__init__(self, COALESCED_SLOTS if coalesces else MAX_SLOTS, incoming, outgoing)
         self.fd = fd
         self.coalesces = coalesces
+        self.timestamps = timestamps and ms_timestamps(fd)
         if offload and ms_probe(fd, MS_UDP_SEGMENT):
             self.max_segments = KERNEL_SEGMENTS
         for i in range(self.slots):
@@ -50,7 +52,7 @@ class UdpTransport(Transport):
         n: cython.int
         for i in range(self.slots):
             self.incoming_messages[i].msg_hdr.msg_namelen = ADDRESS_ROOM
-            if self.coalesces:
+            if self.coalesces or self.timestamps:
                 self.incoming_messages[i].msg_hdr.msg_control = cython.address(self.incoming_control[i][0])
                 self.incoming_messages[i].msg_hdr.msg_controllen = CONTROL_ROOM
         n = ms_recvmmsg(self.fd, cython.address(self.incoming_messages[0]), self.slots, MSG_DONTWAIT)
@@ -65,7 +67,12 @@ class UdpTransport(Transport):
                 ms_segment(cython.address(self.incoming_messages[i].msg_hdr)) if self.coalesces else 0
             )
             self.source_length[i] = self.incoming_messages[i].msg_hdr.msg_namelen
+            if self.timestamps:
+                self.slot_ns[i] = ms_arrival(cython.address(self.incoming_messages[i].msg_hdr))
         return n
+
+    def epoch_ns(self, now_ns):
+        return ms_epoch()
 
     def prepare(self, i, to, base, offset, length, segment):
         self.outgoing_parts[i].iov_base = cython.cast(cython.p_void, base + offset)

@@ -5,15 +5,18 @@ class UdpTransport(Transport):
     """Datagrams over the non-blocking UDP socket ``fd``, which stays its opener's to close, after this transport.
 
     Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
-    kernel has them; ``offload=False`` does without. ``coalesces`` tells what was found for receiving, ``max_segments`` for sending.
+    kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` tells
+    what was found for receiving, ``max_segments`` for sending.
     """
 
     fd: int
     coalesces: bool
+    timestamps: bool
     def __init__(
         self,
         fd: int,
         incoming: LossGenerator | None = None,
         outgoing: LossGenerator | None = None,
         offload: bool = True,
+        timestamps: bool = False,
     ) -> None: ...

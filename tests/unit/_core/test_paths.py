@@ -576,3 +576,25 @@ def spoilt(noise: random.Random, good: list[bytes]) -> bytes:
     else:
         struct.pack_into("<i", datagram, 0, -noise.randrange(1, 1 << 31))
     return bytes(datagram)
+
+
+@pytest.mark.parametrize(("offset", "place"), [(0, 32), (8, 40), (-8, 24)])
+def test_a_timestamp_is_written_into_each_message_that_has_room_for_it(core: Modules, offset: int, place: int) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.sender_transport.epoch_offset_ns = 1_000_000
+    pair.receiver_transport.epoch_offset_ns = 2_000_000
+    pair.send_path.timestamp_offset = offset
+    for payload in (b"x" * 16, b"short", b"y" * 16):
+        pair.writer.append(payload)
+    pair.sender.run_cycle(pair.now_ns)
+    ((_, datagram),) = pair.sender_transport.sent
+    stamps = [struct.unpack_from("<q", datagram, at + place)[0] for at in (0, 128)]
+    assert stamps == [1_000_001, 1_000_001]
+    assert datagram[64 + 32 : 64 + 37] == b"short"
+    pair.receive_endpoint.media_timestamp_offset = offset
+    pair.receive_endpoint.channel_timestamp_offset = offset
+    pair.receive_path.attach(pair.receive_endpoint, pair.receiver.events)
+    pair.deliver()
+    pair.receiver.run_cycle(pair.now_ns)
+    assert [pair.in_log.get_i64(at + place) for at in (0, 128)] == [2_000_001, 2_000_001]

@@ -96,10 +96,12 @@ def frame_type(frame: bytes) -> int:
 
 
 def read_nak(frame: bytes) -> Nak:
+    """A NAK frame of 28 bytes or more."""
     return Nak(*_NAK.unpack_from(frame))
 
 
 def read_status(frame: bytes) -> StatusMessage:
+    """A status message of 36 bytes or more."""
     length, _, flags, _ = _HEADER.unpack_from(frame)
     option = min(length, len(frame)) - layout.SM_LENGTH
     tag = _TAG.unpack_from(frame, layout.SM_GROUP_TAG_OFFSET)[0] if option >= _TAG.size else None
@@ -107,10 +109,12 @@ def read_status(frame: bytes) -> StatusMessage:
 
 
 def read_setup(frame: bytes) -> Setup:
+    """A SETUP frame of 40 bytes."""
     return Setup._make((*_SETUP.unpack_from(frame), frame[layout.FRAME_FLAGS_OFFSET]))
 
 
 def read_error(frame: bytes) -> ErrorFrame:
+    """An ERR frame whose text length was checked."""
     session_id, stream_id, receiver_id, tag, code, length = _ERROR.unpack_from(frame)
     has_tag = frame[layout.FRAME_FLAGS_OFFSET] & layout.ERR_FLAG_GROUP_TAG
     text = frame[layout.ERR_TEXT_OFFSET : layout.ERR_TEXT_OFFSET + length].decode("utf-8", "replace")
@@ -118,11 +122,13 @@ def read_error(frame: bytes) -> ErrorFrame:
 
 
 def read_round_trip(frame: bytes) -> RoundTrip:
+    """An RTTM frame of 40 bytes."""
     is_request = bool(frame[layout.FRAME_FLAGS_OFFSET] & layout.RTTM_FLAG_REPLY)
     return RoundTrip._make((*_RTTM.unpack_from(frame), is_request))
 
 
 def read_response_setup(frame: bytes) -> ResponseSetupFrame:
+    """An RSP_SETUP frame of 20 bytes."""
     return ResponseSetupFrame(*_RESPONSE_SETUP.unpack_from(frame))
 
 

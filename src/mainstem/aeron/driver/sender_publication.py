@@ -78,6 +78,9 @@ class SenderPublication:
         self._on_group_size = on_group_size
         self._overflows = 0
         path.key = next(_keys)
+        stamp = channel.uri.channel_send_timestamp_offset
+        if stamp is not None:
+            path.timestamp_offset = stamp
         self.flow_control.prepare(path)
         if self.is_response:
             # Nobody has asked yet, and nothing is sent to nobody.

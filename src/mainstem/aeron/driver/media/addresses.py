@@ -72,6 +72,7 @@ def control_group(data: InetAddress) -> InetAddress:
 
 
 def has_odd_last_byte(address: InetAddress) -> bool:
+    """Whether it may be a multicast data address."""
     return bool(ipaddress.ip_address(address.ip).packed[-1] & 1)
 
 

@@ -18,6 +18,8 @@ UNKNOWN_RECEIVER = -1
 
 
 class Gauge(Protocol):
+    """A counter that shows a number."""
+
     def set_release(self, value: int) -> None: ...
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.transport import OpenTransport, Transports
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
+# Messages carry no timestamp unless the channel says where.
+NO_TIMESTAMP = -1
+
 _keys = itertools.count(1)
 
 
@@ -141,6 +144,7 @@ class ReceiveDestination:
                 so_rcvbuf=so_rcvbuf,
                 so_sndbuf=so_sndbuf,
                 port_range=port_range,
+                timestamps=channel.uri.media_receive_timestamp_offset is not None,
             )
         )
         self.transport = self._open.transport
@@ -194,6 +198,9 @@ class ReceiveChannelEndpoint:
         self.group_tag = group_tag
         self.core = ReceiveEndpoint(counters, self.key)
         self.destinations: dict[int, ReceiveDestination] = {}
+        media, mine = channel.uri.media_receive_timestamp_offset, channel.uri.channel_receive_timestamp_offset
+        self.core.media_timestamp_offset = NO_TIMESTAMP if media is None else media
+        self.core.channel_timestamp_offset = NO_TIMESTAMP if mine is None else mine
         if channel.is_manual:
             return
         first = ReceiveDestination(

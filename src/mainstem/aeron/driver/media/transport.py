@@ -34,7 +34,7 @@ class TransportRequest:
 
     ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
     group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
-    is taken from ``port_range`` (low, high) where it is given.
+    is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel is to note when datagrams arrive.
     """
 
     bind: InetAddress
@@ -46,6 +46,7 @@ class TransportRequest:
     so_rcvbuf: int = 0
     so_sndbuf: int = 0
     port_range: tuple[int, int] | None = None
+    timestamps: bool = False
 
 
 @dataclass(slots=True)
@@ -129,7 +130,11 @@ class SystemTransports:
             if request.connect is not None:
                 made.connect(_address(request.connect))
             transport = UdpTransport(
-                made.fileno(), self._make(self._incoming_loss), self._make(self._outgoing_loss), self._offload
+                made.fileno(),
+                self._make(self._incoming_loss),
+                self._make(self._outgoing_loss),
+                self._offload,
+                request.timestamps,
             )
         except OSError as error:
             made.close()

@@ -8,6 +8,7 @@ import pytest
 
 from mainstem._core.datagram import Address
 from mainstem._core.loss import RandomLoss
+from mainstem._core.udp import UdpTransport
 from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
 from mainstem.aeron.driver.media.transport import OpenTransport, SystemTransports, TransportRequest
 from mainstem.errors import ConfigurationError
@@ -109,3 +110,17 @@ def test_resolves_names_and_knows_the_loopback_interface() -> None:
     with pytest.raises(LookupError):
         transports.resolve("no.such.host.invalid")
     assert any(interface.ip == "127.0.0.1" and interface.is_loopback for interface in transports.interfaces())
+
+
+def test_the_kernel_notes_when_a_datagram_arrived() -> None:
+    transports = SystemTransports()
+    receiver = transports.open(TransportRequest(bind=LOOPBACK, timestamps=True))
+    assert isinstance(receiver.transport, UdpTransport)
+    assert receiver.transport.timestamps
+    sender = transports.open(TransportRequest(bind=LOOPBACK, connect=receiver.local_address))
+    before_ns = time.time_ns()
+    assert sender.transport.send(bytes(64))
+    assert read_one(receiver)[0] == bytes(64)
+    assert before_ns - 1_000_000_000 < receiver.transport.arrived_ns < time.time_ns() + 1_000_000_000
+    receiver.close()
+    sender.close()

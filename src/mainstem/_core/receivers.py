@@ -1,0 +1,81 @@
+"""The receivers of one publication: who lives, and how far each allows the sender to go (behaviour, 14.3 and 17)."""
+
+import cython
+
+if not cython.compiled:
+    # Receivers of one stream: the spec designs for fewer than 100.
+    MAX_RECEIVERS = 256
+
+
+@cython.cclass
+class ReceiverTable:
+    """Rows of receiver id, time of the last status message, edge (position plus window), and whether it has a say."""
+
+    def __init__(self):
+        if not cython.compiled:
+            self.ids = [0] * MAX_RECEIVERS
+            self.heard_ns = [0] * MAX_RECEIVERS
+            self.edges = [0] * MAX_RECEIVERS
+            self.counts = [False] * MAX_RECEIVERS
+        self.count = 0
+
+    def find(self, receiver_id):
+        """The receiver's row, -1 where it is not known."""
+        i: cython.int
+        for i in range(self.count):
+            if self.ids[i] == receiver_id:
+                return i
+        return -1
+
+    def hear(self, row, edge, now_ns):
+        """A status message of a known receiver."""
+        self.heard_ns[row] = now_ns
+        if self.counts[row]:
+            self.edges[row] = edge
+
+    def lowest_edge(self, otherwise):
+        """The least edge of those who have a say, ``otherwise`` where nobody has."""
+        i: cython.int
+        found: cython.bint = False
+        result: cython.longlong = otherwise
+        for i in range(self.count):
+            if self.counts[i] and (not found or self.edges[i] < result):
+                found = True
+                result = self.edges[i]
+        return result
+
+    def put(self, receiver_id: cython.longlong, edge: cython.longlong, counts: cython.bint):
+        """Adds a receiver or changes its say; its row, -1 where there is no room."""
+        row: cython.int = self.find(receiver_id)
+        if row < 0:
+            if self.count == MAX_RECEIVERS:
+                return -1
+            row = self.count
+            self.count = row + 1
+            self.ids[row] = receiver_id
+        self.counts[row] = counts
+        self.edges[row] = edge
+        return row
+
+    def remove(self, receiver_id: cython.longlong):
+        """Forgets a receiver; false when it was not known."""
+        row: cython.int = self.find(receiver_id)
+        last: cython.int = self.count - 1
+        if row < 0:
+            return False
+        self.ids[row] = self.ids[last]
+        self.heard_ns[row] = self.heard_ns[last]
+        self.edges[row] = self.edges[last]
+        self.counts[row] = self.counts[last]
+        self.count = last
+        return True
+
+    def discount(self, receiver_id: cython.longlong):
+        """Takes a receiver's say away; false when it was not known."""
+        row: cython.int = self.find(receiver_id)
+        if row >= 0:
+            self.counts[row] = False
+        return row >= 0
+
+    def rows(self):
+        return [(self.ids[i], self.edges[i], self.heard_ns[i], bool(self.counts[i])) for i in range(self.count)]

@@ -1,0 +1,13 @@
+class ReceiverTable:
+    """The receivers that one publication knows: 256 at most. ``SendPath`` keeps one; use its methods."""
+
+    count: int
+    def __init__(self) -> None: ...
+    def put(self, receiver_id: int, edge: int, counts: bool) -> int:
+        """Adds a receiver or changes its say; its row, -1 where there is no room."""
+    def remove(self, receiver_id: int) -> bool:
+        """False when it was not known."""
+    def discount(self, receiver_id: int) -> bool:
+        """Takes its say away; False when it was not known."""
+    def rows(self) -> list[tuple[int, int, int, bool]]:
+        """(receiver id, edge, last heard of, counts) of each."""
