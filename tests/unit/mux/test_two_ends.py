@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mainstem.mux import bymux, jmux
 
-PROFILE = settings(max_examples=60, stateful_step_count=40, deadline=None)
+PROFILE = settings(max_examples=80, stateful_step_count=60, deadline=None)
 
 
 class Pipe:
@@ -40,6 +40,16 @@ class BymuxEnds(RuleBasedStateMachine):
         self.finished: set[tuple[int, int, int]] = set()
         self.lost: dict[tuple[int, int, int], int] = {}
         self.generation: list[dict[int, int]] = [{}, {}]
+
+    @initialize(streams=st.integers(1, 3))
+    def meet(self, streams: int) -> None:
+        self.carry(0)
+        self.carry(1)
+        for end in (0, 1):
+            for _ in range(streams):
+                self.create(end)
+        self.carry(0)
+        self.carry(1)
 
     def key(self, writer: int, end: int, stream: bymux.Stream) -> tuple[int, int, int]:
         return writer, stream.id, self.generation[end][id(stream)]
@@ -116,6 +126,12 @@ class BymuxEnds(RuleBasedStateMachine):
             self.ends[end].receive_data(piece)
             self.settle(end)
 
+    @rule(end=st.integers(0, 1))
+    def carry(self, end: int) -> None:
+        """Everything that one end has to say reaches the other, behind what is on its way."""
+        self.send(end, 10_000)
+        self.deliver(1 - end, 1_000_000)
+
     @invariant()
     def what_was_read_is_a_beginning_of_what_was_written(self) -> None:
         for key, data in self.read.items():
@@ -166,6 +182,15 @@ class JmuxEnds(RuleBasedStateMachine):
         self.written: dict[int, bytearray] = {}
         self.read: dict[int, bytearray] = {}
         self.whole: set[int] = set()
+
+    @initialize(sessions=st.integers(1, 5))
+    def meet(self, sessions: int) -> None:
+        self.carry(0)
+        self.carry(1)
+        for _ in range(sessions):
+            self.request()
+            self.write(0, 0, b"first")
+        self.carry(0)
 
     def settle(self, end: int) -> None:
         while (event := self.ends[end].next_event()) is not None:
@@ -244,6 +269,12 @@ class JmuxEnds(RuleBasedStateMachine):
         if piece := self.pipes[1 - end].cut(count):
             self.ends[end].receive_data(piece)
             self.settle(end)
+
+    @rule(end=st.integers(0, 1))
+    def carry(self, end: int) -> None:
+        """Everything that one end has to say reaches the other, behind what is on its way."""
+        self.send(end, 10_000)
+        self.deliver(1 - end, 1_000_000)
 
     @invariant()
     def what_was_read_is_a_beginning_of_what_was_written(self) -> None:
