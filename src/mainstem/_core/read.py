@@ -382,10 +382,11 @@ class SubscriptionReader:
         self.is_closed = False
 
     def set_images(self, images):
-        for image in images:
+        kept: tuple = tuple(images)
+        for image in kept:
             if not isinstance(image, ImageReader):
                 raise TypeError(f"{image!r} is not an image")
-        self.images = tuple(images)
+        self.images = kept
 
     def start(self):
         """Which image is polled first this time."""

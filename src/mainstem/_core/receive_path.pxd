@@ -90,6 +90,7 @@ cdef class ReceivePath:
     cdef int32_t endpoint_key
     cdef int64_t media_timestamp_offset
     cdef int64_t channel_timestamp_offset
+    cdef int64_t connect_due_ns
     cdef int64_t high_at
     cdef int64_t rebuilt_at
     cdef int64_t receiver_id

@@ -25,6 +25,8 @@ from mainstem._core.table import PathTable
 NEVER_NS = 0x7FFFFFFFFFFFFFFF
 NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 NO_END = cython.declare(cython.longlong, -1)
+# How often a datagram from an unknown source is mentioned: often enough to connect at once, too seldom to be a burden.
+CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
 
 
 @cython.cclass
@@ -272,6 +274,7 @@ class ReceivePath:
         self.noticed_gap = NO_END
         self.noticed_mark = NO_END
         self.gap_scan_due_ns = now_ns
+        self.connect_due_ns = now_ns
 
     def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer):
         self.endpoint_key = endpoint.key
@@ -417,6 +420,12 @@ class ReceivePath:
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
         row = self.connection_of(transport, index)
+        if row < 0 and now_ns >= self.connect_due_ns:
+            # A way to the sender that no SETUP told of: one of several, or added later.
+            self.connect_due_ns = now_ns + CONNECT_INTERVAL
+            self.events.put_frame(
+                EVENT_UNKNOWN_SESSION, self.endpoint_key, -1, now_ns, transport, index, DATA_HEADER_LENGTH
+            )
         if moved == 0:
             self.on_heartbeat(position, get8(base, at + FRAME_FLAGS_OFFSET), row, now_ns)
             return True

@@ -201,7 +201,10 @@ class Receiver:
         else:
             session_id = int.from_bytes(frame[12:16], "little", signed=True)
             stream_id = int.from_bytes(frame[16:20], "little", signed=True)
-            if self._dispatchers[endpoint.key].on_unknown(stream_id, session_id, now_ns):
+            image = self._image_of(endpoint, stream_id, session_id)
+            if image is not None:
+                self._connect(endpoint, image, index, source, now_ns)
+            elif self._dispatchers[endpoint.key].on_unknown(stream_id, session_id, now_ns):
                 self._elicit(endpoint, index, source, stream_id, session_id)
 
     def _image_of(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> ReceiverImage | None:

@@ -64,8 +64,10 @@ class Subscription:
     positions: dict[StreamSource, SubscriberPosition] = field(default_factory=dict)
 
     def accepts_session(self, session_id: int) -> bool:
-        """Whether the subscription wants streams of that session."""
-        return self.session_id is None or self.session_id == session_id
+        """Whether the subscription wants streams of that session; one that awaits an answer wants none before it is told."""
+        if self.session_id is None:
+            return not self.params.is_response or self.ipc
+        return self.session_id == session_id
 
     def wants_ipc(self, stream_id: int) -> bool:
         """Whether it reads IPC publications of that stream."""

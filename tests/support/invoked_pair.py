@@ -1,0 +1,73 @@
+"""Two machines played by two drivers that the test drives itself, over real sockets of the loopback interface."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.support.live_driver import PATIENCE_S, message
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+
+class Machines:
+    """``near`` and ``far``: a client each, on a driver each. Everything runs in ``work``."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._stack = ExitStack()
+        values = {"term_buffer_length": 1 << 16, "ipc_term_buffer_length": 1 << 16, **settings}
+        self.drivers = [
+            self._stack.enter_context(MediaDriver.launch(threading_mode="INVOKER", **values)) for _ in range(2)
+        ]
+        self.near, self.far = (
+            self._stack.enter_context(Aeron.connect(driver.directory, driver_invoker=self.work))
+            for driver in self.drivers
+        )
+
+    def work(self) -> int:
+        """One duty cycle of both drivers."""
+        return sum(driver.do_work() for driver in self.drivers)
+
+    def until(self, what: Callable[[], object], *, why: str = "") -> None:
+        """Works until ``what`` is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not what():
+            assert time.monotonic() < deadline, why or "waited in vain"
+            self.work()
+
+    def deliver(self, publication: Any, subscriptions: Sequence[Any], *, messages: int = 300) -> None:
+        """Sends messages and checks that every subscription gets every one of them, in order."""
+        received: list[list[bytes]] = [[] for _ in subscriptions]
+        sent = 0
+
+        def step() -> bool:
+            nonlocal sent
+            if sent < messages and publication.offer(message(sent)) > 0:
+                sent += 1
+            for subscription, into in zip(subscriptions, received, strict=True):
+                subscription.poll_messages(lambda fragment, into=into: into.append(bytes(fragment)), 10)
+            return all(len(into) >= messages for into in received)
+
+        self.until(step, why="not every message arrived")
+        expected = [message(number) for number in range(messages)]
+        assert all(into == expected for into in received)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def free_port() -> int:
+    """A port that nobody else is likely to have; the next three are as free."""
+    return random.Random().randrange(20_000, 32_000, 4)
