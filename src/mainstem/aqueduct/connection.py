@@ -370,6 +370,12 @@ class AqueductConnection:
         return self._ended
 
     @property
+    def has_output(self) -> bool:
+        """`data_to_send` has something, or may have."""
+        core = self._core
+        return core.out.is_pending or bool(core.waiting or core.awaiting_control or core.notices)
+
+    @property
     def counts(self) -> Counts:
         return self._core.counts
 

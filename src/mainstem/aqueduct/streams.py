@@ -160,6 +160,10 @@ class Output:
         self._writes.clear()
         self._new.clear()
 
+    @property
+    def is_pending(self) -> bool:
+        return bool(self._writes or self._commands)
+
     def take(self) -> list[Command]:
         """All that goes out now."""
         if self._writes:

@@ -1,0 +1,32 @@
+"""QUIC behind one small interface: a `Link` moves bytes, events and commands between a QUIC library and the protocol
+engine.
+
+Two libraries serve: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the reference
+in Python). Both sides of a connection may use either.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.quic.link import Backend
+
+BACKENDS = ("qh3", "aioquic")
+DEFAULT_BACKEND = "qh3"
+
+
+def load_backend(name: str = DEFAULT_BACKEND) -> Backend:
+    """The backend of that name. Raises ConfigurationError where it is unknown or its library is not installed."""
+    if name not in BACKENDS:
+        raise ConfigurationError(f"backend {name!r}; there are {', '.join(BACKENDS)}")
+    try:
+        module = import_module(f"mainstem.aqueduct.quic.{name}_backend")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"backend {name!r} needs a library that is not installed: pip install 'mainstem[quic]'"
+        ) from error
+    return cast("Backend", module.BACKEND)

@@ -1,0 +1,229 @@
+"""The aioquic library: the reference in Python. It is slower, and lets each stream's flow control be decided.
+
+Left alone, it doubles a window whenever half of it was used, whether anybody read or not. Here a window is what was
+read plus a fixed credit, and nothing for a stream, or a connection, that is held.
+"""
+
+from __future__ import annotations
+
+from os import urandom
+from typing import TYPE_CHECKING, Any
+
+from aioquic.buffer import Buffer
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import Limit, QuicConnection, QuicConnectionError
+from aioquic.quic.logger import QuicFileLogger
+from aioquic.quic.packet import (
+    QuicFrameType,
+    QuicPacketType,
+    encode_quic_retry,
+    encode_quic_version_negotiation,
+    pull_quic_header,
+)
+from aioquic.quic.retry import QuicRetryTokenHandler
+from aioquic.tls import CipherSuite, SessionTicket
+
+from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.quic.settings import QuicSettings
+    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+
+_LIMIT_FRAME_CAPACITY = 17
+"""A frame type and two variable-length integers of at most eight bytes."""
+
+
+class _ConnectionWindow(Limit):  # type: ignore[misc]
+    """The connection's credit: what was received plus a fixed window, and no more while held."""
+
+    def __init__(self, original: Limit, window: int) -> None:
+        self._granted: int = original.value
+        self._window = window
+        self.held = False
+        super().__init__(original.frame_type, original.name, original.value)
+
+    @property
+    def value(self) -> int:
+        if not self.held and self._granted - self.used < self._window // 2:
+            self._granted = self.used + self._window
+        return self._granted
+
+    @value.setter
+    def value(self, value: int) -> None:
+        """The library would double it; it follows from what was received instead."""
+
+
+class _Connection(QuicConnection):  # type: ignore[misc]
+    """The library's connection with bounded windows and other stream limits."""
+
+    def __init__(self, *, settings: QuicSettings, **options: Any) -> None:
+        self._local_max_data: Limit
+        super().__init__(**options)
+        self.held_streams: set[int] = set()
+        self._window = settings.stream_window
+        self.connection_window = _ConnectionWindow(self._local_max_data, settings.connection_window)
+        self._local_max_data = self.connection_window
+        for limit in (self._local_max_streams_bidi, self._local_max_streams_uni):
+            limit.value = limit.sent = settings.max_streams
+
+    def _write_stream_limits(self, builder: Any, space: Any, stream: Any) -> None:  # noqa: ARG002
+        limit = stream.max_stream_data_local
+        if not limit or stream.stream_id in self.held_streams:
+            return
+        highest = stream.receiver.highest_offset
+        if limit - highest < self._window // 2:
+            limit = stream.max_stream_data_local = highest + self._window
+        if stream.max_stream_data_local_sent != limit:
+            frame = builder.start_frame(
+                QuicFrameType.MAX_STREAM_DATA,
+                capacity=_LIMIT_FRAME_CAPACITY,
+                handler=self._on_max_stream_data_delivery,
+                handler_args=(stream,),
+            )
+            frame.push_uint_var(stream.stream_id)
+            frame.push_uint_var(limit)
+            stream.max_stream_data_local_sent = limit
+
+
+class AioquicLink(Link):
+    """One connection of aioquic."""
+
+    library_errors = (*Link.library_errors, QuicConnectionError)
+
+    def can_send(self, stream_id: int) -> bool:
+        stream = self.quic._streams.get(stream_id)
+        return stream is not None and stream.sender._reset_error_code is None and stream.sender._buffer_fin is None
+
+    def hold_stream(self, stream_id: int, held: bool) -> None:
+        if held:
+            self.quic.held_streams.add(stream_id)
+        else:
+            self.quic.held_streams.discard(stream_id)
+
+    def hold_connection(self, held: bool) -> None:
+        self.quic.connection_window.held = held
+
+    def update(self, conn: AqueductConnection, now_ns: int) -> None:
+        quic = self.quic
+        bidi_limit, uni_limit = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
+        if not self.handshake_done:
+            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
+            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
+        rtt = quic._loss._rtt_smoothed
+        conn.transport_state(
+            bidi_streams=bidi_limit - quic._local_next_stream_id_bidi // 4,
+            uni_streams=uni_limit - quic._local_next_stream_id_uni // 4,
+            datagrams=max(0, DATAGRAM_BACKLOG - len(quic._datagrams_pending)) if self.max_datagram else 0,
+            max_datagram=self.max_datagram,
+            rtt_ns=int(rtt * 1e9) if rtt else None,
+        )
+        for stream_id in list(self._watched):
+            stream = quic._streams.get(stream_id)
+            if stream is None or stream.sender._buffer_start >= stream.sender._buffer_stop:
+                del self._watched[stream_id]
+                conn.stream_delivered(stream_id, now_ns)
+
+
+class _Context:
+    """What the connections of one server share."""
+
+    def __init__(self, settings: QuicSettings, tickets: ServerTickets | None) -> None:
+        self._settings = settings
+        self._tickets = tickets
+        self._configuration = QuicConfiguration(is_client=False)
+        configure(self._configuration, settings, QuicFileLogger)
+        self._retry = QuicRetryTokenHandler() if settings.retry else None
+
+    def parse(self, data: bytes) -> PacketHeader | None:
+        try:
+            header = pull_quic_header(Buffer(data=data), host_cid_length=self._configuration.connection_id_length)
+        except ValueError:
+            return None
+        return PacketHeader(
+            header.version,
+            header.packet_type == QuicPacketType.INITIAL,
+            header.packet_type == QuicPacketType.VERSION_NEGOTIATION,
+            header.destination_cid,
+            header.source_cid,
+            header.token,
+        )
+
+    def negotiate(self, header: PacketHeader) -> bytes | None:
+        versions = self._configuration.supported_versions
+        if header.version is None or header.version in versions or header.is_negotiation:
+            return None
+        return encode_quic_version_negotiation(  # type: ignore[no-any-return]
+            source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
+        )
+
+    def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:
+        original, retried = header.destination_cid, None
+        if self._retry is not None:
+            if not header.token:
+                fresh = urandom(8)
+                return encode_quic_retry(  # type: ignore[no-any-return]
+                    version=header.version,
+                    source_cid=fresh,
+                    destination_cid=header.source_cid,
+                    original_destination_cid=header.destination_cid,
+                    retry_token=self._retry.create_token(
+                        address=address,
+                        original_destination_connection_id=header.destination_cid,
+                        retry_source_connection_id=fresh,
+                        now=now,
+                    ),
+                )
+            try:
+                original = self._retry.validate_token(
+                    address=address, destination_cid=header.destination_cid, token=header.token, now=now
+                )
+            except ValueError:
+                return None
+            retried = header.destination_cid
+        tickets = self._tickets
+        quic = _Connection(
+            settings=self._settings,
+            configuration=self._configuration,
+            original_destination_connection_id=original,
+            retry_source_connection_id=retried,
+            session_ticket_fetcher=None if tickets is None else tickets.fetcher(_make_ticket),
+            session_ticket_handler=None if tickets is None else tickets.keep,
+        )
+        return AioquicLink(quic, self._settings, is_client=False)
+
+
+def _make_ticket(**fields: Any) -> Any:
+    return SessionTicket(**{**fields, "cipher_suite": CipherSuite(fields["cipher_suite"])})
+
+
+class AioquicBackend:
+    """The library, as `load_backend` gives it."""
+
+    name = "aioquic"
+
+    def client(self, settings: QuicSettings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+        configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
+        configure(configuration, settings, QuicFileLogger)
+        ticket_handler: Callable[[Any], None] | None = None
+        token_handler: Callable[[bytes], None] | None = None
+        if sessions is not None:
+            configuration.session_ticket = sessions.take(origin, self.name, _make_ticket)
+            configuration.token = sessions.take_token(origin)
+            ticket_handler = sessions.keeper(origin, self.name)
+            token_handler = sessions.token_keeper(origin)
+        quic = _Connection(
+            settings=settings,
+            configuration=configuration,
+            session_ticket_handler=ticket_handler,
+            token_handler=token_handler,
+        )
+        return AioquicLink(quic, settings, is_client=True)
+
+    def server_context(self, settings: QuicSettings, tickets: ServerTickets | None) -> _Context:
+        return _Context(settings, tickets)
+
+
+BACKEND = AioquicBackend()

@@ -1,0 +1,297 @@
+"""The part of the QUIC door that both libraries share: their sans-IO connections look alike, and differ in what they
+tell.
+
+A `Link` owns one QUIC connection. It takes datagrams and hands what they mean to an `AqueductConnection`, carries out
+that engine's commands, and tells it what room there is. Errors of a library end here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, PROTOCOL_ERROR
+from mainstem.aqueduct.events import (
+    CloseConnection,
+    HoldConnection,
+    HoldStream,
+    ResetStream,
+    SendDatagram,
+    SendStream,
+    WatchDelivery,
+)
+from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.events import Command
+    from mainstem.aqueduct.quic.settings import QuicSettings
+    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+
+Address = tuple[Any, ...]
+
+EARLY_STREAMS = 16
+"""Streams of each kind that a client may open before it knows the server's limits."""
+
+DATAGRAM_BACKLOG = 256
+"""Datagrams that may wait in the library: beyond it they would only grow old."""
+
+DATAGRAM_OVERHEAD = 30
+"""Packet and frame bytes around a datagram's payload: header, connection id, packet number, frame, authentication
+tag."""
+
+SUCCESS_CODES = (0, EXPLICIT_CLOSE)
+"""Close codes that tell of no error."""
+
+
+@dataclass(slots=True)
+class PacketHeader:
+    """What a server reads of a packet before it knows the connection."""
+
+    version: int | None
+    is_initial: bool
+    is_negotiation: bool
+    destination_cid: bytes
+    source_cid: bytes
+    token: bytes
+
+
+class Backend(Protocol):
+    """One QUIC library."""
+
+    name: str
+
+    def client(self, settings: QuicSettings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+        """A client's connection, not yet begun."""
+        ...
+
+    def server_context(self, settings: QuicSettings, tickets: ServerTickets | None) -> ServerContext:
+        """What all connections of one server share."""
+        ...
+
+
+class ServerContext(Protocol):
+    """A server's certificate, its tickets, and how it answers first packets."""
+
+    def parse(self, data: bytes) -> PacketHeader | None:
+        """The header of a packet, None where it is none."""
+        ...
+
+    def negotiate(self, header: PacketHeader) -> bytes | None:
+        """A version negotiation packet, where the version is not spoken here."""
+        ...
+
+    def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:
+        """A connection for a first packet; or a packet to answer with, and no connection yet; or nothing."""
+        ...
+
+
+def read_pem(path: str | Path | None, what: str) -> str:
+    """A PEM file's path as text. Raises ConfigurationError."""
+    if path is None:
+        raise ConfigurationError(f"a server needs a {what}; `mainstem cert` makes a pair for development")
+    if not Path(path).is_file():
+        raise ConfigurationError(f"{what} {str(path)!r} is not a file")
+    return str(path)
+
+
+def configure(configuration: Any, settings: QuicSettings, quic_logger: Any) -> None:
+    """Fill a library's configuration; both name these things alike."""
+    configuration.alpn_protocols = [settings.alpn]
+    configuration.idle_timeout = settings.idle_timeout
+    configuration.max_datagram_frame_size = 65536
+    configuration.max_data = settings.connection_window
+    configuration.max_stream_data = settings.stream_window
+    configuration.max_datagram_size = settings.max_datagram_size
+    if settings.qlog_directory is not None:
+        directory = Path(settings.qlog_directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        configuration.quic_logger = quic_logger(str(directory))
+    if settings.secrets_log is not None:
+        configuration.secrets_log_file = Path(settings.secrets_log).open("a")  # noqa: SIM115 - it lives as long as the library's configuration
+    if configuration.is_client:
+        if not settings.verify:
+            configuration.verify_mode = ssl.CERT_NONE
+        elif settings.ca is not None:
+            configuration.load_verify_locations(cafile=read_pem(settings.ca, "certificate authority"))
+    else:
+        configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
+
+
+class Link:
+    """One QUIC connection; the subclasses know what their library tells and lets be set."""
+
+    library_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, AssertionError)
+
+    def __init__(self, quic: Any, settings: QuicSettings, *, is_client: bool) -> None:
+        self.quic = quic
+        self.settings = settings
+        self.is_client = is_client
+        self.handshake_done = False
+        self.early_data_accepted = False
+        self.terminated = False
+        self.closing = False
+        self.cids_issued: list[bytes] = []
+        self.cids_retired: list[bytes] = []
+        self._watched: dict[int, object] = {}
+        self._error: Exception | None = None
+        self._handlers = {
+            "StreamDataReceived": self._stream_data,
+            "StreamReset": self._stream_reset,
+            "StopSendingReceived": self._stop_sending,
+            "DatagramFrameReceived": self._datagram,
+            "HandshakeCompleted": self._handshake_completed,
+            "ConnectionIdIssued": self._cid_issued,
+            "ConnectionIdRetired": self._cid_retired,
+            "ConnectionTerminated": self._connection_terminated,
+        }
+
+    # Datagrams and time.
+
+    def connect(self, address: Address, now: float) -> None:
+        self.quic.connect(address, now=now)
+
+    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        """UDP payloads that arrived from one address."""
+        for data in datagrams:
+            self.quic.receive_datagram(data, address, now=now)
+
+    def transmit(self, now: float) -> list[tuple[bytes, Address]]:
+        """UDP payloads to send."""
+        return self.quic.datagrams_to_send(now=now)  # type: ignore[no-any-return]
+
+    def timer(self) -> float | None:
+        return self.quic.get_timer()  # type: ignore[no-any-return]
+
+    def handle_timer(self, now: float) -> None:
+        self.quic.handle_timer(now=now)
+
+    def ping(self) -> None:
+        """Keep the connection alive."""
+        self.quic.send_ping(0)
+
+    def close(self, code: int, reason: str) -> None:
+        self.closing = True
+        self.quic.close(error_code=code, reason_phrase=reason[:200])
+
+    # From the library to the engine.
+
+    def deliver(self, conn: AqueductConnection, now_ns: int) -> None:
+        """Hand over everything that the library has learnt."""
+        next_event = self.quic.next_event
+        handlers = self._handlers
+        while (event := next_event()) is not None:
+            handler = handlers.get(type(event).__name__)
+            if handler is not None:
+                handler(event, conn, now_ns)
+
+    def _stream_data(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        conn.receive_stream(event.stream_id, event.data, event.end_stream, now_ns)
+
+    def _stream_reset(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        conn.receive_reset(event.stream_id, event.error_code, now_ns)
+
+    def _stop_sending(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        conn.receive_stop_sending(event.stream_id, now_ns)
+
+    def _datagram(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        conn.receive_datagram(event.data, now_ns)
+
+    def _handshake_completed(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        self.handshake_done = True
+        self.early_data_accepted = bool(event.early_data_accepted)
+        if event.alpn_protocol != self.settings.alpn:
+            self._refuse(conn, f"the peer does not speak {self.settings.alpn!r} (ALPN)", "application protocol", now_ns)
+        elif not self.quic._remote_max_datagram_frame_size:
+            self._refuse(conn, "the peer takes no datagrams, which Aqueduct requires", "datagrams required", now_ns)
+        else:
+            conn.handshake_completed(now_ns)
+
+    def _refuse(self, conn: AqueductConnection, message: str, rule: str, now_ns: int) -> None:
+        self._error = RemoteProtocolError(message, rule=rule, code=PROTOCOL_ERROR)
+        self.close(PROTOCOL_ERROR, message)
+        conn.connection_lost(self._error, now_ns)
+
+    def _cid_issued(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:  # noqa: ARG002
+        self.cids_issued.append(event.connection_id)
+
+    def _cid_retired(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:  # noqa: ARG002
+        self.cids_retired.append(event.connection_id)
+
+    def _connection_terminated(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        self.terminated = True
+        error: Exception | None = None
+        if event.frame_type is None and event.error_code == PROTOCOL_ERROR:
+            error = RemoteProtocolError(
+                f"the peer closed the connection for a protocol error: {event.reason_phrase}",
+                rule="peer's complaint",
+                code=PROTOCOL_ERROR,
+            )
+        elif event.error_code not in SUCCESS_CODES or event.frame_type is not None or event.reason_phrase:
+            error = ConnectionLost(
+                f"the connection ended: {event.reason_phrase or 'no reason given'} ({event.error_code})"
+            )
+            if event.error_code in SUCCESS_CODES and event.frame_type is None:
+                error = None
+        conn.connection_lost(self._error or error, now_ns)
+
+    # From the engine to the library.
+
+    def execute(self, commands: Iterable[Command]) -> None:
+        """Carry out the engine's commands."""
+        quic = self.quic
+        for command in commands:
+            if self.terminated or self.closing:
+                return
+            kind = type(command)
+            try:
+                if kind is SendStream:
+                    quic.send_stream_data(command.stream_id, command.data, command.fin)  # type: ignore[union-attr]
+                elif kind is SendDatagram:
+                    quic.send_datagram_frame(command.data)  # type: ignore[union-attr]
+                elif kind is ResetStream:
+                    quic.reset_stream(command.stream_id, command.code)  # type: ignore[union-attr]
+                elif kind is WatchDelivery:
+                    self._watched[command.stream_id] = None  # type: ignore[union-attr]
+                elif kind is HoldStream:
+                    self.hold_stream(command.stream_id, command.held)  # type: ignore[union-attr]
+                elif kind is HoldConnection:
+                    self.hold_connection(command.held)  # type: ignore[union-attr]
+                elif kind is CloseConnection:
+                    self.close(command.code, command.reason)  # type: ignore[union-attr]
+            except self.library_errors as error:
+                # The peer asked the library to stop this stream, and the library obeyed before the engine heard of it.
+                if kind not in (SendStream, ResetStream) or self.can_send(command.stream_id):  # type: ignore[union-attr]
+                    raise ConnectionLost(f"the QUIC library refused a command: {error}") from error
+
+    def update(self, conn: AqueductConnection, now_ns: int) -> None:
+        """Tell the engine what room there is, and which streams' bytes have arrived."""
+        raise NotImplementedError
+
+    def can_send(self, stream_id: int) -> bool:
+        """The library still takes bytes for this stream."""
+        raise NotImplementedError
+
+    def hold_stream(self, stream_id: int, held: bool) -> None:
+        """Stop granting credit to one stream, where the library can."""
+
+    def hold_connection(self, held: bool) -> None:
+        """Stop granting credit to the connection."""
+        raise NotImplementedError
+
+    @property
+    def has_held_events(self) -> bool:
+        """Something waits that was held back and may now be delivered."""
+        return False
+
+    @property
+    def max_datagram(self) -> int:
+        """The largest payload of a datagram, 0 where the peer takes none or is not known."""
+        limit = self.quic._remote_max_datagram_frame_size
+        if not limit:
+            return 0
+        return int(min(limit, self.settings.max_datagram_size) - DATAGRAM_OVERHEAD)

@@ -1,0 +1,245 @@
+"""The qh3 library: a compiled core, and three things that it does not offer by itself.
+
+* Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
+* It has no per-stream hold. It extends flow control credit as its events are taken, so not taking them holds the
+  connection.
+* It does not tell which bytes were acknowledged; that is deduced from its packets: what was sent is delivered once
+  every packet up to then has been acknowledged and none was lost meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from os import urandom
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from qh3 import _hazmat
+from qh3.quic import connection as qh3_connection
+from qh3.quic.configuration import QuicConfiguration
+from qh3.quic.logger import QuicFileLogger
+from qh3.quic.packet import (
+    QuicPacketType,
+    encode_quic_retry,
+    encode_quic_version_negotiation,
+    pull_quic_transport_parameters,
+    push_quic_transport_parameters,
+)
+from qh3.quic.retry import QuicRetryTokenHandler
+
+from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.quic.settings import QuicSettings
+    from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+
+_LIBRARY_STREAM_LIMITS = [100, 103]
+"""What the library passes to its core; looked for there, so that another library version is noticed and not misused."""
+
+_STREAM_LIMITS_AT = slice(21, 23)
+
+# It warns of every orderly close; what matters is raised.
+logging.getLogger("quic").setLevel(logging.ERROR)
+
+
+def _with_stream_limits(limit: int) -> type[Any]:
+    """The library's connection class with other stream limits."""
+
+    def make_core(*arguments: Any) -> Any:
+        values = list(arguments)
+        if values[_STREAM_LIMITS_AT] != _LIBRARY_STREAM_LIMITS:
+            raise ConfigurationError("this version of qh3 is not supported: its stream limits are elsewhere")
+        values[_STREAM_LIMITS_AT] = [limit, limit]
+        return _hazmat.QuicConnectionCore(*values)
+
+    class Bridge(qh3_connection.QuicTlsBridge):  # type: ignore[misc]
+        def serialize_transport_parameters(self) -> bytes:
+            parameters = pull_quic_transport_parameters(_hazmat.Buffer(data=super().serialize_transport_parameters()))
+            parameters.initial_max_streams_bidi = parameters.initial_max_streams_uni = limit
+            buffer = _hazmat.Buffer(capacity=4096)
+            push_quic_transport_parameters(buffer, parameters)
+            return buffer.data
+
+    # The two methods look these names up in their module: here they look them up in a copy of it.
+    names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
+
+    def bound(method: Any) -> FunctionType:
+        return FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
+
+    base = qh3_connection.QuicConnection
+
+    class Connection(base):  # type: ignore[misc, valid-type]
+        held = False
+        _create_core = bound(base._create_core)
+        _create_tls = bound(base._create_tls)
+
+        def _drain_core(self) -> None:
+            if not self.held or not self._handshake_complete:
+                super()._drain_core()
+
+        def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
+            datagrams: list[tuple[bytes, Address]] = []
+            core = self._core
+            while core is not None:
+                try:
+                    transmit = core.poll_transmit(now)
+                except RuntimeError:
+                    # A server that may not send more before the client has proven its address comes here in the middle
+                    # of a flight. The library would throw away the packets before it.
+                    break
+                if transmit is None:
+                    break
+                if self._quic_logger is not None:
+                    self._log_datagram("datagrams_sent", transmit[0])
+                    self._log_packets("packet_sent", transmit[0])
+                datagrams.append((transmit[0], transmit[1]))
+            return datagrams
+
+    return Connection
+
+
+class Qh3Link(Link):
+    """One connection of qh3."""
+
+    library_errors = (*Link.library_errors, qh3_connection.QuicConnectionError)
+
+    def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
+        self.quic.receive_many_datagrams(datagrams, address, now=now)
+
+    def can_send(self, stream_id: int) -> bool:
+        return bool(self.quic._stream_can_send(stream_id))
+
+    def hold_connection(self, held: bool) -> None:
+        self.quic.held = held
+        if not held:
+            self.quic._drain_core()
+
+    def update(self, conn: AqueductConnection, now_ns: int) -> None:
+        core = self.quic._core
+        if core is None:
+            return
+        bidi_limit, uni_limit, bidi_opened, uni_opened = core.stream_limits
+        if not self.handshake_done:
+            bidi_opened, uni_opened = self.quic._next_stream_id_bidi // 4, self.quic._next_stream_id_uni // 4
+            bidi_limit = min(bidi_limit or EARLY_STREAMS, EARLY_STREAMS)
+            uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
+        window = core.congestion_window - core.bytes_in_flight
+        rtt = core.smoothed_rtt
+        conn.transport_state(
+            bidi_streams=bidi_limit - bidi_opened,
+            uni_streams=uni_limit - uni_opened,
+            # The core does not tell how many datagrams wait in it; what is in flight does.
+            datagrams=min(DATAGRAM_BACKLOG, max(0, window // 64)) if self.max_datagram else 0,
+            max_datagram=self.max_datagram,
+            rtt_ns=int(rtt * 1e9) if rtt else None,
+        )
+        if self._watched:
+            self._check_watched(conn, now_ns)
+
+    def _check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
+        core = self.quic._core
+        packets = [packet[0] for packet in core.outstanding_application_packets]
+        lost = core.loss_total
+        for stream_id, mark in list(self._watched.items()):
+            if isinstance(mark, tuple) and mark[1] == lost:
+                if not packets or min(packets) > mark[0]:
+                    del self._watched[stream_id]
+                    conn.stream_delivered(stream_id, now_ns)
+            elif self.quic.get_send_buffer_size(stream_id) == 0 and packets:
+                # All of it is on its way: in these packets, or earlier ones.
+                self._watched[stream_id] = (max(packets), lost)
+
+
+class _Context:
+    """What the connections of one server share."""
+
+    def __init__(self, settings: QuicSettings, tickets: ServerTickets | None) -> None:
+        self._settings = settings
+        self._tickets = tickets
+        self._configuration = QuicConfiguration(is_client=False)
+        configure(self._configuration, settings, QuicFileLogger)
+        self._class = _with_stream_limits(settings.max_streams)
+        self._retry = QuicRetryTokenHandler() if settings.retry else None
+
+    def parse(self, data: bytes) -> PacketHeader | None:
+        try:
+            header = _hazmat.pull_quic_header(data, 0, self._configuration.connection_id_length)
+            kind = QuicPacketType(header[1])
+        except ValueError:
+            return None
+        return PacketHeader(
+            header[0],
+            kind == QuicPacketType.INITIAL,
+            kind == QuicPacketType.VERSION_NEGOTIATION,
+            header[3],
+            header[4],
+            header[5],
+        )
+
+    def negotiate(self, header: PacketHeader) -> bytes | None:
+        versions = self._configuration.supported_versions
+        if header.version is None or header.version in versions or header.is_negotiation:
+            return None
+        return encode_quic_version_negotiation(  # type: ignore[no-any-return]
+            source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
+        )
+
+    def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:  # noqa: ARG002
+        original, retried = header.destination_cid, None
+        if self._retry is not None:
+            if not header.token:
+                fresh = urandom(8)
+                return encode_quic_retry(  # type: ignore[no-any-return]
+                    version=header.version,
+                    source_cid=fresh,
+                    destination_cid=header.source_cid,
+                    original_destination_cid=header.destination_cid,
+                    retry_token=self._retry.create_token(address, header.destination_cid, fresh),
+                )
+            try:
+                original, retried = self._retry.validate_token(address, header.token)
+            except ValueError:
+                return None
+        tickets = self._tickets
+        quic = self._class(
+            configuration=self._configuration,
+            original_destination_connection_id=original,
+            retry_source_connection_id=retried,
+            session_ticket_fetcher=None if tickets is None else tickets.fetcher(_ticket_class()),
+            session_ticket_handler=None if tickets is None else tickets.keep,
+        )
+        return Qh3Link(quic, self._settings, is_client=False)
+
+
+def _ticket_class() -> type[Any]:
+    from qh3.tls import CipherSuite, SessionTicket
+
+    def make(**fields: Any) -> Any:
+        return SessionTicket(**{**fields, "cipher_suite": CipherSuite(fields["cipher_suite"])})
+
+    return make  # type: ignore[return-value]
+
+
+class Qh3Backend:
+    """The library, as `load_backend` gives it."""
+
+    name = "qh3"
+
+    def client(self, settings: QuicSettings, *, server_name: str, sessions: Sessions | None, origin: str) -> Link:
+        configuration = QuicConfiguration(is_client=True, server_name=settings.server_name or server_name)
+        configure(configuration, settings, QuicFileLogger)
+        if sessions is not None:
+            configuration.session_ticket = sessions.take(origin, self.name, _ticket_class())
+        quic = _with_stream_limits(settings.max_streams)(
+            configuration=configuration,
+            session_ticket_handler=None if sessions is None else sessions.keeper(origin, self.name),
+        )
+        return Qh3Link(quic, settings, is_client=True)
+
+    def server_context(self, settings: QuicSettings, tickets: ServerTickets | None) -> _Context:
+        return _Context(settings, tickets)
+
+
+BACKEND = Qh3Backend()

@@ -1,0 +1,136 @@
+"""Session tickets: what lets a client send in its first flight, and what keeps such data from being replayed.
+
+A server's tickets are used once: taking a ticket out of the store deletes it, durably, before any early data can be
+read. A copy of the same first flight finds no ticket, so its early data is rejected by TLS itself. The store lives at
+least as long as the secrets in it, because it is where they are.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sqlite3
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MAX_TICKETS = 100_000
+"""Unused tickets that a store keeps; the oldest are forgotten, which costs their clients a full handshake."""
+
+
+def encode_ticket(ticket: Any) -> str:
+    """A library's session ticket as text. Both libraries' tickets have the same fields."""
+    return json.dumps(
+        {
+            "age_add": ticket.age_add,
+            "cipher_suite": int(ticket.cipher_suite),
+            "not_valid_after": ticket.not_valid_after.isoformat(),
+            "not_valid_before": ticket.not_valid_before.isoformat(),
+            "resumption_secret": ticket.resumption_secret.hex(),
+            "server_name": ticket.server_name,
+            "ticket": ticket.ticket.hex(),
+            "max_early_data_size": ticket.max_early_data_size,
+            "other_extensions": [(kind, bytes(data).hex()) for kind, data in ticket.other_extensions],
+        }
+    )
+
+
+def decode_ticket(text: str, make: Callable[..., Any]) -> Any:
+    """The ticket that `encode_ticket` wrote, made by ``make`` from its fields."""
+    fields = json.loads(text)
+    for name in ("not_valid_after", "not_valid_before"):
+        fields[name] = datetime.datetime.fromisoformat(fields[name])
+    for name in ("resumption_secret", "ticket"):
+        fields[name] = bytes.fromhex(fields[name])
+    fields["other_extensions"] = [(kind, bytes.fromhex(data)) for kind, data in fields["other_extensions"]]
+    return make(**fields)
+
+
+class _Store:
+    """A durable table of texts by key. Each is taken out at most once, by however many processes share the file."""
+
+    def __init__(self, path: str | Path | None) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(
+            ":memory:" if path is None else str(path), isolation_level=None, check_same_thread=False
+        )
+        self._database.execute("PRAGMA synchronous=FULL")
+        self._database.execute("PRAGMA busy_timeout=5000")
+        self._database.execute("CREATE TABLE IF NOT EXISTS entry (id INTEGER PRIMARY KEY, name BLOB, value TEXT)")
+        self._database.execute("CREATE INDEX IF NOT EXISTS entry_name ON entry (name)")
+
+    def put(self, name: bytes, value: str) -> None:
+        with self._lock:
+            self._database.execute("INSERT INTO entry (name, value) VALUES (?, ?)", (name, value))
+            self._database.execute("DELETE FROM entry WHERE id <= (SELECT max(id) FROM entry) - ?", (MAX_TICKETS,))
+
+    def take(self, name: bytes) -> str | None:
+        """The newest value of that name, which is gone from the store before it is returned."""
+        with self._lock:
+            rows = self._database.execute(
+                "DELETE FROM entry WHERE id = (SELECT max(id) FROM entry WHERE name = ?) RETURNING value", (name,)
+            ).fetchall()
+        return rows[0][0] if rows else None
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+
+class ServerTickets:
+    """A server's tickets, in a file that survives it (``path``) or in memory. Each can be used once."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self._store = _Store(path)
+
+    def keep(self, ticket: Any) -> None:
+        """A library issued a ticket."""
+        self._store.put(ticket.ticket, encode_ticket(ticket))
+
+    def fetcher(self, make: Callable[..., Any]) -> Callable[[bytes], Any]:
+        """How a library looks a ticket up: the first look is the last."""
+
+        def fetch(label: bytes) -> Any:
+            text = self._store.take(label)
+            return None if text is None else decode_ticket(text, make)
+
+        return fetch
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()
+
+
+class Sessions:
+    """What a client remembers of servers: tickets and address validation tokens, in a file or in memory, each used
+    once."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self._store = _Store(path)
+
+    def take(self, origin: str, backend: str, make: Callable[..., Any]) -> Any:
+        """A ticket for that server, None where there is none that is valid."""
+        while (text := self._store.take(f"{backend} {origin}".encode())) is not None:
+            ticket = decode_ticket(text, make)
+            if ticket.is_valid:
+                return ticket
+        return None
+
+    def keeper(self, origin: str, backend: str) -> Callable[[Any], None]:
+        """What a library calls with each ticket."""
+        return lambda ticket: self._store.put(f"{backend} {origin}".encode(), encode_ticket(ticket))
+
+    def take_token(self, origin: str) -> bytes:
+        """An address validation token for that server, empty where there is none."""
+        return bytes.fromhex(self._store.take(f"token {origin}".encode()) or "")
+
+    def token_keeper(self, origin: str) -> Callable[[bytes], None]:
+        """What a library calls with each token."""
+        return lambda token: self._store.put(f"token {origin}".encode(), token.hex())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._store.close()

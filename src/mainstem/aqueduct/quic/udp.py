@@ -1,0 +1,115 @@
+"""The UDP socket: the only place in Aqueduct that touches one. Reads and writes go in batches."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections import deque
+from typing import Any
+
+Address = tuple[Any, ...]
+
+RECEIVE_BATCH = 64
+"""Datagrams read before their connections are served: more would let timers wait, fewer would cost a turn each."""
+
+SOCKET_BUFFER = 4 << 20
+"""What is asked of the system for each direction; it may grant less."""
+
+MAX_BACKLOG = 4096
+"""Datagrams kept where the system's buffer is full; beyond it they are lost, as on any path, and QUIC sends them
+again."""
+
+_FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
+
+
+class UdpSocket:
+    """A non-blocking UDP socket, bound or connected to nothing."""
+
+    def __init__(self, *, host: str, port: int, family: int) -> None:
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
+        self._socket.bind((host, port))
+        self._batched = _batched_state(self._socket)
+        self.backlog: deque[tuple[bytes, Address]] = deque()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def address(self) -> Address:
+        return self._socket.getsockname()  # type: ignore[no-any-return]
+
+    def receive(self) -> list[tuple[bytes, Address]]:
+        """What has arrived, up to a batch."""
+        if self._batched is not None:
+            try:
+                return self._batched.recv()  # type: ignore[no-any-return]
+            except OSError:
+                return []
+        out = []
+        for _ in range(RECEIVE_BATCH):
+            try:
+                out.append(self._socket.recvfrom(65536))
+            except (BlockingIOError, ConnectionError):
+                break
+        return out
+
+    def send(self, datagrams: list[tuple[bytes, Address]]) -> None:
+        """Send what the system takes; the rest waits in ``backlog`` for `flush`."""
+        room = MAX_BACKLOG - len(self.backlog)
+        self.backlog.extend(datagrams[:room])
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        backlog = self.backlog
+        while backlog:
+            if self._batched is None:
+                data, address = backlog[0]
+                try:
+                    self._socket.sendto(data, address)
+                except OSError as error:
+                    if error.errno in _FULL:
+                        return
+                backlog.popleft()
+            elif not self._flush_run(self._batched):
+                return
+
+    def _flush_run(self, batched: Any) -> bool:
+        """Send the datagrams to one address in one call; False where the system's buffer is full."""
+        backlog = self.backlog
+        address = backlog[0][1]
+        run: list[bytes] = []
+        for data, to in backlog:
+            if to != address or len(run) == RECEIVE_BATCH:
+                break
+            run.append(data)
+        full = False
+        try:
+            sent = batched.send(run, address)
+            full = sent < len(run)
+        except OSError as error:
+            sent = getattr(error, "datagrams_sent", 0)
+            full = error.errno in _FULL
+            if not full:
+                # Refused for good (no route, too large): lost, as the network might have lost it.
+                sent += 1
+        for _ in range(sent):
+            backlog.popleft()
+        return not full
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _batched_state(sock: socket.socket) -> Any:
+    """Batched system calls with segmentation offload, where the installed library brings them."""
+    try:
+        from qh3._hazmat import UdpSocketState
+    except ImportError:
+        return None
+    return UdpSocketState(sock.fileno())

@@ -1,0 +1,300 @@
+"""The networked side of handles: what a `Sender` or a `Receiver` speaks to once its other half is at the peer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aqueduct.channel_id import ONESHOT, describe
+from mainstem.aqueduct.events import Attach, Mode
+from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
+from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
+from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.errors import (
+    BackPressured,
+    Cancelled,
+    ClosedError,
+    ConnectionLost,
+    LocalProtocolError,
+    LostInTransit,
+    MainstemError,
+    NoReceivers,
+    RemoteProtocolError,
+)
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.connection import Attachment, Incoming
+    from mainstem.aqueduct.session import Session
+
+
+class _Waiting:
+    """Futures that wait for something to change."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until something changes."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
+
+    def wake(self) -> None:
+        """Something changed."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class RemoteSender(_Waiting):
+    """A sender whose receiver is at the peer."""
+
+    __slots__ = ("_channel_id", "_pipe", "_session", "state")
+
+    def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
+        super().__init__()
+        self._session = session
+        self._channel_id = channel_id
+        self._pipe = pipe
+        self.state: SenderState | None = None
+        session.senders[channel_id] = self
+        self.configure()
+
+    def configure(self) -> None:
+        """Pass the bounds on."""
+        if self.state is None and not self._session.conn.is_ended:
+            self._session.set_bounds(self._channel_id, self._pipe.bound, self._pipe.max_bytes)
+
+    @property
+    def has_room(self) -> bool:
+        return self._pipe.mode is Mode.UNRELIABLE or self._session.conn.has_room(self._channel_id)
+
+    def check(self) -> None:
+        """Raise the sticky error, if the channel is over."""
+        state = self.state
+        if state is None:
+            return
+        name = describe(self._channel_id)
+        if state is SenderState.CANCELLED:
+            raise Cancelled(f"channel {name} was cancelled")
+        if state is SenderState.NO_RECEIVERS:
+            raise NoReceivers(f"channel {name}: the receiver closed")
+        if state is SenderState.LOST:
+            raise LostInTransit(f"channel {name}: its receiver was lost on its way")
+        if state is SenderState.DISCONNECTED:
+            raise ConnectionLost(f"channel {name}: {self._session.reason}") from self._session.error
+        raise ClosedError(f"channel {name} was finished")
+
+    def send(self, message: Any, *, tag: object = None) -> None:
+        """Encode and send one message, with the handles in it. Raises BackPressured where there is no room."""
+        self.check()
+        session = self._session
+        if not self.has_room:
+            raise BackPressured(f"channel {describe(self._channel_id)}: its bound is reached")
+        handles: list[Sender[Any] | Receiver[Any]] = []
+
+        def attach(handle: Any) -> int:
+            _check_attachable(handle, handles)
+            handles.append(handle)
+            return len(handles) - 1
+
+        payload = session.serializer.encode(message, attach)
+        kinds = [
+            (Attach.RECEIVER if isinstance(handle, Receiver) else Attach.SENDER, handle._pipe.oneshot)
+            for handle in handles
+        ]
+        ids = session.send(self._channel_id, payload, self._pipe.mode, kinds, tag)
+        for handle, channel_id in zip(handles, ids, strict=True):
+            _bind(session, handle, channel_id)
+
+    async def send_tagged(self, message: Any) -> None:
+        """Send, and wait for what becomes of the message."""
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.send(message, tag=outcome)
+        await outcome
+
+    def drain(self) -> None:
+        """Send what was queued while both halves were here, and carry out the end that was asked for meanwhile."""
+        pipe = self._pipe
+        try:
+            while pipe.queue and self.state is None:
+                self.send(pipe.queue[0])
+                pipe.queue.popleft()
+        except BackPressured:
+            return
+        except MainstemError as error:
+            # It cannot be sent, and there is nobody to tell but the channel.
+            self._session.log_error(f"channel {describe(self._channel_id)}: a queued message cannot be sent: {error}")
+            pipe.queue.clear()
+            pipe.cancelled = True
+        if pipe.cancelled:
+            self.cancel()
+        elif pipe.finished:
+            self.finish()
+
+    def finish(self) -> None:
+        self._session.finish(self._channel_id)
+
+    def cancel(self) -> None:
+        self._session.cancel(self._channel_id)
+
+    def drop(self) -> None:
+        """The handle was dropped, in whatever thread."""
+        self._session.drop_later(self._channel_id, is_sender=True)
+
+    async def wait_ended(self) -> None:
+        """Wait for the channel's end. Raises the sticky error after any but a graceful one."""
+        while self.state is None:
+            await self.wait()
+        if self.state is not SenderState.FINISHED:
+            self.check()
+
+    def writable(self) -> None:
+        """There is room again."""
+        if self._pipe.queue or self._pipe.finished:
+            self.drain()
+        self.wake()
+
+    def ended(self, state: SenderState) -> None:
+        """The sender ceased to exist."""
+        self.state = state
+        self._session.senders.pop(self._channel_id, None)
+        self._pipe.queue.clear()
+        self.wake()
+
+
+class RemoteReceiver(_Waiting):
+    """A receiver whose sender is at the peer."""
+
+    __slots__ = ("_channel_id", "_pipe", "_session", "state")
+
+    def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
+        super().__init__()
+        self._session = session
+        self._channel_id = channel_id
+        self._pipe = pipe
+        self.state: ReceiverState | None = None
+        session.receivers[channel_id] = self
+
+    def poll(self) -> tuple[bool, Any]:
+        """The next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
+        incoming = self._session.receive(self._channel_id)
+        if incoming is not None:
+            return True, self._decode(incoming)
+        state = self.state
+        if state is None:
+            return False, None
+        self._session.receivers.pop(self._channel_id, None)
+        name = describe(self._channel_id)
+        if state is ReceiverState.CANCELLED:
+            raise Cancelled(f"channel {name} was cancelled by its sender")
+        if state is ReceiverState.LOST:
+            raise LostInTransit(f"channel {name}: its sender was lost on its way")
+        if state is ReceiverState.DISCONNECTED:
+            raise ConnectionLost(f"channel {name}: {self._session.reason}") from self._session.error
+        raise ClosedError(f"channel {name} has finished")
+
+    def _decode(self, incoming: Incoming) -> Any:
+        session = self._session
+        attachments = incoming.attachments
+        if not attachments:
+            return self._decoded(incoming.payload, _detach_nothing)
+        taken: set[int] = set()
+
+        def detach(index: int) -> Any:
+            if index in taken:
+                raise ValueError(f"attachment {index} was detached twice")
+            attachment = attachments[index]
+            taken.add(index)
+            return make_handle(session, attachment)
+
+        try:
+            return self._decoded(incoming.payload, detach)
+        finally:
+            # What the message carried and nobody took.
+            for index, attachment in enumerate(attachments):
+                if index not in taken:
+                    session.drop_attachment(attachment)
+
+    def _decoded(self, payload: bytes, detach: Any) -> Any:
+        try:
+            return self._session.serializer.decode(payload, detach)
+        except (ValueError, TypeError, KeyError, IndexError, EOFError) as error:
+            raise RemoteProtocolError(
+                f"channel {describe(self._channel_id)}: a message cannot be decoded: {error}", rule="serialisation"
+            ) from error
+
+    def close(self) -> None:
+        self._session.close_receiver(self._channel_id)
+
+    def drop(self) -> None:
+        """The handle was dropped, in whatever thread."""
+        self._session.drop_later(self._channel_id, is_sender=False)
+
+    def ended(self, state: ReceiverState) -> None:
+        """The receiver ceased to exist on the wire; what is queued can still be read after a graceful end."""
+        self.state = state
+        if self._pipe.closed:
+            self._session.receivers.pop(self._channel_id, None)
+        self.wake()
+
+
+def _detach_nothing(index: int) -> Any:
+    raise IndexError(f"there is no attachment {index}")
+
+
+def make_handle(session: Session, attachment: Attachment) -> Sender[Any] | Receiver[Any]:
+    """A handle for a half that came attached to a message."""
+    pipe = Pipe(
+        mode=Mode.UNORDERED if attachment.channel_id & ONESHOT else Mode.ORDERED,
+        bound=DEFAULT_BOUND,
+        max_bytes=DEFAULT_SEND_BYTES,
+        oneshot=bool(attachment.channel_id & ONESHOT),
+    )
+    if attachment.is_sender:
+        pipe.remote_sender = remote_sender = RemoteSender(session, attachment.channel_id, pipe)
+        if isinstance(attachment.state, SenderState) and attachment.state.is_final:
+            remote_sender.ended(attachment.state)
+        return Sender(pipe)
+    pipe.remote_receiver = remote_receiver = RemoteReceiver(session, attachment.channel_id, pipe)
+    if isinstance(attachment.state, ReceiverState) and attachment.state.is_final:
+        remote_receiver.ended(attachment.state)
+    return Receiver(pipe)
+
+
+def _check_attachable(handle: Any, already: list[Any]) -> None:
+    if not isinstance(handle, Sender | Receiver):
+        raise LocalProtocolError(f"a {type(handle).__name__} is no handle", rule="attachment")
+    pipe = handle._pipe
+    if handle._moved or any(handle is other for other in already):
+        raise LocalProtocolError("this handle was sent away already; a half can be sent once", rule="handle moved")
+    if pipe.remote_sender is not None or pipe.remote_receiver is not None:
+        raise LocalProtocolError(
+            "this handle's channel is networked already; only a half that was made here can be sent, and only one of the two",
+            rule="handle networked",
+        )
+    if any(pipe is other._pipe for other in already):
+        raise LocalProtocolError("both halves of one channel in one message", rule="handle networked")
+
+
+def _bind(session: Session, handle: Sender[Any] | Receiver[Any], channel_id: int) -> None:
+    """The handle left with a message: what it shared with its other half now leads over the connection."""
+    pipe = handle._pipe
+    handle._moved = True
+    if isinstance(handle, Receiver):
+        pipe.remote_sender = RemoteSender(session, channel_id, pipe)
+        if pipe.queue or pipe.finished or pipe.cancelled:
+            session.call_soon(pipe.remote_sender.drain)
+    else:
+        pipe.remote_receiver = RemoteReceiver(session, channel_id, pipe)
+        if pipe.closed:
+            pipe.remote_receiver.close()
+    pipe.wake()

@@ -1,0 +1,313 @@
+"""One live connection in asyncio: the protocol engine, its QUIC link, their timers, and the handles that hang on them.
+
+Work is batched by the event loop's turns: whatever the application sends in one turn goes out together at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE
+from mainstem.aqueduct.events import (
+    Acknowledged,
+    ConnectionEnded,
+    Lost,
+    PeerHeaders,
+    Readable,
+    ReceiverEnded,
+    SenderEnded,
+    Writable,
+)
+from mainstem.errors import ConnectionLost, LostInTransit, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mainstem.aqueduct.codec import Headers
+    from mainstem.aqueduct.connection import AqueductConnection, Attachment, Incoming
+    from mainstem.aqueduct.events import Attach, Event, Mode
+    from mainstem.aqueduct.middleware import Serializer
+    from mainstem.aqueduct.quic.link import Address, Link
+    from mainstem.aqueduct.quic.udp import UdpSocket
+    from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
+
+logger = logging.getLogger("mainstem.aqueduct")
+
+
+WIND_DOWN_STEP = 0.005
+"""Seconds between two looks at whether a connection has come to rest."""
+
+
+class Session:
+    """What a connection's handles share. Everything runs in the event loop's thread, `drop_later` apart."""
+
+    def __init__(
+        self, conn: AqueductConnection, link: Link, udp: UdpSocket, address: Address, *, serializer: Serializer
+    ) -> None:
+        self.conn = conn
+        self.link = link
+        self.serializer = serializer
+        self.address = address
+        self.senders: dict[int, RemoteSender] = {}
+        self.receivers: dict[int, RemoteReceiver] = {}
+        self.loop = asyncio.get_running_loop()
+        self.error: Exception | None = None
+        self.reason = "the connection ended"
+        self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.established: asyncio.Future[None] = self.loop.create_future()
+        for future in (self.peer_headers, self.established):
+            # Nobody need be waiting for them when the connection ends.
+            future.add_done_callback(_look_at)
+        self.on_headers: Callable[[Headers], None] = _look_away
+        self.on_over: Callable[[], None] = lambda: None
+        self._udp = udp
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._dropped: deque[tuple[int, bool]] = deque()
+        self._last_sent = self.loop.time()
+
+    # Time and the network.
+
+    @property
+    def now_ns(self) -> int:
+        return int(self.loop.time() * 1e9)
+
+    def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
+        """A batch of UDP payloads from the peer."""
+        self.address = address
+        self.link.receive(datagrams, address, self.loop.time())
+        self._deliver()
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may have to go out: at the end of this turn of the event loop."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Carry out what is due, send what there is to send, and set the timer."""
+        self._scheduled = False
+        while self._dropped:
+            channel_id, is_sender = self._dropped.popleft()
+            (self.conn.cancel if is_sender else self.conn.close_receiver)(channel_id, self.now_ns)
+        link, now_ns = self.link, self.now_ns
+        link.update(self.conn, now_ns)
+        commands = self.conn.data_to_send(now_ns)
+        if commands:
+            try:
+                link.execute(commands)
+            except ConnectionLost as error:
+                self.fail(error)
+        self._transmit()
+        self._deliver()
+        self._set_timer()
+        if self.conn.has_output and self.conn.is_ended:
+            self.wake()
+
+    def _transmit(self) -> None:
+        now = self.loop.time()
+        datagrams = self.link.transmit(now)
+        if datagrams:
+            self._last_sent = now
+            self._udp.send(datagrams)
+
+    def _deliver(self) -> None:
+        """Hand the library's events to the engine, and the engine's to the application."""
+        was_done = self.link.handshake_done
+        self.link.deliver(self.conn, self.now_ns)
+        if self.link.handshake_done and not was_done and not self.established.done():
+            self.established.set_result(None)
+        while (event := self.conn.next_event()) is not None:
+            self._handle(event)
+        if self.link.terminated:
+            self._over()
+
+    def _set_timer(self) -> None:
+        due = self.link.timer()
+        engine_ns = self.conn.next_timeout_ns()
+        if engine_ns is not None:
+            due = min(due, engine_ns / 1e9) if due is not None else engine_ns / 1e9
+        keep_alive = self.link.settings.keep_alive
+        if keep_alive and self.link.handshake_done and not self.conn.is_ended:
+            ping_at = self._last_sent + keep_alive
+            due = min(due, ping_at) if due is not None else ping_at
+        if self._timer is not None:
+            if due is not None and abs(self._timer.when() - due) < 1e-6:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due is not None and not self.link.terminated:
+            self._timer = self.loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        link_due = self.link.timer()
+        if link_due is not None and link_due <= now:
+            self.link.handle_timer(now)
+        self.conn.handle_timeout(self.now_ns)
+        settings = self.link.settings
+        if settings.keep_alive and self.link.handshake_done and now - self._last_sent >= settings.keep_alive:
+            self._last_sent = now
+            with contextlib.suppress(Exception):
+                self.link.ping()
+        self._deliver()
+        self.flush()
+
+    # Events.
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Readable):
+            receiver = self.receivers.get(event.channel_id)
+            if receiver is not None:
+                receiver.wake()
+        elif isinstance(event, Writable):
+            sender = self.senders.get(event.channel_id)
+            if sender is not None:
+                sender.writable()
+        elif isinstance(event, SenderEnded):
+            sender = self.senders.get(event.channel_id)
+            if sender is not None:
+                sender.ended(event.state)
+        elif isinstance(event, ReceiverEnded):
+            receiver = self.receivers.get(event.channel_id)
+            if receiver is not None:
+                receiver.ended(event.state)
+        elif isinstance(event, Acknowledged | Lost):
+            self._resolve(event)
+        elif isinstance(event, PeerHeaders):
+            if not self.peer_headers.done():
+                self.peer_headers.set_result(event.headers)
+            self.on_headers(event.headers)
+        elif isinstance(event, ConnectionEnded):
+            self._ended(event.error)
+
+    def _resolve(self, event: Acknowledged | Lost) -> None:
+        future: Any = event.tag
+        if future.done():
+            return
+        if isinstance(event, Acknowledged):
+            future.set_result(None)
+        else:
+            future.set_exception(LostInTransit("the message was lost on its way"))
+            future.add_done_callback(_look_at)
+
+    def _ended(self, error: Exception | None) -> None:
+        self.error = self.error or error
+        if self.error is not None:
+            self.reason = str(self.error)
+        failure = self.error or ConnectionLost("the connection was closed")
+        for future in (self.peer_headers, self.established):
+            if not future.done():
+                future.set_exception(failure)
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self.wake()
+
+    def _over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.on_over()
+
+    # What handles ask for.
+
+    def send(
+        self, channel_id: int, payload: bytes, mode: Mode, kinds: Sequence[tuple[Attach, bool]], tag: object
+    ) -> tuple[int, ...]:
+        ids = self.conn.send(channel_id, payload, self.now_ns, mode=mode, attach=kinds, tag=tag)
+        self.wake()
+        return ids
+
+    def receive(self, channel_id: int) -> Incoming | None:
+        incoming = self.conn.receive(channel_id, self.now_ns)
+        if self.conn.has_output:
+            self.wake()
+        return incoming
+
+    def finish(self, channel_id: int) -> None:
+        self.conn.finish(channel_id, self.now_ns)
+        self.wake()
+
+    def cancel(self, channel_id: int) -> None:
+        self.conn.cancel(channel_id, self.now_ns)
+        self.wake()
+
+    def close_receiver(self, channel_id: int) -> None:
+        self.conn.close_receiver(channel_id, self.now_ns)
+        self.wake()
+
+    def set_bounds(self, channel_id: int, messages: int, size: int) -> None:
+        if self.conn.sender_state(channel_id) is not None:
+            self.conn.set_bounds(channel_id, messages=messages, size=size)
+
+    def drop_attachment(self, attachment: Attachment) -> None:
+        """Nobody took this part of a message."""
+        self.conn.drop(attachment, self.now_ns)
+        self.wake()
+
+    def drop_later(self, channel_id: int, *, is_sender: bool) -> None:
+        """A handle was dropped, in whatever thread the finaliser ran."""
+        (self.senders if is_sender else self.receivers).pop(channel_id, None)
+        self._dropped.append((channel_id, is_sender))
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.wake)
+
+    def call_soon(self, what: Callable[[], None]) -> None:
+        self.loop.call_soon(what)
+
+    def log_error(self, text: str) -> None:
+        logger.error("%s: %s", self.conn, text)
+
+    # The end.
+
+    def close(self, reason: str = "") -> None:
+        """Close the connection; what was not acknowledged may be lost."""
+        if not self.conn.is_ended:
+            # What was said before goes out before: a close overtakes everything that still waits.
+            self.flush()
+            self.conn.close(self.now_ns, reason=reason)
+            self.flush()
+
+    async def wind_down(self, timeout: float) -> None:
+        """Wait until no channel is left, or for ``timeout`` seconds."""
+        until = self.loop.time() + timeout
+        while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
+            await asyncio.sleep(WIND_DOWN_STEP)
+
+    def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
+        """End the connection for a reason of this side's own."""
+        self.error = self.error or error
+        self.link.close(code, str(error))
+        self.conn.connection_lost(error, self.now_ns)
+        self._deliver()
+        self.wake()
+
+    async def wait_established(self, timeout: float | None) -> None:
+        """Wait for the handshake. Raises TimedOut, or the error that ended it."""
+        try:
+            await asyncio.wait_for(asyncio.shield(self.established), timeout)
+        except TimeoutError:
+            error = TimedOut(f"no answer from {self.address} in {timeout} s", timeout=timeout)
+            self.fail(error)
+            raise error from None
+
+    async def wait_ended(self) -> None:
+        """Wait until the connection is over."""
+        await asyncio.shield(self.ended)
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Mark a future's exception as seen: it is told elsewhere too."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _look_away(_: Headers) -> None:
+    """Headers that nobody asked for."""
