@@ -34,6 +34,8 @@ DOORS: dict[str, set[str]] = {
     "_core/loop.py": {"time"},
     "aeron/driver/media/transport.py": {"socket"},
     "clock.py": {"time"},
+    "duologue/aio.py": {"asyncio"},
+    "duologue/doors.py": {"random", "threading"},
     "sim/world.py": {"random"},
     "aeron/driver/context.py": {"random"},
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},
