@@ -241,6 +241,7 @@ async def connect(
             await asyncio.wait_for(connection.headers(), timeout)
     except BaseException:
         connection.close()
+        await session.wait_over(0)
         raise
     return connection
 

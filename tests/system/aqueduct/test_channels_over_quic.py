@@ -105,9 +105,10 @@ async def test_every_mode_delivers_what_it_promises(certificates: CertificateFil
         async def collect(name: bytes, receiver: Receiver[bytes]) -> None:
             got[name] = [message async for message in receiver]
 
-        tasks = []
-        async for message in connection.receiver:
-            tasks.append(asyncio.ensure_future(collect(message.payload, message.attachments[0])))
+        tasks = [
+            asyncio.ensure_future(collect(message.payload, message.attachments[0]))
+            async for message in connection.receiver
+        ]
         await asyncio.gather(*tasks)
         done.set()
 
@@ -347,6 +348,7 @@ async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
 ) -> None:
     sessions = Sessions(tmp_path / "client.db")
     early = []
+    previous = ""
     for attempt in range(3):
         # A server that was started anew: its tickets have survived it.
         tickets = ServerTickets(tmp_path / "server.db")
