@@ -20,12 +20,6 @@ cdef extern from *:
     MS_INLINE void relax(int n) { for (int i = 0; i < n; i++) MS_PAUSE(); }
     MS_INLINE int64_t steady_ns(void) {
         struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec; }
-    #if defined(__x86_64__) || defined(__i386__)
-    MS_INLINE int64_t ticks(void) { return (int64_t)__builtin_ia32_rdtsc(); }
-    #else
-    MS_INLINE int64_t ticks(void) { return steady_ns() * 3; }
-    #endif
-    MS_INLINE void rest_until(int64_t tick) { while (ticks() < tick) MS_PAUSE(); }
     MS_INLINE void nap(int64_t ns) { struct timespec t = {0, (long)ns}; nanosleep(&t, 0); }
     /* Looks at the lengths of n frames until one is positive: a few pauses, then yields, then naps of up to 1 ms. */
     MS_INLINE int watch(uint8_t **at, int n, int64_t timeout_ns) {
@@ -42,9 +36,8 @@ cdef extern from *:
         }
     }
     """
+    void relax(int n) noexcept nogil
     void nap(int64_t ns) noexcept nogil
-    int64_t ticks() noexcept nogil
-    void rest_until(int64_t tick) noexcept nogil
     bint watch(uint8_t **at, int n, int64_t timeout_ns) noexcept nogil
 
 
@@ -85,10 +78,7 @@ cdef class ImageReader:
 cdef class SubscriptionReader:
     cdef readonly tuple images
     cdef int64_t next_image
-    cdef public int64_t rest_ticks
-    cdef int64_t last_poll
     cdef readonly bint is_closed
 
     cdef int64_t start(self) noexcept
-    cdef void rest(self, int64_t count, int64_t limit) noexcept
     cdef int64_t poll_all(self, object handler, int64_t limit, bint whole) except -1

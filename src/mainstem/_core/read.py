@@ -13,12 +13,6 @@ if not cython.compiled:
     from mainstem._core.layout import *
     from mainstem._core.plain import *
 
-# A reader that is faster than its publisher sits on the cache line that the publisher is about to write, and slows it threefold.
-# So when messages come closer together than STREAMING_TICKS (about a quarter of a microsecond: no round trip is that short), a
-# poll that caught up rests for REST_TICKS before it returns. Ticks are the processor's, some three a nanosecond.
-STREAMING_TICKS = cython.declare(cython.longlong, 800)
-REST_TICKS = cython.declare(cython.longlong, 2500)
-
 
 @cython.cclass
 class ImageReader:
@@ -386,8 +380,6 @@ class SubscriptionReader:
         self.images = ()
         self.next_image = 0
         self.is_closed = False
-        self.rest_ticks = REST_TICKS
-        self.last_poll = 0
 
     def set_images(self, images):
         kept: tuple = tuple(images)
@@ -403,14 +395,6 @@ class SubscriptionReader:
             first = 0
         self.next_image = first + 1
         return first
-
-    def rest(self, count, limit):
-        """After a poll that read up to the publisher's own frame: lets a fast publisher get ahead."""
-        if cython.compiled and 0 < count < limit and self.rest_ticks > 0:
-            now: cython.longlong = ticks()
-            if now - self.last_poll < STREAMING_TICKS:
-                rest_until(now + self.rest_ticks)
-            self.last_poll = ticks()
 
     def poll(self, handler, fragment_limit: cython.longlong = 10):
         return self.poll_all(handler, fragment_limit, False)
@@ -430,7 +414,6 @@ class SubscriptionReader:
             count += image.deliver(handler, limit - count, -1, whole)
             if count >= limit:
                 break
-        self.rest(count, limit)
         return count
 
     def controlled_poll(self, handler, fragment_limit: cython.longlong = 10):
@@ -467,7 +450,6 @@ class SubscriptionReader:
                 break
             image = images[(first + i) % n]
             image.gather(out, limit - len(out))
-        self.rest(len(out), limit)
         return out
 
     def has_data(self):

@@ -88,8 +88,6 @@ class SubscriptionReader:
 
     images: tuple[ImageReader, ...]
     is_closed: bool
-    rest_ticks: int
-    """How many processor ticks a poll rests that caught up with a fast publisher, so as not to slow it; 0 is never."""
     def __init__(self) -> None: ...
     def set_images(self, images: Iterable[ImageReader]) -> None:
         """Replaces the images; a poll that runs goes on with the old ones."""

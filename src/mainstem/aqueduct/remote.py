@@ -139,7 +139,6 @@ class RemoteSender(_Waiting):
             self.cancel()
         elif pipe.finished:
             self.finish()
-        self.wake()
 
     def finish(self) -> None:
         self._session.finish(self._channel_id)

@@ -178,13 +178,6 @@ class Link:
         self.closing = True
         self.quic.close(error_code=code, reason_phrase=reason[:200])
 
-    def end_trace(self) -> None:
-        """Write the qlog file, where one is kept and the library has not done so."""
-        trace = self.quic._quic_logger
-        if trace is not None:
-            self.quic._quic_logger = None
-            self.quic.configuration.quic_logger.end_trace(trace)
-
     # From the library to the engine.
 
     def deliver(self, conn: AqueductConnection, now_ns: int) -> None:

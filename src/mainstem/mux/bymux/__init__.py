@@ -1,20 +1,31 @@
 """bymux: byte streams in both directions over one connection, with credit and heartbeats for each.
 
-``BymuxConnection`` is the protocol without input and output; ``connect``, ``serve`` and ``attach`` are its asyncio face, and
-``BlockingConnection`` its blocking one.
+``BymuxConnection`` is the protocol without input and output; ``connect``, ``serve``, ``attach`` and ``over_publications`` are its
+asyncio face; :mod:`mainstem.mux.bymux.blocking` is its blocking one.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mainstem.mux.bymux import events
 from mainstem.mux.bymux.codec import INFINITE, Header, Packet, decode_header
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.settings import InitialStream, Settings
 from mainstem.mux.bymux.state import Half, Role
 from mainstem.mux.bymux.stream import Stream
 
+if TYPE_CHECKING:
+    from mainstem.mux.bymux.aio import BymuxStream, Connection, attach, connect, over_publications, serve
+
+# The faces need asyncio; the protocol does not. So they are imported when they are asked for.
+_FACE = ("BymuxStream", "Connection", "attach", "connect", "over_publications", "serve")
+
 __all__ = [
     "INFINITE",
     "BymuxConnection",
+    "BymuxStream",
+    "Connection",
     "Half",
     "Header",
     "InitialStream",
@@ -22,5 +33,18 @@ __all__ = [
     "Role",
     "Settings",
     "Stream",
+    "attach",
+    "connect",
     "decode_header",
+    "events",
+    "over_publications",
+    "serve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FACE:
+        from mainstem.mux.bymux import aio
+
+        return getattr(aio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

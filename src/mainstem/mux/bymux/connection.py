@@ -69,7 +69,7 @@ class BymuxConnection:
             self.streams[stream.id] = stream
             self._begin(stream, now_ns)
         wanted = settings.peer_streams - self.peer_streams_credit
-        if wanted > 0 and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
+        if wanted > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
             self.allow_streams(wanted)
 
     # ---- what comes in

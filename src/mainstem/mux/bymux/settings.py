@@ -36,11 +36,13 @@ class Settings:
 
     ``stream_window``: bytes that this end holds for each stream, kept granted by Appendix B's rule; ``INFINITE`` gives
     infinite credit; 0 leaves granting to the caller. ``peer_streams``: streams that the peer may have at once; 0 leaves it to
-    the caller. ``packet_limit``: the largest body of a Write. Heartbeats: an interval of 0 switches them off.
+    the caller; with ``allow_at_start`` false the first leave is the caller's too (``allow_streams``), the restoring is not.
+    ``packet_limit``: the largest body of a Write. Heartbeats: an interval of 0 switches them off.
     """
 
     stream_window: int = STREAM_WINDOW
     peer_streams: int = PEER_STREAMS
+    allow_at_start: bool = True
     packet_limit: int = PACKET_LIMIT
     control_limit: int = CONTROL_LIMIT
     own_start_credit: int = 0

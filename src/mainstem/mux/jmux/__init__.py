@@ -1,10 +1,14 @@
 """Jmux: requests and responses over one connection (the Jini ERI multiplexing protocol, version 1).
 
-``ClientConnection`` and ``ServerConnection`` are the protocol without input and output.
+``ClientConnection`` and ``ServerConnection`` are the protocol without input and output; ``connect`` and ``serve`` are its asyncio
+face; :mod:`mainstem.mux.jmux.blocking` is its blocking one.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from mainstem.mux.jmux import events
 from mainstem.mux.jmux.client import ClientConnection
 from mainstem.mux.jmux.codec import Kind, Message, decode_message
 from mainstem.mux.jmux.server import ServerConnection
@@ -12,15 +16,44 @@ from mainstem.mux.jmux.session import Session
 from mainstem.mux.jmux.settings import Settings
 from mainstem.mux.jmux.state import Delivery, Half, Role
 
+if TYPE_CHECKING:
+    from mainstem.mux.jmux.aio_client import Client, ClientSession, connect
+    from mainstem.mux.jmux.aio_server import JmuxListener, ServerSession, serve
+
+# The faces need asyncio; the protocol does not. So they are imported when they are asked for.
+_FACE = {
+    "Client": "aio_client",
+    "ClientSession": "aio_client",
+    "connect": "aio_client",
+    "JmuxListener": "aio_server",
+    "ServerSession": "aio_server",
+    "serve": "aio_server",
+}
+
 __all__ = [
+    "Client",
     "ClientConnection",
+    "ClientSession",
     "Delivery",
     "Half",
+    "JmuxListener",
     "Kind",
     "Message",
     "Role",
     "ServerConnection",
+    "ServerSession",
     "Session",
     "Settings",
+    "connect",
     "decode_message",
+    "events",
+    "serve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FACE:
+        from importlib import import_module
+
+        return getattr(import_module(f"mainstem.mux.jmux.{_FACE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

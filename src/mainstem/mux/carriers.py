@@ -1,0 +1,315 @@
+"""What carries a multiplexed connection's bytes under asyncio: a socket (TCP, TLS, Unix), a reader and writer, two publications.
+
+A carrier never queues without a limit: once ``paused`` is true its driver must stop handing it bytes until it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# One read from a socket; large enough that a bulk stream costs few wake-ups, small enough to stay in a cache.
+RECEIVE_BUFFER = 256 * 1024
+# Bytes that a transport holds beyond what the kernel took. They are ahead of everything urgent, so they are few.
+WRITE_HIGH_WATER = 64 * 1024
+# Unsent bytes that the kernel holds, for the same reason (Linux's TCP_NOTSENT_LOWAT).
+KERNEL_LOW_WATER = 128 * 1024
+_TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+# Idle polls of a pair of publications back off to this many seconds.
+POLL_IDLE_MAX_S = 0.001
+
+
+class Driver(Protocol):
+    """Whoever stands above a carrier."""
+
+    def carrier_ready(self, carrier: Carrier) -> None:
+        """The carrier is connected."""
+        ...
+
+    def carrier_received(self, data: memoryview) -> None:
+        """Bytes came in; the memory is the carrier's again when the call returns."""
+        ...
+
+    def carrier_resumed(self) -> None:
+        """The carrier is no longer paused."""
+        ...
+
+    def carrier_lost(self, error: Exception | None) -> None:
+        """The carrier ended; ``None`` when the peer ended it in order."""
+        ...
+
+
+class Carrier(Protocol):
+    """Takes bytes in order."""
+
+    paused: bool
+    peer: str
+
+    def write(self, data: bytes) -> None:
+        """Hands over bytes; may set ``paused``."""
+        ...
+
+    def close(self) -> None:
+        """Ends the carrier once what it holds has left."""
+        ...
+
+    def abort(self) -> None:
+        """Ends the carrier at once."""
+        ...
+
+
+class SocketCarrier(asyncio.BufferedProtocol):
+    """A carrier over an asyncio transport, received into one buffer that is used again and again."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
+        self._transport: asyncio.Transport | None = None
+        self.paused = False
+        self.peer = "peer"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Bounds what may stand before an urgent byte, and tells the driver."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
+        self._driver.carrier_ready(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came in."""
+        self._driver.carrier_received(self._buffer[:nbytes])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self.paused = True
+        self._driver.carrier_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The transport holds enough."""
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self.paused = False
+        self._driver.carrier_resumed()
+
+    def write(self, data: bytes) -> None:
+        """Hands over bytes; a transport that broke takes none, and says so with ``connection_lost`` soon."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            self.paused = True
+        else:
+            transport.write(data)
+
+    def close(self) -> None:
+        """Ends the transport once what it holds has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends the transport at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _TaskCarrier:
+    """A carrier whose input and output are tasks: subclasses say how."""
+
+    def __init__(self, driver: Driver, *, peer: str) -> None:
+        self._driver = driver
+        self._out: list[bytes] = []
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._ended = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.paused = False
+        self.peer = peer
+
+    def start(self) -> None:
+        """Begins to carry."""
+        self._driver.carrier_ready(self)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._guard(work())) for work in self._work()]
+
+    def _work(self) -> list[Callable[[], Any]]:
+        raise NotImplementedError
+
+    async def _guard(self, work: Any) -> None:
+        error: Exception | None = None
+        try:
+            await work
+        except asyncio.CancelledError:
+            return
+        except Exception as caught:
+            error = caught
+        self._end(error)
+
+    def write(self, data: bytes) -> None:
+        """Takes one batch, and is paused until it has left."""
+        self._out.append(data)
+        self.paused = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Ends once what it holds has left."""
+        self._closing = True
+        self._wake.set()
+
+    def abort(self) -> None:
+        """Ends at once."""
+        self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        if self._ended:
+            return
+        self._ended = self.paused = True
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+        self._release()
+        self._driver.carrier_lost(error)
+
+    def _release(self) -> None:
+        """Lets go of what is under the carrier."""
+
+    def _sent(self) -> None:
+        if not self._ended:
+            self.paused = False
+            self._driver.carrier_resumed()
+
+
+class PairCarrier(_TaskCarrier):
+    """A carrier over any asyncio reader and writer."""
+
+    def __init__(
+        self, driver: Driver, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, peer: str = "peer"
+    ) -> None:
+        super().__init__(driver, peer=peer)
+        self._reader = reader
+        self._writer = writer
+
+    def _work(self) -> list[Callable[[], Any]]:
+        return [self._receive, self._send]
+
+    async def _receive(self) -> None:
+        while data := await self._reader.read(RECEIVE_BUFFER):
+            self._driver.carrier_received(memoryview(data))
+
+    async def _send(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._out:
+                data = b"".join(self._out)
+                self._out.clear()
+                self._writer.write(data)
+                await self._writer.drain()
+                self._sent()
+            if self._closing:
+                return
+
+    def _release(self) -> None:
+        with contextlib.suppress(Exception):
+            self._writer.close()
+
+
+class Publication(Protocol):
+    """The part of a publication that is needed: never blocks, answers a position or something negative."""
+
+    def offer(self, buffer: bytes, /) -> int:
+        """Sends one message."""
+        ...
+
+
+class Subscription(Protocol):
+    """The part of a subscription that is needed: hands messages to ``handler`` in order, as objects that ``bytes()`` takes."""
+
+    def poll(self, handler: Callable[[Any], object], fragment_limit: int) -> int:
+        """Receives at most ``fragment_limit`` messages."""
+        ...
+
+
+class PublicationsCarrier(_TaskCarrier):
+    """A carrier over a publication to the peer and a subscription from it (Aeron's, or anything with ``offer`` and ``poll``).
+
+    Bytes are cut into messages of at most ``message_limit``, which must fit one fragment; their borders mean nothing. An
+    empty message says that the sender has ended. Offers that are refused are repeated: that is the back pressure.
+    """
+
+    # A fragment of the smallest datagram that every network carries, less its header.
+    MESSAGE_LIMIT = 1344
+    FRAGMENT_LIMIT = 64
+    END = b"\0"
+    DATA = b"\1"
+
+    def __init__(
+        self,
+        driver: Driver,
+        publication: Publication,
+        subscription: Subscription,
+        *,
+        message_limit: int = MESSAGE_LIMIT,
+        peer: str = "peer",
+    ) -> None:
+        super().__init__(driver, peer=peer)
+        self._publication = publication
+        self._subscription = subscription
+        self._limit = message_limit - 1
+        self._pending: list[bytes] = []
+        self._peer_ended = False
+
+    def _work(self) -> list[Callable[[], Any]]:
+        return [self._run]
+
+    async def _run(self) -> None:
+        idle = 0.0
+        while not self._peer_ended:
+            work = self._subscription.poll(self._on_message, self.FRAGMENT_LIMIT)
+            work += self._offer()
+            if self._closing and not self._pending and not self._out and self._publication.offer(self.END) >= 0:
+                return
+            if work:
+                idle = 0.0
+            elif idle < POLL_IDLE_MAX_S:
+                idle += POLL_IDLE_MAX_S / 20
+            await asyncio.sleep(idle)
+
+    def _on_message(self, message: Any) -> None:
+        data = bytes(message)
+        if data[:1] == self.DATA:
+            self._driver.carrier_received(memoryview(data)[1:])
+        else:
+            self._peer_ended = True
+
+    def _offer(self) -> int:
+        if self._out and not self._pending:
+            data = b"".join(self._out)
+            self._out.clear()
+            limit = self._limit
+            self._pending = [self.DATA + data[at : at + limit] for at in range(0, len(data), limit)]
+        sent = 0
+        for message in self._pending:
+            if self._publication.offer(message) < 0:
+                break
+            sent += 1
+        if sent:
+            del self._pending[:sent]
+            if not self._pending:
+                self._sent()
+        return sent

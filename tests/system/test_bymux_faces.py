@@ -1,0 +1,476 @@
+"""bymux over real sockets, pairs and publications."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import socket
+import ssl
+import subprocess
+import tracemalloc
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
+from mainstem.mux import bymux
+from mainstem.mux.bymux import blocking
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.system
+
+
+async def echo(stream: bymux.BymuxStream) -> None:
+    async for data in stream:
+        stream.write(data)
+        await stream.drain()
+    await stream.close()
+
+
+async def exchange(connection: bymux.Connection, data: bytes) -> bytes:
+    """Sends ``data`` on a new stream and returns the whole answer."""
+    async with await connection.open_stream() as stream:
+
+        async def send() -> None:
+            for at in range(0, len(data), 10_000):
+                stream.write(data[at : at + 10_000])
+                await stream.drain()
+            await stream.close()
+
+        sending = asyncio.ensure_future(send())
+        answer = await stream.read(-1)
+        await sending
+        return answer
+
+
+@pytest.fixture
+async def connection() -> AsyncIterator[bymux.Connection]:
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        yield connection
+
+
+async def test_carries_many_streams_at_once(connection: bymux.Connection) -> None:
+    rng = random.Random(1)
+    datas = [rng.randbytes(size) for size in (0, 1, 63, 70_000, 1_000_000, *(rng.randrange(5000) for _ in range(100)))]
+    answers = await asyncio.gather(*(exchange(connection, data) for data in datas))
+    assert answers == datas
+
+
+async def test_pings_the_connection_and_a_stream(connection: bymux.Connection) -> None:
+    assert 0 < await connection.ping() < 10
+    async with await connection.open_stream() as stream:
+        assert 0 < await stream.ping() < 10
+
+
+async def test_readexactly_says_what_came_before_the_end(connection: bymux.Connection) -> None:
+    async with await connection.open_stream() as stream:
+        stream.write(b"abcdef")
+        await stream.close()
+        assert await stream.readexactly(4) == b"abcd"
+        with pytest.raises(asyncio.IncompleteReadError) as caught:
+            await stream.readexactly(4)
+        assert caught.value.partial == b"ef"
+        assert stream.at_eof()
+
+
+async def test_a_write_larger_than_credit_waits_in_drain() -> None:
+    release = asyncio.Event()
+    received = 0
+
+    async def slow(stream: bymux.BymuxStream) -> None:
+        nonlocal received
+        await release.wait()
+        async for data in stream:
+            received += len(data)
+
+    window = 50_000
+    async with (
+        await bymux.serve(slow, "127.0.0.1", 0, settings=bymux.Settings(stream_window=window)) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+        await connection.open_stream() as stream,
+    ):
+        stream.write(bytes(1_000_000))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(stream.drain(), 0.2)
+        assert stream.queued == 1_000_000 - window
+        release.set()
+        await asyncio.wait_for(stream.drain(), 30)
+        await stream.close()
+        while received < 1_000_000:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_lost() -> None:
+    async def refuse(stream: bymux.BymuxStream) -> None:
+        await stream.readexactly(10)
+        stream.stop_read()
+        await asyncio.sleep(5)
+
+    async with (
+        await bymux.serve(refuse, "127.0.0.1", 0, settings=bymux.Settings(stream_window=1000)) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        stream = await connection.open_stream()
+        stream.write(bytes(500_000))
+        with pytest.raises(ClosedError, match="bytes were not sent"):
+            await asyncio.wait_for(stream.drain(), 30)
+        with pytest.raises(ClosedError):
+            stream.write(b"more")
+        connection.abort()
+
+
+async def test_open_stream_waits_for_the_peers_leave() -> None:
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0, settings=bymux.Settings(peer_streams=2)) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        answers = await asyncio.gather(*(exchange(connection, bytes([i]) * 1000) for i in range(40)))
+        assert answers == [bytes([i]) * 1000 for i in range(40)]
+
+
+async def test_either_end_may_create_streams() -> None:
+    async def greet(connection: bymux.Connection) -> None:
+        assert await exchange(connection, b"from the server") == b"from the server"
+        done.set()
+
+    done = asyncio.Event()
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
+        await bymux.connect("127.0.0.1", listener.port, handler=echo),
+    ):
+        await asyncio.wait_for(done.wait(), 30)
+
+
+async def test_streams_without_a_handler_wait_to_be_accepted() -> None:
+    async def greet(connection: bymux.Connection) -> None:
+        for index in range(3):
+            async with await connection.open_stream() as stream:
+                stream.write(b"%d" % index)
+        await connection.close()
+
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        seen = [await stream.read(-1) async for stream in connection.streams()]
+        assert seen == [b"0", b"1", b"2"]
+
+
+async def test_over_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    async with await bymux.serve(echo, path=path), await bymux.connect(path=path) as connection:
+        assert await exchange(connection, b"unix" * 1000) == b"unix" * 1000
+
+
+def certificate(directory: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for localhost, good for a day."""
+    key, cert = directory / "key.pem", directory / "cert.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    )
+    done = subprocess.run([*command.split(), "-keyout", key, "-out", cert], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("openssl cannot make a certificate here")
+    return cert, key
+
+
+async def test_over_tls(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(cert, key)
+    client = ssl.create_default_context(cafile=str(cert))
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0, ssl=server) as listener,
+        await bymux.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost") as connection,
+    ):
+        assert await exchange(connection, bytes(700_000)) == bytes(700_000)
+
+
+async def test_over_any_reader_and_writer() -> None:
+    ends = socket.socketpair()
+    pairs = [await asyncio.open_connection(sock=end) for end in ends]
+    a = await bymux.attach(*pairs[0], role=bymux.Role.PROACTIVE)
+    b = await bymux.attach(*pairs[1], role=bymux.Role.REACTIVE, handler=echo)
+    assert await exchange(a, bytes(900_000)) == bytes(900_000)
+    await asyncio.gather(a.close(), b.close())
+
+
+class MemoryStream:
+    """A publication and subscription in memory, with a window that fills up."""
+
+    def __init__(self, limit: int = 50) -> None:
+        self.messages: deque[bytes] = deque()
+        self.limit = limit
+        self.position = 0
+
+    def offer(self, buffer: bytes) -> int:
+        assert len(buffer) <= 1344
+        if len(self.messages) >= self.limit:
+            return -2
+        self.messages.append(bytes(buffer))
+        self.position += len(buffer)
+        return self.position
+
+    def poll(self, handler: Any, fragment_limit: int) -> int:
+        count = 0
+        while self.messages and count < fragment_limit:
+            handler(self.messages.popleft())
+            count += 1
+        return count
+
+
+async def test_over_a_pair_of_publications() -> None:
+    there, back = MemoryStream(), MemoryStream()
+    a = await bymux.over_publications(there, back, role=bymux.Role.PROACTIVE)
+    b = await bymux.over_publications(back, there, role=bymux.Role.REACTIVE, handler=echo)
+    data = random.Random(2).randbytes(300_000)
+    assert await exchange(a, data) == data
+    await asyncio.gather(a.close(), b.close())
+
+
+async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended() -> None:
+    async with await bymux.serve(echo, "127.0.0.1", 0) as listener:
+        connection = await bymux.connect("127.0.0.1", listener.port)
+        complete = await exchange(connection, b"done")
+        stream = await connection.open_stream()
+        stream.write(b"x")
+        assert await stream.read() == b"x"
+        for engine in list(listener.connections):
+            engine.abort()
+        with pytest.raises(ConnectionLost):
+            await asyncio.wait_for(stream.read(), 30)
+        with pytest.raises(MainstemError):
+            await connection.open_stream()
+        assert complete == b"done"
+        await connection.close()
+
+
+async def test_a_peer_that_breaks_the_protocol_is_named() -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\xc0")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        connection = await bymux.connect("127.0.0.1", port)
+        await asyncio.wait_for(connection.wait_ended(), 30)
+        assert isinstance(connection.failure, RemoteProtocolError)
+        assert connection.failure.rule == "undefined-packet-type"
+        assert str(port) in connection.failure.peer
+
+
+async def test_a_dead_peer_is_an_error_in_time() -> None:
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        await reader.read()
+        writer.close()
+
+    settings = bymux.Settings(ping_interval_ns=50_000_000, ping_timeout_ns=100_000_000)
+    async with await asyncio.start_server(silence, "127.0.0.1", 0) as server:
+        connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
+        await asyncio.wait_for(connection.wait_ended(), 30)
+        assert isinstance(connection.failure, TimedOut)
+
+
+async def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
+    sans_io = bymux.BymuxConnection(bymux.Role.PROACTIVE)
+
+    async with await bymux.serve(echo, "127.0.0.1", 0) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        stream = None
+        received = b""
+        while received != b"slowly":
+            for byte in sans_io.data_to_send():
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0)
+            sans_io.receive_data(await reader.read(1))
+            if stream is None and sans_io.can_open:
+                stream = sans_io.open_stream()
+                sans_io.write(stream, b"slowly")
+            while (event := sans_io.next_event()) is not None:
+                if isinstance(event, bymux.events.DataReceived):
+                    received += event.data
+        writer.close()
+
+
+async def test_a_peer_that_never_grants_credit_holds_up_only_its_own_stream() -> None:
+    settings = bymux.Settings(stream_window=0)
+    async with (
+        await bymux.serve(echo, "127.0.0.1", 0, settings=settings) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        stream = await connection.open_stream()
+        stream.write(bytes(1000))
+        await stream.drain()
+        assert await connection.ping() < 10
+        assert stream.queued == 1000
+        stream.abort()
+
+
+async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_memory() -> None:
+    async def hoard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(bytes.fromhex("1001"))  # one stream
+        await reader.readexactly(2)
+        writer.write(bytes.fromhex("000000"))  # infinite credit, and then it never reads again
+        await done.wait()
+        writer.close()
+
+    done = asyncio.Event()
+    server = await asyncio.start_server(hoard, "127.0.0.1", 0)
+    settings = bymux.Settings(stream_window=0, peer_streams=0)
+    connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
+    stream = await connection.open_stream()
+    chunk = bytes(64 * 1024)
+    tracemalloc.start()
+    sent = 0
+
+    async def pour() -> None:
+        nonlocal sent
+        while True:
+            stream.write(chunk)
+            sent += len(chunk)
+            await stream.drain()
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(pour(), 1.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    connection.abort()
+    await connection.wait_ended()
+    done.set()
+    server.close()
+    await asyncio.sleep(0.05)
+    assert sent > len(chunk)
+    assert peak < 4 * 1024 * 1024
+
+
+async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
+    """The bound: a packet of each other stream, and what transport and kernel hold (at most 64 KiB and 128 KiB)."""
+    released = asyncio.Event()
+
+    async def sink(stream: bymux.BymuxStream) -> None:
+        first = await stream.readexactly(1)
+        if first == b"s":
+            await echo(stream)
+            return
+        while not released.is_set() and await stream.read():
+            pass
+
+    async with (
+        await bymux.serve(sink, "127.0.0.1", 0) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+    ):
+        bulk = await connection.open_stream()
+        small = await connection.open_stream()
+        small.write(b"s")
+
+        async def saturate() -> None:
+            while not released.is_set():
+                bulk.write(bytes(256 * 1024))
+                await bulk.drain()
+                await asyncio.sleep(0)
+            await bulk.close()
+
+        bulk.write(b"b")
+        saturating = asyncio.ensure_future(saturate())
+        loop = asyncio.get_running_loop()
+        times = []
+        for _ in range(100):
+            begun = loop.time()
+            small.write(b"!")
+            assert await small.readexactly(1) == b"!"
+            times.append(loop.time() - begun)
+            times.append(await connection.ping())
+        released.set()
+        await saturating
+        await small.close()
+        assert sorted(times)[len(times) // 2] < 0.1
+
+
+async def test_a_thousand_streams_through_twenty_disconnections_are_right_or_say_so() -> None:
+    """Each stream carries a request of random size; the answer is its length and digest, then a payload with its own digest."""
+    rng = random.Random(3)
+
+    async def answer(stream: bymux.BymuxStream) -> None:
+        data = await stream.read(-1)
+        reply = random.Random(len(data)).randbytes(len(data) // 2)
+        stream.write(hashlib.sha256(data).digest() + hashlib.sha256(reply).digest() + len(reply).to_bytes(4, "big"))
+        stream.write(reply)
+        await stream.drain()
+        await stream.close()
+
+    right = failed = disconnections = 0
+    listener = await bymux.serve(answer, "127.0.0.1", 0)
+
+    async def one(connection: bymux.Connection, data: bytes) -> None:
+        nonlocal right, failed
+        try:
+            async with await connection.open_stream() as stream:
+                for at in range(0, len(data), 5000):
+                    stream.write(data[at : at + 5000])
+                    await stream.drain()
+                    await asyncio.sleep(rng.random() / 200)
+                await stream.close()
+                whole = await stream.read(-1)
+        except MainstemError:
+            failed += 1
+            return
+        assert whole[:32] == hashlib.sha256(data).digest()
+        assert whole[32:64] == hashlib.sha256(whole[68:]).digest()
+        assert int.from_bytes(whole[64:68], "big") == len(whole) - 68
+        right += 1
+
+    for batch in range(20):
+        connection = await bymux.connect("127.0.0.1", listener.port)
+        datas = [rng.randbytes(rng.choice((10, 1000, 40_000))) for _ in range(50)]
+        work = asyncio.gather(*(one(connection, data) for data in datas))
+        if batch:
+            await asyncio.sleep(rng.random() / 20)
+            victim = connection if batch % 2 else next(iter(listener.connections))
+            victim.abort()
+            disconnections += 1
+        await asyncio.wait_for(work, 50)
+        if not batch:
+            connection.abort()
+            disconnections += 1
+        await connection.close()
+    await listener.close()
+    assert right + failed == 1000
+    assert disconnections == 20
+    assert right >= 50
+    assert failed >= 50
+
+
+def test_the_blocking_face() -> None:
+    from mainstem.mux.blocking import LoopThread
+
+    thread = LoopThread()
+    listener = thread.run(bymux.serve(echo, "127.0.0.1", 0))
+    try:
+        with blocking.connect("127.0.0.1", listener.port) as connection:
+            assert connection.ping() < 10
+            with connection.open_stream() as stream:
+                stream.write(b"x" * 100_000)
+                assert stream.readexactly(100_000) == b"x" * 100_000
+                with pytest.raises(TimedOut):
+                    stream.read(timeout=0.05)
+                stream.close()
+                assert b"".join(stream) == b""
+        connection.close()
+        with pytest.raises(ClosedError):
+            connection.open_stream()
+        with pytest.raises(ConnectionLost):
+            blocking.connect("127.0.0.1", 1)
+    finally:
+        thread.run(listener.close())
+        thread.stop()

@@ -1,0 +1,291 @@
+"""Jmux over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
+from mainstem.mux import jmux
+from mainstem.mux.jmux import blocking
+
+from .test_bymux_faces import certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.system
+
+
+async def echo(session: jmux.ServerSession) -> None:
+    async for data in session:
+        session.write(data)
+        await session.drain()
+    session.finish()
+
+
+async def test_requests_and_responses_of_many_sizes() -> None:
+    rng = random.Random(1)
+    async with (
+        await jmux.serve(echo, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+    ):
+        datas = [b"", b"x", rng.randbytes(1_500_000), *(rng.randbytes(rng.randrange(3000)) for _ in range(200))]
+        assert await asyncio.gather(*(client.call(data) for data in datas)) == datas
+        assert client.connections == 2
+
+
+async def test_a_request_is_written_and_its_response_read_as_streams() -> None:
+    async with (
+        await jmux.serve(echo, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+        client.request() as session,
+    ):
+        for index in range(10):
+            session.write(b"%05d" % index)
+            await session.drain()
+            assert await session.readexactly(5) == b"%05d" % index
+        assert session.delivery is jmux.Delivery.PARTIAL
+        session.finish()
+        assert await session.read() == b""
+        assert session.delivery is jmux.Delivery.COMPLETE
+
+
+async def test_a_response_may_be_read_before_anything_was_written() -> None:
+    async def speak_first(session: jmux.ServerSession) -> None:
+        session.write(b"welcome")
+        assert await session.read(-1) == b"thanks"
+
+    async with (
+        await jmux.serve(speak_first, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+        client.request() as session,
+    ):
+        assert await session.readexactly(7) == b"welcome"
+        session.write(b"thanks")
+        session.finish()
+        assert await session.read(-1) == b""
+
+
+async def test_opens_another_connection_when_128_sessions_are_busy_and_waits_when_there_may_be_no_more() -> None:
+    release = asyncio.Event()
+
+    async def hold(session: jmux.ServerSession) -> None:
+        session.write(await session.read(-1))
+        await release.wait()
+
+    async with (
+        await jmux.serve(hold, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port, max_connections=2) as client,
+    ):
+        calls = [asyncio.ensure_future(client.call(b"%d" % i)) for i in range(300)]
+        while client.connections < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert client.connections == 2
+        assert not any(call.done() for call in calls)
+        release.set()
+        assert await asyncio.gather(*calls) == [b"%d" % i for i in range(300)]
+
+
+async def test_acknowledgments_positive_and_negative() -> None:
+    heard: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def ask(session: jmux.ServerSession) -> None:
+        session.write(b"please")
+        session.finish(ack_required=True)
+        heard.put_nowait(await session.acknowledged())
+
+    async with (
+        await jmux.serve(ask, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+    ):
+        async with client.request() as session:
+            session.finish()
+            assert await session.read(-1) == b"please"
+            assert session.acknowledgment_required
+        assert await asyncio.wait_for(heard.get(), 30) is True
+        session = await client.request()
+        session.finish()
+        await session.read(-1)
+        session.abort()
+        assert await asyncio.wait_for(heard.get(), 30) is False
+        session = await client.request()
+        session.finish()
+        await session.read(-1)
+        await client.close()
+        assert await asyncio.wait_for(heard.get(), 30) is False
+
+
+async def test_what_may_be_retried() -> None:
+    async def judge(session: jmux.ServerSession) -> None:
+        how = await session.readexactly(1)
+        if how == b"a":
+            session.abort("because")
+        elif how == b"n":
+            return
+        elif how == b"e":
+            raise ValueError("a handler's own fault")
+
+    async def refuse(session: jmux.ServerSession) -> None:
+        session.reject("busy")
+
+    async with (
+        await jmux.serve(judge, "127.0.0.1", 0) as listener,
+        await jmux.serve(refuse, "127.0.0.1", 0) as refusing,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+        await jmux.connect("127.0.0.1", refusing.port) as refused,
+    ):
+        for how in (b"a", b"n", b"e"):
+            async with client.request() as session:
+                session.write(how)
+                session.finish()
+                with pytest.raises(Cancelled):
+                    await session.read()
+                assert session.delivery is jmux.Delivery.PARTIAL
+                assert not session.may_retry
+        async with refused.request() as session:
+            session.write(b"x")
+            with pytest.raises(Cancelled, match="busy"):
+                await session.read()
+            assert session.delivery is jmux.Delivery.NONE
+        with pytest.raises(Cancelled):
+            await refused.call(b"x", attempts=3)
+
+
+async def test_a_server_that_closes_early_ends_the_request_in_order() -> None:
+    async def early(session: jmux.ServerSession) -> None:
+        await session.readexactly(1)
+        session.write(b"enough")
+        session.finish()
+
+    async with (
+        await jmux.serve(early, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+    ):
+        for _ in range(3):
+            async with client.request() as session:
+                session.write(bytes(1_000_000))
+                assert await session.read(-1) == b"enough"
+                session.write(b"dropped in silence")
+                await session.drain()
+                assert session.delivery is jmux.Delivery.COMPLETE
+        assert await client.call(b"x") == b"enough"
+        assert client.connections == 1
+
+
+async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def work(session: jmux.ServerSession) -> None:
+        data = await session.read(-1)
+        started.set()
+        await release.wait()
+        session.write(data)
+
+    listener = await jmux.serve(work, "127.0.0.1", 0)
+    client = await jmux.connect("127.0.0.1", listener.port)
+    running = asyncio.ensure_future(client.call(b"running"))
+    await started.wait()
+    stopping = asyncio.ensure_future(listener.shut_down(20))
+    await asyncio.sleep(0.05)
+    late = await client.request()
+    late.write(b"late")
+    late.finish()
+    await asyncio.sleep(0.05)
+    release.set()
+    await stopping
+    assert await running == b"running"
+    with pytest.raises(ClosedError, match="shut down"):
+        await late.read()
+    assert late.may_retry
+    await client.close()
+
+
+async def test_a_lost_connection_is_partial_delivery() -> None:
+    async def die(session: jmux.ServerSession) -> None:
+        await session.readexactly(1)
+        session._engine.end(abort=True)
+
+    async with (
+        await jmux.serve(die, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+        client.request() as session,
+    ):
+        session.write(b"x")
+        with pytest.raises(MainstemError):
+            await session.read()
+        assert session.delivery is jmux.Delivery.PARTIAL
+
+
+async def test_over_unix_and_tls(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    async with await jmux.serve(echo, path=path), await jmux.connect(path=path) as client:
+        assert await client.call(bytes(200_000)) == bytes(200_000)
+    cert, key = certificate(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(cert, key)
+    trust = ssl.create_default_context(cafile=str(cert))
+    async with (
+        await jmux.serve(echo, "127.0.0.1", 0, ssl=server) as listener,
+        await jmux.connect("127.0.0.1", listener.port, ssl=trust, server_hostname="localhost") as client,
+    ):
+        assert await client.call(bytes(200_000)) == bytes(200_000)
+
+
+async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
+    async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n")
+        await reader.read()
+        writer.close()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(rude, "127.0.0.1", 0) as server:
+        client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        session = await client.request()
+        session.write(b"x")
+        with pytest.raises(RemoteProtocolError):
+            await asyncio.wait_for(session.read(), 30)
+        assert session.may_retry
+        await client.close()
+    quick = jmux.Settings(handshake_timeout_ns=50_000_000)
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=quick)
+        session = await client.request()
+        session.write(b"x")
+        with pytest.raises(TimedOut):
+            await asyncio.wait_for(session.read(), 30)
+        await client.close()
+
+
+def test_the_blocking_face() -> None:
+    from mainstem.mux.blocking import LoopThread
+
+    thread = LoopThread()
+    listener = thread.run(jmux.serve(echo, "127.0.0.1", 0))
+    try:
+        with blocking.connect("127.0.0.1", listener.port) as client:
+            assert client.call(b"whole") == b"whole"
+            with client.request() as session:
+                session.write(b"piece by piece")
+                assert session.readexactly(5) == b"piece"
+                with pytest.raises(TimedOut):
+                    session.read(100, timeout=0.2) and session.read(timeout=0.05)
+                session.finish()
+                assert session.read(-1) in (b" by piece", b"")
+                assert session.delivery is jmux.Delivery.COMPLETE
+            assert list(session) == []
+        client.close()
+        with pytest.raises(ConnectionLost):
+            blocking.connect("127.0.0.1", 1)
+    finally:
+        thread.run(listener.close())
+        thread.stop()
