@@ -36,8 +36,9 @@ SERIALISATION_ERROR = 3
 LINGER = 10.0
 """Seconds that a server waits, after its handler has returned, for the channels of the connection to end."""
 
-DRAIN_TIME = 3.0
-"""Seconds that a closing side keeps its socket, so that its last packets are answered."""
+DRAIN_TIME = 0.25
+"""Seconds that a client keeps its socket after its connection has ended, so that a close that was lost is sent
+again."""
 
 
 class Connection:
@@ -117,9 +118,7 @@ class Connection:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-        await self._session.wait_ended()
-        # The close goes out at the end of this turn.
-        await asyncio.sleep(0)
+        await self._session.wait_over(DRAIN_TIME)
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
@@ -242,6 +241,7 @@ async def connect(
             await asyncio.wait_for(connection.headers(), timeout)
     except BaseException:
         connection.close()
+        await session.wait_over(0)
         raise
     return connection
 
@@ -415,7 +415,7 @@ class Server(_Endpoint):
         await asyncio.sleep(0)
         self.shut()
         for session in list(self._sessions):
-            self._forget(session)
+            session.give_up()
 
     async def serve_forever(self) -> None:
         """Serve until cancelled."""

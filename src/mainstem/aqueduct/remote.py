@@ -139,6 +139,7 @@ class RemoteSender(_Waiting):
             self.cancel()
         elif pipe.finished:
             self.finish()
+        self.wake()
 
     def finish(self) -> None:
         self._session.finish(self._channel_id)

@@ -59,6 +59,7 @@ class Session:
         self.reason = "the connection ended"
         self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         for future in (self.peer_headers, self.established):
             # Nobody need be waiting for them when the connection ends.
@@ -126,7 +127,7 @@ class Session:
         while (event := self.conn.next_event()) is not None:
             self._handle(event)
         if self.link.terminated:
-            self._over()
+            self.give_up()
 
     def _set_timer(self) -> None:
         due = self.link.timer()
@@ -210,7 +211,11 @@ class Session:
             self.ended.set_result(None)
         self.wake()
 
-    def _over(self) -> None:
+    def give_up(self) -> None:
+        """The QUIC connection is over, or is not waited for any longer."""
+        if not self.over.done():
+            self.over.set_result(None)
+        self.link.end_trace()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -297,6 +302,11 @@ class Session:
             error = TimedOut(f"no answer from {self.address} in {timeout} s", timeout=timeout)
             self.fail(error)
             raise error from None
+
+    async def wait_over(self, timeout: float) -> None:
+        """Wait until the QUIC connection is closed and forgotten on this side, ``timeout`` seconds at most."""
+        await asyncio.wait([self.over], timeout=timeout)
+        self.give_up()
 
     async def wait_ended(self) -> None:
         """Wait until the connection is over."""

@@ -7,7 +7,6 @@ that engine's commands, and tells it what room there is. Errors of a library end
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,6 +42,9 @@ DATAGRAM_BACKLOG = 256
 DATAGRAM_OVERHEAD = 30
 """Packet and frame bytes around a datagram's payload: header, connection id, packet number, frame, authentication
 tag."""
+
+NO_VERIFICATION = 0
+"""Both libraries take `ssl.CERT_NONE`, which is this number."""
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that tell of no error."""
@@ -115,7 +117,7 @@ def configure(configuration: Any, settings: QuicSettings, quic_logger: Any) -> N
         configuration.secrets_log_file = Path(settings.secrets_log).open("a")  # noqa: SIM115 - it lives as long as the library's configuration
     if configuration.is_client:
         if not settings.verify:
-            configuration.verify_mode = ssl.CERT_NONE
+            configuration.verify_mode = NO_VERIFICATION
         elif settings.ca is not None:
             configuration.load_verify_locations(cafile=read_pem(settings.ca, "certificate authority"))
     else:
@@ -177,6 +179,13 @@ class Link:
     def close(self, code: int, reason: str) -> None:
         self.closing = True
         self.quic.close(error_code=code, reason_phrase=reason[:200])
+
+    def end_trace(self) -> None:
+        """Write the qlog file, where one is kept and the library has not done so."""
+        trace = self.quic._quic_logger
+        if trace is not None:
+            self.quic._quic_logger = None
+            self.quic.configuration.quic_logger.end_trace(trace)
 
     # From the library to the engine.
 

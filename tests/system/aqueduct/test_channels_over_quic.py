@@ -1,0 +1,517 @@
+"""Channels between a client and a server on this machine, with both QUIC libraries on either side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.aqueduct import (
+    CborSerializer,
+    Connection,
+    Limits,
+    Message,
+    Mode,
+    MsgspecSerializer,
+    Receiver,
+    Sender,
+    ServerTickets,
+    Sessions,
+    channel,
+    oneshot,
+)
+from mainstem.errors import (
+    BackPressured,
+    Cancelled,
+    ClosedError,
+    ConfigurationError,
+    ConnectionLost,
+    LocalProtocolError,
+    MainstemError,
+    NoReceivers,
+    RemoteProtocolError,
+    TimedOut,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+PAIRS = [(client, server) for client in ("qh3", "aioquic") for server in ("qh3", "aioquic")]
+Handler = Callable[[Connection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def joined(
+    certificates: CertificateFiles, handler: Handler, *, client: str = "qh3", server: str = "qh3", **options: Any
+) -> AsyncIterator[Connection]:
+    """A client's connection to a server that runs ``handler``."""
+    both = {name: options.pop(name) for name in ("serializers", "limits") if name in options}
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=server, **both, **options
+    )
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client, **both) as connection:
+        yield connection
+
+
+async def at_rest(connection: Connection, halves: int = 1) -> None:
+    """Wait until only so many halves are left."""
+    for _ in range(1000):
+        if connection.engine.live_halves <= halves:
+            return
+        gc.collect()
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{connection.engine.live_halves} halves are left")
+
+
+async def echo(connection: Connection) -> None:
+    async for message in connection.receiver:
+        if isinstance(message, Message):
+            for handle in message.attachments:
+                if isinstance(handle, Sender):
+                    await handle.send(b"echo " + message.payload)
+                    handle.finish()
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_requests_by_oneshots_leave_nothing_behind(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
+    async with joined(certificates, echo, client=client, server=server) as connection:
+        for number in range(50):
+            answer_to, answer = oneshot()
+            await connection.sender.send(Message(b"%d" % number, [answer_to]))
+            assert await answer == b"echo %d" % number
+        del answer_to, answer
+        await at_rest(connection)
+        assert connection.engine.open_streams <= 4
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_every_mode_delivers_what_it_promises(certificates: CertificateFiles, client: str, server: str) -> None:
+    got: dict[bytes, list[bytes]] = {}
+    done = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        async def collect(name: bytes, receiver: Receiver[bytes]) -> None:
+            got[name] = [message async for message in receiver]
+
+        tasks = [
+            asyncio.ensure_future(collect(message.payload, message.attachments[0]))
+            async for message in connection.receiver
+        ]
+        await asyncio.gather(*tasks)
+        done.set()
+
+    sent = [b"%06d" % number + bytes(number % 50) for number in range(600)]
+    async with joined(certificates, handler, client=client, server=server) as connection:
+        senders = []
+        for mode in Mode:
+            sender, receiver = channel(mode=mode)
+            await connection.sender.send(Message(mode.value.encode(), [receiver]))
+            for message in sent:
+                await sender.send(message)
+            sender.finish()
+            senders.append(sender)
+        connection.sender.finish()
+        await asyncio.wait_for(done.wait(), 30)
+        for sender in senders:
+            await sender.wait_closed()
+    assert got[b"ordered"] == sent
+    assert sorted(got[b"unordered"]) == sent
+    assert set(got[b"unreliable"]) <= set(sent)
+    assert len(got[b"unreliable"]) > 0
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_an_unreliable_message_too_large_for_a_datagram_is_delivered_all_the_same(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
+    got = asyncio.get_running_loop().create_future()
+
+    async def handler(connection: Connection) -> None:
+        message = await connection.receiver.receive()
+        got.set_result(await message.attachments[0].receive())
+
+    async with joined(certificates, handler, client=client, server=server) as connection:
+        sender, receiver = channel(mode=Mode.UNRELIABLE)
+        await connection.sender.send(Message(b"", [receiver]))
+        await sender.send(bytes(100_000))
+        assert await asyncio.wait_for(got, 20) == bytes(100_000)
+
+
+@pytest.mark.parametrize("serializer", [MsgspecSerializer, CborSerializer])
+async def test_handles_travel_anywhere_in_a_message(certificates: CertificateFiles, serializer: Any) -> None:
+    async def handler(connection: Connection) -> None:
+        async for request in connection.receiver:
+            total = 0
+            async for number in request["numbers"]:
+                total += number
+            await request["answer"].send({"total": total})
+
+    async with joined(certificates, handler, serializers=[serializer()]) as connection:
+        numbers, receiver = channel()
+        answer_to, answer = oneshot()
+        await numbers.send(1)
+        await connection.sender.send({"numbers": receiver, "answer": answer_to, "list": [1, "two", None]})
+        for number in (2, 3):
+            await numbers.send(number)
+        numbers.finish()
+        assert await answer == {"total": 6}
+
+
+async def test_the_two_sides_agree_on_a_serialiser_that_both_have(certificates: CertificateFiles) -> None:
+    async def handler(connection: Connection) -> None:
+        request = await connection.receiver.receive()
+        await request["answer"].send(request["value"])
+
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, serializers=[CborSerializer()]
+    )
+    async with serving:
+        offered = [MsgspecSerializer(), CborSerializer()]
+        async with await aqueduct.connect(serving.url, ca=certificates.ca, serializers=offered) as connection:
+            answer_to, answer = oneshot()
+            await connection.sender.send({"answer": answer_to, "value": [1, 2]})
+            assert await answer == [1, 2]
+        async with await aqueduct.connect(
+            serving.url, ca=certificates.ca, serializers=[MsgspecSerializer()]
+        ) as connection:
+            with pytest.raises(MainstemError):
+                await connection.headers()
+
+
+async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:
+    seen = []
+
+    def answer(headers: Any) -> list[tuple[str, bytes]]:
+        seen.extend(headers)
+        return [("answer-0a1b2c", b"two"), ("answer-0a1b2c", b"three")]
+
+    serving = await aqueduct.serve(echo, certificate=certificates.certificate, key=certificates.key, headers=answer)
+    async with serving:
+        asked = {"question-0a1b2c": "one"}
+        async with await aqueduct.connect(serving.url, ca=certificates.ca, headers=asked) as connection:
+            assert await connection.headers() == (("answer-0a1b2c", b"two"), ("answer-0a1b2c", b"three"))
+    assert seen == [("question-0a1b2c", b"one")]
+
+
+async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFiles) -> None:
+    reports: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            for handle in message.attachments:
+                try:
+                    if isinstance(handle, Receiver):
+                        while True:
+                            await handle.receive()
+                    else:
+                        await handle.wait_closed()
+                        reports.put_nowait("finished")
+                except MainstemError as error:
+                    reports.put_nowait(type(error).__name__)
+
+    async with joined(certificates, handler) as connection:
+
+        async def report_of(handle: Any, act: Callable[[], None]) -> str:
+            await connection.sender.send(Message(b"", [handle]))
+            await asyncio.sleep(0.05)
+            act()
+            return await asyncio.wait_for(reports.get(), 10)
+
+        sender, receiver = channel()
+        assert await report_of(receiver, sender.finish) == "ClosedError"
+        sender, receiver = channel()
+        assert await report_of(receiver, sender.cancel) == "Cancelled"
+        with pytest.raises(Cancelled):
+            await sender.send(b"late")
+        sender, receiver = channel()
+        assert await report_of(sender, receiver.close) == "NoReceivers"
+        with pytest.raises(ClosedError):
+            await receiver.receive()
+        kept_sender, kept = channel()
+        await connection.sender.send(Message(b"", [kept]))
+        connection.close()
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionLost):
+            await kept_sender.send(b"")
+        assert await asyncio.wait_for(reports.get(), 10) == "ConnectionLost"
+
+
+async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(certificates: CertificateFiles) -> None:
+    async def handler(connection: Connection) -> None:
+        with contextlib.suppress(ClosedError):
+            while True:
+                # The message goes out of scope with all its handles.
+                await connection.receiver.receive()
+
+    class TakesNothing:
+        header = ""
+
+        def encode(self, message: Any, attach: Any) -> bytes:
+            for handle in message:
+                attach(handle)
+            return b"x"
+
+        def decode(self, payload: bytes, detach: Any) -> Any:
+            return payload
+
+    for serializers in ([aqueduct.RawSerializer()], [TakesNothing()]):
+        async with joined(certificates, handler, serializers=serializers) as connection:
+            ends = []
+            for _ in range(50):
+                sender, receiver = channel()
+                given, kept = channel()
+                message = [receiver, given]
+                raw = isinstance(serializers[0], aqueduct.RawSerializer)
+                await connection.sender.send(Message(b"", message) if raw else message)
+                ends.append((sender, kept))
+                del receiver, given, message
+            for sender, kept in ends:
+                with pytest.raises(Cancelled):
+                    await asyncio.wait_for(kept.receive(), 10)
+                with pytest.raises(NoReceivers):
+                    await asyncio.wait_for(sender.wait_closed(), 10)
+            del ends, sender, kept
+            await at_rest(connection)
+
+
+async def test_a_dropped_sender_cancels_and_a_dropped_receiver_closes_here_too(certificates: CertificateFiles) -> None:
+    taken: list[Any] = []
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            taken.extend(message.attachments)
+
+    async with joined(certificates, handler) as connection:
+        sender, receiver = channel()
+        given, kept = channel()
+        await connection.sender.send(Message(b"", [receiver, given]))
+        while len(taken) < 2:
+            await asyncio.sleep(0.01)
+        del sender, kept
+        gc.collect()
+        with pytest.raises(Cancelled):
+            await asyncio.wait_for(taken[0].receive(), 10)
+        with pytest.raises(NoReceivers):
+            await asyncio.wait_for(taken[1].wait_closed(), 10)
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
+    gate, engines = asyncio.Event(), []
+    total = 0
+
+    async def handler(connection: Connection) -> None:
+        nonlocal total
+        engines.append(connection.engine)
+        await gate.wait()
+        async for message in connection.receiver:
+            total += len(message)
+
+    limits = Limits(receive_messages=64, receive_bytes=64 << 10)
+    async with joined(certificates, handler, client=client, server=server, limits=limits) as connection:
+        connection.sender.configure(bound=256, max_bytes=512 << 10)
+        sent = 0
+        for _ in range(2000):
+            try:
+                await asyncio.wait_for(connection.sender.send(bytes(8000)), 0.5)
+            except TimeoutError:
+                break
+            sent += 8000
+        assert sent <= 3 * (512 << 10), "the sender went on and on"
+        assert engines[0].buffered_bytes <= 2 << 20
+        gate.set()
+        for _ in range(20):
+            await asyncio.wait_for(connection.sender.send(bytes(8000)), 10)
+            sent += 8000
+        connection.sender.finish()
+        await asyncio.wait_for(connection.sender.wait_closed(), 20)
+    assert total == sent
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
+    certificates: CertificateFiles, backend: str, tmp_path: Path
+) -> None:
+    sessions = Sessions(tmp_path / "client.db")
+    early = []
+    previous = ""
+    for attempt in range(3):
+        # A server that was started anew: its tickets have survived it.
+        tickets = ServerTickets(tmp_path / "server.db")
+        serving = await aqueduct.serve(
+            echo, port=0, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
+        )
+        async with serving:
+            origin = f"localhost:{serving.port}"
+            if attempt:
+                _move(sessions, backend, previous, origin)
+            previous = origin
+            async with await aqueduct.connect(
+                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            ) as connection:
+                answer_to, answer = oneshot()
+                await connection.sender.send(Message(b"early", [answer_to]))
+                assert await asyncio.wait_for(answer, 10) == b"echo early"
+                await asyncio.sleep(0.1)
+                early.append(connection.early_data_accepted)
+        tickets.close()
+    assert early == [False, True, True]
+    sessions.close()
+
+
+def _move(sessions: Sessions, backend: str, old: str, new: str) -> None:
+    """Let a ticket of one port serve for another: the server came back elsewhere."""
+    text = sessions._store.take(f"{backend} {old}".encode())
+    assert text is not None
+    sessions._store.put(f"{backend} {new}".encode(), text)
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing_else(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    sessions = Sessions()
+    tickets = ServerTickets()
+    serving = await aqueduct.serve(
+        echo, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
+    )
+    async with serving:
+        for attempt in range(2):
+            async with await aqueduct.connect(
+                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            ) as connection:
+                answer_to, answer = oneshot()
+                await connection.sender.send(Message(b"again", [answer_to]))
+                assert await asyncio.wait_for(answer, 10) == b"echo again"
+                await asyncio.sleep(0.1)
+                assert not connection.early_data_accepted
+            if attempt == 0:
+                # The ticket was used, or the store was lost: a replay of the first flight looks just so.
+                tickets._store._database.execute("DELETE FROM entry")
+    tickets.close()
+    sessions.close()
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_server_may_ask_for_a_proof_of_address(certificates: CertificateFiles, backend: str) -> None:
+    serving = await aqueduct.serve(
+        echo, certificate=certificates.certificate, key=certificates.key, backend=backend, retry=True
+    )
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=backend) as connection:
+        answer_to, answer = oneshot()
+        await connection.sender.send(Message(b"x", [answer_to]))
+        assert await asyncio.wait_for(answer, 10) == b"echo x"
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_both_sides_must_name_the_same_protocol(certificates: CertificateFiles, client: str, server: str) -> None:
+    serving = await aqueduct.serve(
+        echo, certificate=certificates.certificate, key=certificates.key, backend=server, alpn="other"
+    )
+    async with serving:
+        with pytest.raises(MainstemError):
+            await aqueduct.connect(serving.url, ca=certificates.ca, backend=client, timeout=5)
+
+
+async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: CertificateFiles) -> None:
+    from aioquic.asyncio import QuicConnectionProtocol
+    from aioquic.asyncio import serve as bare_serve
+    from aioquic.quic.configuration import QuicConfiguration
+
+    configuration = QuicConfiguration(is_client=False, alpn_protocols=["aqueduct"])
+    configuration.load_cert_chain(str(certificates.certificate), str(certificates.key))
+    server = await bare_serve("127.0.0.1", 0, configuration=configuration, create_protocol=QuicConnectionProtocol)
+    port = server._transport.get_extra_info("sockname")[1]
+    try:
+        url = f"aqueduct://localhost:{port}"
+        async with await aqueduct.connect(url, ca=certificates.ca, backend="aioquic") as connection:
+            with pytest.raises(RemoteProtocolError) as caught:
+                await connection.wait_closed()
+        assert caught.value.rule == "datagrams required"
+    finally:
+        server.close()
+
+
+async def test_a_server_that_is_not_there_is_told_in_time(certificates: CertificateFiles) -> None:
+    with pytest.raises(TimedOut):
+        await aqueduct.connect("aqueduct://localhost:9", ca=certificates.ca, timeout=0.3)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1", "aqueduct://localhost", "aqueduct://:1", "aqueduct://h:1/path", "aqueduct://h:x"]
+)
+async def test_an_address_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        await aqueduct.connect(url)
+
+
+async def test_a_handle_can_be_sent_once_and_only_where_it_was_made(certificates: CertificateFiles) -> None:
+    async with joined(certificates, echo) as connection:
+        sender, receiver = channel()
+        await connection.sender.send(Message(b"", [receiver]))
+        for handle in (receiver, sender):
+            with pytest.raises(LocalProtocolError):
+                await connection.sender.send(Message(b"", [handle]))
+        with pytest.raises(LocalProtocolError):
+            await receiver.receive()
+        both = channel()
+        with pytest.raises(LocalProtocolError):
+            await connection.sender.send(Message(b"", list(both)))
+        both[0].send_nowait(b"still local")
+        assert both[1].receive_nowait() == b"still local"
+
+
+async def test_what_was_queued_before_a_receiver_left_goes_with_it_in_order(certificates: CertificateFiles) -> None:
+    got: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+
+    async def handler(connection: Connection) -> None:
+        message = await connection.receiver.receive()
+        got.set_result([item async for item in message.attachments[0]])
+
+    async with joined(certificates, handler) as connection:
+        sender, receiver = channel(bound=10)
+        for number in range(10):
+            sender.send_nowait(b"%d" % number)
+        with pytest.raises(BackPressured):
+            sender.send_nowait(b"too much")
+        await connection.sender.send(Message(b"", [receiver]))
+        for number in range(10, 30):
+            await sender.send(b"%d" % number)
+        sender.finish()
+        assert await asyncio.wait_for(got, 10) == [b"%d" % number for number in range(30)]
+
+
+async def test_a_message_that_was_acknowledged_was_taken(certificates: CertificateFiles) -> None:
+    async with joined(certificates, echo) as connection:
+        await asyncio.wait_for(connection.sender.send_acknowledged(b"x"), 10)
+
+
+async def test_qlog_files_are_written(certificates: CertificateFiles, tmp_path: Path) -> None:
+    async with joined(certificates, echo, qlog_directory=tmp_path / "qlog") as connection:
+        await connection.sender.send(b"x")
+    assert list((tmp_path / "qlog").iterdir())
+
+
+async def test_a_thousand_channels_at_once(certificates: CertificateFiles) -> None:
+    async with joined(certificates, echo) as connection:
+        answers = []
+        for number in range(1000):
+            answer_to, answer = channel()
+            await connection.sender.send(Message(b"%d" % number, [answer_to]))
+            answers.append(answer)
+        for number, answer in enumerate(answers):
+            assert await asyncio.wait_for(answer.receive(), 30) == b"echo %d" % number
