@@ -5,7 +5,7 @@ from mainstem._core.buffer cimport AtomicBuffer
 from mainstem._core.datagram cimport ADDRESS_ROOM, Address, Transport
 from mainstem._core.events cimport WHOLE_FRAME, EventBuffer
 from mainstem._core.layout cimport *
-from mainstem._core.loop cimport Cycle
+from mainstem._core.loss_detector cimport MAX_GAPS, LossDetector
 from mainstem._core.positions cimport PositionSet
 from mainstem._core.table cimport PathTable
 from mainstem._core.term cimport (
@@ -67,6 +67,12 @@ cdef class ReceivePath:
     cdef public bint revoked
     cdef public bint rejected
     cdef public bint status_events
+    cdef public bint reports_loss_at_once
+    cdef readonly LossDetector detector
+    cdef bint is_reliable
+    cdef int64_t naks_at
+    cdef int64_t bytes_lost
+    cdef int64_t loss_due_ns
     cdef public int64_t status_interval_ns
     cdef public int64_t connection_timeout_ns
     cdef public int64_t gap_scan_interval_ns
@@ -121,13 +127,10 @@ cdef class ReceivePath:
     cdef void raise_mark(self, int64_t position) noexcept nogil
     cdef int32_t work(self, int64_t now_ns) noexcept nogil
     cdef void rebuild(self, int64_t now_ns) noexcept nogil
+    cdef void find_gaps(self, int64_t now_ns) noexcept nogil
+    cdef void repair(self, int64_t now_ns) noexcept nogil
+    cdef int32_t put_nak(self, int64_t position, int64_t length, int64_t now_ns) noexcept nogil
+    cdef bint fill(self, int64_t position, int64_t length) noexcept nogil
     cdef bint schedule_status(self) noexcept nogil
     cdef void send_status(self, int64_t now_ns) noexcept nogil
     cdef int32_t put_to_all(self, const uint8_t *base, int32_t length, int64_t now_ns) noexcept nogil
-
-
-cdef class ReceiverCycle(Cycle):
-    cdef readonly EventBuffer events
-    cdef AtomicBuffer counters
-    cdef PathTable path_table
-    cdef PathTable endpoint_table

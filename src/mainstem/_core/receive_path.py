@@ -8,6 +8,7 @@ import cython
 if not cython.compiled:
     from mainstem._core.events import WHOLE_FRAME
     from mainstem._core.layout import *
+    from mainstem._core.loss_detector import MAX_GAPS
     from mainstem._core.plain import *
     from mainstem._core.term import *
 
@@ -17,16 +18,18 @@ if not cython.compiled:
 
 from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
+from mainstem._core.delay import StaticDelay
 from mainstem._core.events import EventBuffer
-from mainstem._core.loop import Cycle
+from mainstem._core.loss_detector import LossDetector
 from mainstem._core.positions import PositionSet
 from mainstem._core.table import PathTable
 
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 NO_END = cython.declare(cython.longlong, -1)
 # How often a datagram from an unknown source is mentioned: often enough to connect at once, too seldom to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
+# Loss is gathered this long before Python hears of it: repairing it needs no Python, and a report is not urgent.
+LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
 
 
 @cython.cclass
@@ -78,9 +81,6 @@ class ReceiveEndpoint:
 
     def transport(self, index: cython.int):
         return self.kept[index]
-
-    def indices(self):
-        return [index for index, transport in enumerate(self.kept) if transport is not None]
 
     def poll(self, now_ns):
         """Takes one batch from every socket; how many datagrams there were."""
@@ -271,6 +271,12 @@ class ReceivePath:
         self.status_due_ns = now_ns
         self.status_messages_sent = 0
         self.end_of_stream_position = NO_END
+        self.detector = LossDetector(StaticDelay.unicast())
+        self.is_reliable = True
+        self.naks_at = -1
+        self.bytes_lost = 0
+        self.loss_due_ns = NEVER
+        self.reports_loss_at_once = False
         self.noticed_gap = NO_END
         self.noticed_mark = NO_END
         self.gap_scan_due_ns = now_ns
@@ -514,14 +520,65 @@ class ReceivePath:
         if position != self.rebuild_position:
             self.rebuild_position = position
             st64(self.cells, self.rebuilt_at, position)
-        if gap and (
+        if not gap:
+            if self.noticed_gap != NO_END:
+                self.noticed_gap = NO_END
+                self.detector.begin()
+                self.detector.finish()
+        elif (
             position != self.noticed_gap
+            or now_ns >= self.detector.deadline_ns
             or (self.high_water_mark != self.noticed_mark and now_ns >= self.gap_scan_due_ns)
         ):
-            if self.events.put(EVENT_GAP, self.endpoint_key, self.key, now_ns, position):
-                self.noticed_gap = position
-                self.noticed_mark = self.high_water_mark
-                self.gap_scan_due_ns = now_ns + self.gap_scan_interval_ns
+            self.noticed_gap = position
+            self.noticed_mark = self.high_water_mark
+            self.gap_scan_due_ns = now_ns + self.gap_scan_interval_ns
+            self.find_gaps(now_ns)
+            self.repair(now_ns)
+        if self.bytes_lost > 0 and (self.reports_loss_at_once or now_ns >= self.loss_due_ns):
+            if self.events.put(EVENT_LOSS, self.endpoint_key, self.key, now_ns, self.bytes_lost):
+                self.bytes_lost = 0
+
+    def find_gaps(self, now_ns):
+        """Tells the loss detector of all that is missing up to the high-water mark."""
+        position: cython.longlong = self.rebuild_position
+        offset: cython.longlong
+        limit: cython.longlong
+        gap: cython.longlong
+        fresh: cython.longlong = 0
+        n: cython.int = 0
+        self.detector.begin()
+        while position < self.high_water_mark and n < MAX_GAPS:
+            offset = position & (self.term_length - 1)
+            limit = offset + self.high_water_mark - position
+            if limit > self.term_length:
+                limit = self.term_length
+            gap = first_gap(self.base, self.term_at(position), offset, limit)
+            position += gap - offset
+            if gap < limit:
+                limit = gap_end(self.base, self.term_at(position), gap, limit)
+                fresh += self.detector.found(position, limit - gap, now_ns)
+                position += limit - gap
+                n += 1
+        self.detector.finish()
+        if fresh > 0:
+            if self.bytes_lost == 0:
+                self.loss_due_ns = now_ns + LOSS_REPORT_DELAY_NS
+            self.bytes_lost += fresh
+
+    def repair(self, now_ns):
+        """Asks for the gaps whose time has come, or fills them where the stream is unreliable."""
+        i: cython.int
+        if self.revoked or self.rejected:
+            return
+        i = self.detector.next_due(0, now_ns)
+        while i >= 0:
+            if self.is_reliable:
+                self.put_nak(self.detector.position[i], self.detector.length[i], now_ns)
+            elif self.fill(self.detector.position[i], self.detector.length[i]):
+                fadd64(self.cells, SYSTEM_GAP_FILLS * COUNTER_VALUE_LENGTH, 1)
+            i = self.detector.next_due(i + 1, now_ns)
+        self.detector.finish()
 
     def schedule_status(self):
         """Whether consumers moved far enough, or the window changed; cleans behind them first (behaviour, 15.4)."""
@@ -601,7 +658,8 @@ class ReceivePath:
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return self.put_to_all(buffer.base, cython.cast(cython.int, buffer.capacity), now_ns)
 
-    def send_nak(self, position: cython.longlong, length: cython.longlong, now_ns: cython.longlong):
+    def put_nak(self, position, length, now_ns):
+        """Asks every live connection for a gap; to how many it left."""
         put32(self.frame, FRAME_LENGTH_OFFSET, NAK_LENGTH)
         put8(self.frame, FRAME_VERSION_OFFSET, 0)
         put8(self.frame, FRAME_FLAGS_OFFSET, 0)
@@ -614,86 +672,29 @@ class ReceivePath:
         left: cython.int = self.put_to_all(self.frame, NAK_LENGTH, now_ns)
         if left > 0:
             fadd64(self.cells, SYSTEM_NAKS_SENT * COUNTER_VALUE_LENGTH, 1)
+            if self.naks_at >= 0:
+                fadd64(self.cells, self.naks_at, 1)
         return left
 
-    def gaps(self, most: cython.int = 64):
-        """What is missing between the rebuild position and the high-water mark, ``[(position, length), …]``."""
-        result = []
-        position: cython.longlong = self.rebuild_position
-        offset: cython.longlong
-        limit: cython.longlong
-        gap: cython.longlong
-        end: cython.longlong
-        while position < self.high_water_mark and len(result) < most:
-            offset = position & (self.term_length - 1)
-            limit = offset + self.high_water_mark - position
-            if limit > self.term_length:
-                limit = self.term_length
-            gap = first_gap(self.base, self.term_at(position), offset, limit)
-            if gap < limit:
-                end = gap_end(self.base, self.term_at(position), gap, limit)
-                result.append((position + gap - offset, end - gap))
-                gap = end
-            position += gap - offset
-        return result
-
-    def fill_gap(self, position: cython.longlong, length: cython.longlong):
+    def fill(self, position, length):
         """Makes a gap of an unreliable stream padding; false when it has been filled meanwhile."""
-        return bool(
-            fill_with_padding(
-                self.base,
-                self.meta,
-                self.term_at(position),
-                position & (self.term_length - 1),
-                length,
-                wrap32((position >> self.bits) + self.initial_term_id),
-            )
+        return fill_with_padding(
+            self.base,
+            self.meta,
+            self.term_at(position),
+            position & (self.term_length - 1),
+            length,
+            wrap32((position >> self.bits) + self.initial_term_id),
         )
+
+    def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True):
+        self.detector = detector
+        self.is_reliable = is_reliable
+
+    def set_nak_counter(self, counter_id: cython.longlong):
+        self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.naks_at = counter_id * COUNTER_VALUE_LENGTH
 
     def status_now(self):
         """The next cycle sends a status message whether one is due or not."""
         self.status_due_ns = 0
-
-
-@cython.cclass
-class ReceiverCycle(Cycle):
-    """All sockets and images of one receiver agent."""
-
-    def __init__(self, counters: AtomicBuffer):
-        Cycle.__init__(self)
-        self.counters = counters
-        self.events = EventBuffer()
-        self.path_table = PathTable()
-        self.endpoint_table = PathTable()
-
-    def add_endpoint(self, endpoint: ReceiveEndpoint):
-        endpoint.events = self.events
-        self.endpoint_table.put(endpoint.key, 0, endpoint)
-
-    def remove_endpoint(self, endpoint: ReceiveEndpoint):
-        self.endpoint_table.remove(endpoint.key, 0)
-
-    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint):
-        path.attach(endpoint, self.events)
-        endpoint.paths.put(path.session_id, path.stream_id, path)
-        self.path_table.put(path.key, 0, path)
-
-    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint):
-        endpoint.paths.remove(path.session_id, path.stream_id)
-
-    def remove_path(self, path: ReceivePath):
-        self.path_table.remove(path.key, 0)
-
-    def cycle(self, now_ns):
-        i: cython.int
-        work: cython.int = 0
-        nearest: cython.longlong = self.timer_ns
-        for i in range(self.endpoint_table.count):
-            work += cython.cast(ReceiveEndpoint, self.endpoint_table.entries[i]).poll(now_ns)
-        for i in range(self.path_table.count):
-            work += cython.cast(ReceivePath, self.path_table.entries[i]).work(now_ns)
-            if cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns < nearest:
-                nearest = cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns
-        self.next_python_ns = nearest
-        self.attention = self.events.count
-        return work

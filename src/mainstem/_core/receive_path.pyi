@@ -1,11 +1,9 @@
 from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
 from mainstem._core.events import EventBuffer
-from mainstem._core.loop import Cycle
+from mainstem._core.loss_detector import LossDetector
 from mainstem._core.positions import PositionSet
 from mainstem._core.table import PathTable
-
-NEVER_NS: int
 
 class Silence:
     """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpoint.silences``."""
@@ -33,19 +31,17 @@ class ReceiveEndpoint:
         """Takes a socket in and returns its index. Raises OverflowError above 16."""
     def remove_transport(self, index: int) -> Transport | None: ...
     def transport(self, index: int) -> Transport | None: ...
-    def indices(self) -> list[int]:
-        """The indices of the sockets that are there."""
 
 class ReceivePath:
     """One image's way from the network into its log (behaviour, 15.3 to 15.5).
 
     ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
-    validates and inserts datagrams, moves rcv-hwm and rcv-pos, cleans behind the consumers, schedules and sends status
-    messages, and writes the end of the stream into the log's metadata.
+    validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans behind the consumers,
+    schedules and sends status messages, and writes the end of the stream into the log's metadata.
 
     ``draining`` puts the EOS flag into status messages, ``rejected`` stops insertion and status messages, ``status_events``
-    reports each status message's time to Python; all may be set from any thread. ``window_length`` is what the next status
-    message offers.
+    reports each status message's time to Python, ``reports_loss_at_once`` does not gather losses for 10 ms first; all may be
+    set from any thread. ``window_length`` is what the next status message offers.
     """
 
     log: AtomicBuffer
@@ -63,6 +59,8 @@ class ReceivePath:
     revoked: bool
     rejected: bool
     status_events: bool
+    reports_loss_at_once: bool
+    detector: LossDetector
     status_interval_ns: int
     connection_timeout_ns: int
     gap_scan_interval_ns: int
@@ -105,23 +103,9 @@ class ReceivePath:
         """Connections that live."""
     def send_frame(self, frame: bytes, now_ns: int) -> int:
         """Sends a control frame to every connection that lives; to how many it left."""
-    def send_nak(self, position: int, length: int, now_ns: int) -> int:
-        """Asks every live connection for a gap; to how many it left."""
-    def gaps(self, most: int = 64) -> list[tuple[int, int]]:
-        """What is missing up to the high-water mark, (position, length), none across a term's end."""
-    def fill_gap(self, position: int, length: int) -> bool:
-        """Makes a gap of an unreliable stream padding; False when it has been filled meanwhile."""
+    def set_loss_detector(self, detector: LossDetector, is_reliable: bool = True) -> None:
+        """How gaps are timed, in place of the unicast defaults, and whether they are asked for or filled with padding."""
+    def set_nak_counter(self, counter_id: int) -> None:
+        """Counts the requests of this image there, besides the system's own counter."""
     def status_now(self) -> None:
         """The next cycle sends a status message whether one is due or not."""
-
-class ReceiverCycle(Cycle):
-    """All sockets and images of one receiver agent."""
-
-    events: EventBuffer
-    def __init__(self, counters: AtomicBuffer) -> None: ...
-    def add_endpoint(self, endpoint: ReceiveEndpoint) -> None: ...
-    def remove_endpoint(self, endpoint: ReceiveEndpoint) -> None: ...
-    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None: ...
-    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
-        """Its datagrams are not its any more; its status messages go on."""
-    def remove_path(self, path: ReceivePath) -> None: ...

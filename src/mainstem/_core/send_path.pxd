@@ -3,15 +3,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from mainstem._core.atomics cimport *
 from mainstem._core.buffer cimport AtomicBuffer
 from mainstem._core.datagram cimport ADDRESS_ROOM, Address, Transport
+from mainstem._core.destinations cimport DestinationList
 from mainstem._core.events cimport WHOLE_FRAME, EventBuffer
 from mainstem._core.layout cimport *
 from mainstem._core.positions cimport PositionSet
 from mainstem._core.receivers cimport ReceiverTable
+from mainstem._core.retransmit cimport RetransmitHandler
 from mainstem._core.table cimport PathTable
 from mainstem._core.term cimport NO_TIMESTAMP, RunBatch, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
-
-cdef enum:
-    MAX_DESTINATIONS = 256
 
 
 cdef class SendEndpoint:
@@ -19,16 +18,12 @@ cdef class SendEndpoint:
     cdef readonly PathTable paths
     cdef readonly int32_t key
     cdef readonly bint many
-    cdef readonly int32_t destination_count
+    cdef readonly DestinationList destinations
     cdef readonly int64_t last_status_ns
     cdef AtomicBuffer counters
     cdef uint8_t *cells
     cdef EventBuffer events
     cdef Address single
-    cdef list kept
-    cdef void *destinations[MAX_DESTINATIONS]
-    cdef int64_t destination_ns[MAX_DESTINATIONS]
-    cdef int64_t destination_receiver[MAX_DESTINATIONS]
     cdef int32_t first
 
     cdef int32_t send_batch(self, Address only, const uint8_t *base, RunBatch batch) noexcept nogil
@@ -38,7 +33,6 @@ cdef class SendEndpoint:
     cdef bint on_status(self, int64_t now_ns) noexcept nogil
     cdef bint on_nak(self, int64_t now_ns) noexcept nogil
     cdef bint on_other(self, int64_t now_ns) noexcept nogil
-    cdef bint refresh_destination(self, int64_t receiver_id, int64_t now_ns) noexcept nogil
 
 
 cdef class SendPath:
@@ -59,6 +53,8 @@ cdef class SendPath:
     cdef readonly int64_t last_send_ns
     cdef readonly int64_t last_status_ns
     cdef readonly ReceiverTable table
+    cdef readonly RetransmitHandler retransmit
+    cdef int64_t naks_at
     cdef readonly bint connected
     cdef public int32_t key
     cdef public bint draining
@@ -109,4 +105,7 @@ cdef class SendPath:
     cdef bint wants_to_admit(self, int32_t row) noexcept nogil
     cdef void set_sender_limit(self, int64_t limit) noexcept nogil
     cdef void on_status(self, int32_t row, int64_t edge, int64_t now_ns) noexcept nogil
+    cdef bint on_nak(self, int32_t term_id, int64_t offset, int64_t length, int64_t now_ns) noexcept nogil
+    cdef int64_t repeat(self, int64_t position, int64_t length) noexcept nogil
+    cdef void repeat_delayed(self, int64_t now_ns) noexcept nogil
     cdef int64_t resend_range(self, int64_t position, int64_t length) noexcept nogil

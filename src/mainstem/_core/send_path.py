@@ -11,18 +11,16 @@ if not cython.compiled:
     from mainstem._core.plain import *
     from mainstem._core.term import NO_TIMESTAMP, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
 
-    # Destinations of one channel: the spec designs for fewer than 100 receivers.
-    MAX_DESTINATIONS = 256
-
 from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
+from mainstem._core.destinations import DestinationList
 from mainstem._core.events import EventBuffer
 from mainstem._core.positions import PositionSet
 from mainstem._core.receivers import ReceiverTable
+from mainstem._core.retransmit import RetransmitHandler
 from mainstem._core.table import PathTable
 from mainstem._core.term import RunBatch
 
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 # Each receiver's silence is looked at this many times in its timeout.
 EXPIRY_CHECKS = cython.declare(cython.longlong, 16)
@@ -42,10 +40,6 @@ class SendEndpoint:
         many: cython.bint = False,
         destination: Address = None,
     ):
-        if not cython.compiled:
-            self.destinations = [None] * MAX_DESTINATIONS
-            self.destination_ns = [0] * MAX_DESTINATIONS
-            self.destination_receiver = [0] * MAX_DESTINATIONS
         self.transport = transport
         self.counters = counters
         self.cells = counters.base
@@ -54,8 +48,7 @@ class SendEndpoint:
         self.single = destination
         self.paths = PathTable()
         self.events = EventBuffer()
-        self.kept = []
-        self.destination_count = 0
+        self.destinations = DestinationList()
         self.first = 0
         self.last_status_ns = 0
 
@@ -64,37 +57,6 @@ class SendEndpoint:
 
     def set_destination(self, destination: Address | None):
         self.single = destination
-
-    def add_destination(self, address: Address, receiver_id: cython.longlong, now_ns: cython.longlong):
-        n: cython.int = self.destination_count
-        if n == MAX_DESTINATIONS:
-            raise OverflowError(f"a channel has {MAX_DESTINATIONS} destinations at most")
-        self.kept.append(address)
-        self.destinations[n] = cython.cast(cython.p_void, address) if cython.compiled else address
-        self.destination_ns[n] = now_ns
-        self.destination_receiver[n] = receiver_id
-        self.destination_count = n + 1
-
-    def remove_destination(self, index: cython.int):
-        i: cython.int
-        if not 0 <= index < self.destination_count:
-            raise IndexError(f"destination {index} is not one of {self.destination_count}")
-        for i in range(index, self.destination_count - 1):
-            self.destinations[i] = self.destinations[i + 1]
-            self.destination_ns[i] = self.destination_ns[i + 1]
-            self.destination_receiver[i] = self.destination_receiver[i + 1]
-        self.destination_count -= 1
-        del self.kept[index]
-
-    def touch_destination(self, index: cython.int, receiver_id: cython.longlong, now_ns: cython.longlong):
-        self.destination_receiver[index] = receiver_id
-        self.destination_ns[index] = now_ns
-
-    def destination_rows(self):
-        return [
-            (bytes(self.kept[i]), self.destination_receiver[i], self.destination_ns[i])
-            for i in range(self.destination_count)
-        ]
 
     def send_batch(self, only, base, batch):
         """Sends a batch to the one or to every destination; how many runs left whole for all of them."""
@@ -109,12 +71,12 @@ class SendEndpoint:
                 )
             return self.transport.send_runs(only, base, batch.offset, batch.length, batch.segment, batch.count)
         self.first += 1
-        if self.first >= self.destination_count:
+        if self.first >= self.destinations.count:
             self.first = 0
-        for i in range(self.destination_count):
-            which = (self.first + i) % self.destination_count
+        for i in range(self.destinations.count):
+            which = (self.first + i) % self.destinations.count
             left = self.transport.send_runs(
-                cython.cast(Address, self.destinations[which]),
+                cython.cast(Address, self.destinations.entries[which]),
                 base,
                 batch.offset,
                 batch.length,
@@ -133,8 +95,8 @@ class SendEndpoint:
             if only is None:
                 return self.transport.send_one(self.single, base, at, length)
             return self.transport.send_one(only, base, at, length)
-        for i in range(self.destination_count):
-            if not self.transport.send_one(cython.cast(Address, self.destinations[i]), base, at, length):
+        for i in range(self.destinations.count):
+            if not self.transport.send_one(cython.cast(Address, self.destinations.entries[i]), base, at, length):
                 result = False
         return result
 
@@ -215,29 +177,12 @@ class SendEndpoint:
         if self.transport.length < NAK_LENGTH:
             return False
         path = self.paths.find(get32(base, at + NAK_SESSION_ID_OFFSET), get32(base, at + NAK_STREAM_ID_OFFSET))
-        if path >= 0:
-            fadd64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
-            self.events.put_frame(
-                EVENT_NAK,
-                self.key,
-                cython.cast(SendPath, self.paths.entries[path]).key,
-                now_ns,
-                self.transport,
-                0,
-                WHOLE_FRAME,
-            )
-        return True
-
-    def refresh_destination(self, receiver_id, now_ns):
-        """Whether the status message at hand comes from a destination that is known already."""
-        i: cython.int
-        for i in range(self.destination_count):
-            if self.destination_receiver[i] == receiver_id and self.transport.from_same_source(
-                cython.cast(Address, self.destinations[i])
-            ):
-                self.destination_ns[i] = now_ns
-                return True
-        return False
+        return path < 0 or cython.cast(SendPath, self.paths.entries[path]).on_nak(
+            get32(base, at + NAK_TERM_ID_OFFSET),
+            get32(base, at + NAK_TERM_OFFSET_OFFSET),
+            get32(base, at + NAK_LENGTH_OFFSET),
+            now_ns,
+        )
 
     def on_status(self, now_ns):
         base = self.transport.base
@@ -259,7 +204,7 @@ class SendEndpoint:
             return False
         fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
         self.last_status_ns = now_ns
-        if self.many and not self.refresh_destination(receiver_id, now_ns):
+        if self.many and not self.destinations.refresh(self.transport, receiver_id, now_ns):
             self.events.put_frame(EVENT_DESTINATION, self.key, -1, now_ns, self.transport, 0, WHOLE_FRAME)
         index = self.paths.find(get32(base, at + SM_SESSION_ID_OFFSET), get32(base, at + SM_STREAM_ID_OFFSET))
         if index < 0:
@@ -364,6 +309,8 @@ class SendPath:
         self.frame = self.scratch.base
         self.key = 0
         self.table = ReceiverTable()
+        self.retransmit = RetransmitHandler(self.term_length)
+        self.naks_at = -1
         self.connected = False
         self.draining = False
         self.end_of_stream = False
@@ -421,6 +368,8 @@ class SendPath:
             if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
                 self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
         self.move_limits()
+        if now_ns >= self.retransmit.deadline_ns:
+            self.repeat_delayed(now_ns)
         if now_ns >= self.expiry_due_ns:
             self.expire_receivers(now_ns)
         return sent
@@ -662,13 +611,54 @@ class SendPath:
                 break
         return sent
 
+    def on_nak(self, term_id, offset, length, now_ns):
+        """A receiver misses something: sent again, unless it is on its way already. False for a malformed request."""
+        position: cython.longlong
+        overflows: cython.longlong = self.retransmit.overflows
+        if offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0 or length < 0 or offset + length > self.term_length:
+            return False
+        fadd64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        if self.naks_at >= 0:
+            fadd64(self.cells, self.naks_at, 1)
+        position = (
+            cython.cast(cython.longlong, wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id))
+            << self.bits
+        ) + offset
+        length = self.retransmit.ask(position, length, self.sender_position, now_ns)
+        if self.retransmit.overflows != overflows:
+            fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)
+        if length > 0:
+            self.repeat(position, length)
+        return True
+
+    def repeat(self, position, length):
+        """One retransmission, counted."""
+        sent: cython.longlong = self.resend_range(position, length)
+        if sent > 0:
+            fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
+            fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
+        return sent
+
+    def repeat_delayed(self, now_ns):
+        """Retransmissions that were to wait until now."""
+        i: cython.int
+        self.retransmit.expire(self.sender_position, now_ns)
+        i = self.retransmit.next_due(0)
+        while i >= 0:
+            self.repeat(self.retransmit.position[i], self.retransmit.length[i])
+            i = self.retransmit.next_due(i + 1)
+
+    def set_retransmit(self, retransmit: RetransmitHandler):
+        self.retransmit = retransmit
+
+    def set_nak_counter(self, counter_id: cython.longlong):
+        self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.naks_at = counter_id * COUNTER_VALUE_LENGTH
+
     def resend(self, position: cython.longlong, length: cython.longlong):
         sent: cython.longlong
         if position < 0 or length <= 0 or position >= self.sender_position:
             return 0
         with cython.nogil:
-            sent = self.resend_range(position, length)
-        if sent > 0:
-            fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
-            fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
+            sent = self.repeat(position, length)
         return sent

@@ -1,11 +1,11 @@
 from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
+from mainstem._core.destinations import DestinationList
 from mainstem._core.events import EventBuffer
 from mainstem._core.positions import PositionSet
 from mainstem._core.receivers import ReceiverTable
+from mainstem._core.retransmit import RetransmitHandler
 from mainstem._core.table import PathTable
-
-NEVER_NS: int
 
 class SendEndpoint:
     """The socket of a publication's channel: data out to one destination or to ``many``, control frames in.
@@ -17,7 +17,7 @@ class SendEndpoint:
     paths: PathTable
     key: int
     many: bool
-    destination_count: int
+    destinations: DestinationList
     last_status_ns: int
     def __init__(
         self,
@@ -29,13 +29,6 @@ class SendEndpoint:
     ) -> None: ...
     def set_transport(self, transport: Transport) -> None: ...
     def set_destination(self, destination: Address | None) -> None: ...
-    def add_destination(self, address: Address, receiver_id: int, now_ns: int) -> None:
-        """One more destination of many. Raises OverflowError above 256."""
-    def remove_destination(self, index: int) -> None: ...
-    def touch_destination(self, index: int, receiver_id: int, now_ns: int) -> None:
-        """Heard of: remembers the receiver and the time."""
-    def destination_rows(self) -> list[tuple[bytes, int, int]]:
-        """(packed address, receiver id, last heard of) of each destination."""
     def send_frame(self, frame: bytes, only: Address | None = None) -> bool:
         """One frame to ``only`` or to every destination; True when it left for all of them."""
 
@@ -68,6 +61,7 @@ class SendPath:
     last_send_ns: int
     last_status_ns: int
     table: ReceiverTable
+    retransmit: RetransmitHandler
     connected: bool
     key: int
     draining: bool
@@ -117,6 +111,10 @@ class SendPath:
         """Only there from now on, whatever the endpoint's destinations are (response channels)."""
     def send_setup(self, flags: int, ttl: int) -> bool:
         """Sends a SETUP frame with the place where the stream is now; True when it left."""
+    def set_retransmit(self, retransmit: RetransmitHandler) -> None:
+        """How requests are answered, in place of the unicast defaults; before the path is driven."""
+    def set_nak_counter(self, counter_id: int) -> None:
+        """Counts the requests for this publication there, besides the system's own counter."""
     def heartbeat_now(self) -> None:
         """The next idle cycle sends a heartbeat whether one is due or not."""
     def add_receiver(self, receiver_id: int, edge: int, now_ns: int, counts: bool = True) -> bool:

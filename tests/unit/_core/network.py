@@ -114,6 +114,10 @@ def modules(*, compiled: bool) -> Modules:
         "ipc_path",
         "loop",
         "loss",
+        "delay",
+        "loss_detector",
+        "retransmit",
+        "receive_cycle",
     )
     if compiled:
         return Modules(*(importlib.import_module(f"mainstem._core.{name}") for name in names))
@@ -134,6 +138,10 @@ class Modules:
     ipc_path: ModuleType
     loop: ModuleType
     loss: ModuleType
+    delay: ModuleType
+    loss_detector: ModuleType
+    retransmit: ModuleType
+    receive_cycle: ModuleType
 
     @property
     def AtomicBuffer(self) -> Any:  # noqa: N802 - stands for the class
@@ -177,7 +185,7 @@ class Pair:
             HIGH_WATER_MARK, RECEIVER_POSITION, now_ns=self.now_ns,
         )  # fmt: skip
         self.receive_path.key = 1
-        self.receiver = core.receive_path.ReceiverCycle(self.counters)
+        self.receiver = core.receive_cycle.ReceiverCycle(self.counters)
         self.receiver.add_endpoint(self.receive_endpoint)
         self.receiver.add_path(self.receive_path, self.receive_endpoint)
         self.receive_path.subscribers.add(SUBSCRIBER)

@@ -52,19 +52,12 @@ def status(
     )
 
 
+def nak(offset: int, length: int) -> bytes:
+    return struct.pack("<iBBHiiiii", 28, 0, 0, 2, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, offset, length)
+
+
 def kinds(events: list[tuple[int, int, int, int, int, int, bytes, bytes]]) -> list[int]:
     return [event[0] for event in events]
-
-
-def answer_losses(pair: Pair) -> None:
-    """What the agents do with gaps and NAKs, in its shortest form."""
-    pair.receiver.events.take()
-    for position, length in pair.receive_path.gaps():
-        pair.receive_path.send_nak(position, length, pair.now_ns)
-    for event in pair.sender.events.take():
-        if event[0] == layout.EVENT_NAK:
-            term_id, offset, length = struct.unpack_from("<iii", event[7], layout.NAK_TERM_ID_OFFSET)
-            pair.send_path.resend((term_id - INITIAL_TERM_ID) * pair.term_length + offset, length)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,14 +77,12 @@ def test_both_logs_become_the_same_whatever_the_network_does(core: Modules, seed
         for _ in range(3):
             pair.now_ns += MS
             pair.cycle()
-            answer_losses(pair)
             pair.deliver(faults, loss=0.2, duplicates=0.1, reorder=True)
         read += pair.read(read, seen)
         pair.consume()
     for _ in range(400):
-        pair.now_ns += 100 * MS
+        pair.now_ns += 20 * MS
         pair.cycle()
-        answer_losses(pair)
         pair.deliver(faults, loss=0.2)
         read += pair.read(read, seen)
         pair.consume()
@@ -260,6 +251,11 @@ def test_a_status_message_of_a_known_receiver_raises_the_limit_and_of_an_unknown
         (status(0, -1), layout.SYSTEM_INVALID_PACKETS),
         (status(16, 0), layout.SYSTEM_INVALID_PACKETS),
         (status(0, 0)[:35], layout.SYSTEM_INVALID_PACKETS),
+        (nak(0, 64)[:24], layout.SYSTEM_INVALID_PACKETS),
+        (nak(16, 64), layout.SYSTEM_INVALID_PACKETS),
+        (nak(-32, 64), layout.SYSTEM_INVALID_PACKETS),
+        (nak(64, -32), layout.SYSTEM_INVALID_PACKETS),
+        (nak(TERM_LENGTH - 32, 64), layout.SYSTEM_INVALID_PACKETS),
         (status(0, 0)[:7], layout.SYSTEM_INVALID_PACKETS),
         (b"\x24\0\0\0\x01" + status(0, 0)[5:], layout.SYSTEM_INVALID_PACKETS),
         (struct.pack("<iBBH20x", 28, 0, 0, 77), layout.SYSTEM_INVALID_PACKETS),
@@ -316,6 +312,52 @@ def test_resends_whole_frames_and_nothing_that_was_not_sent(core: Modules) -> No
     assert [struct.unpack_from("<i", datagram, 8)[0] for _, datagram in pair.sender_transport.take()] == [1056, 2112]
     assert pair.send_path.resend(3168, 1056) == 0
     assert pair.value(layout.SYSTEM_RETRANSMITS_SENT) == 1
+
+
+def test_answers_a_nak_once_in_ten_milliseconds(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.send_path.set_nak_counter(SPY)
+    for _ in range(3):
+        pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.take()
+    for wait, answers in ((0, 1), (1, 0), (9, 1)):
+        pair.now_ns += wait * MS
+        pair.sender_transport.deliver(nak(1056, 1056), RECEIVER_ADDRESS)
+        pair.sender.run_cycle(pair.now_ns)
+        assert [len(datagram) for _, datagram in pair.sender_transport.take()] == [1056] * answers
+    assert pair.value(layout.SYSTEM_NAKS_RECEIVED) == pair.value(SPY) == 3
+    assert pair.value(layout.SYSTEM_RETRANSMITS_SENT) == 2
+    assert pair.value(layout.SYSTEM_RETRANSMITTED_BYTES) == 2 * 1056
+
+
+def test_a_delayed_answer_leaves_when_its_time_has_come(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.send_path.set_retransmit(core.retransmit.RetransmitHandler(TERM_LENGTH, delay_ns=5 * MS))
+    pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.take()
+    pair.sender_transport.deliver(nak(0, 1056), RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert not pair.sender_transport.take()
+    pair.now_ns += 5 * MS
+    pair.sender.run_cycle(pair.now_ns)
+    assert len(pair.sender_transport.take()) == 1
+
+
+def test_a_full_pool_of_a_group_is_counted(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.send_path.set_retransmit(core.retransmit.RetransmitHandler(TERM_LENGTH, True, 1))
+    for _ in range(3):
+        pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    for offset in (0, 1056):
+        pair.sender_transport.deliver(nak(offset, 64), RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(layout.SYSTEM_RETRANSMIT_OVERFLOWS) == 1
 
 
 def receive(pair: Pair, *datagrams: bytes) -> None:
@@ -436,33 +478,59 @@ def test_a_rejected_image_takes_nothing_in_and_reports_the_time_of_each_status_m
 
 def test_several_gaps_are_found_together_and_a_heartbeat_shows_a_lost_tail(core: Modules) -> None:
     pair = Pair(core)
-    for offset in (64, 256, 320):
-        receive(pair, frame(bytes(32), term_offset=offset))
-    receive(pair, frame(b"", term_offset=448, length=0))
-    assert layout.EVENT_GAP in kinds(pair.receiver.events.take())
-    assert pair.receive_path.gaps() == [(0, 64), (128, 128), (384, 64)]
+    frames = [frame(bytes(32), term_offset=offset) for offset in (64, 256, 320)]
+    receive(pair, *frames, frame(b"", term_offset=448, length=0))
+    assert pair.receive_path.detector.gaps == [(0, 64), (128, 128), (384, 64)]
 
 
-def test_a_gap_is_mentioned_again_only_when_it_changes(core: Modules) -> None:
+def test_loss_is_reported_once_and_in_the_time_that_it_is_gathered(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(bytes(32), term_offset=64))
-    assert kinds(pair.receiver.events.take()) == [layout.EVENT_GAP]
-    receive(pair)
+    receive(pair, frame(bytes(32), term_offset=256))
     assert not pair.receiver.events.take()
-    receive(pair, frame(bytes(32), term_offset=0), frame(bytes(32), term_offset=256))
-    assert kinds(pair.receiver.events.take()) == [layout.EVENT_GAP]
-    assert pair.receive_path.rebuild_position == 128
+    pair.now_ns += 10 * MS
+    receive(pair)
+    assert [(event[0], event[4]) for event in pair.receiver.events.take()] == [(layout.EVENT_LOSS, 64 + 128)]
+    pair.receive_path.reports_loss_at_once = True
+    receive(pair, frame(bytes(32), term_offset=384))
+    pair.now_ns += MS
+    receive(pair)
+    assert [(event[0], event[4]) for event in pair.receiver.events.take()] == [(layout.EVENT_LOSS, 64)]
+    assert pair.receive_path.rebuild_position == 0
+
+
+def test_naks_every_gap_a_microsecond_after_it_was_seen_and_then_every_100(core: Modules) -> None:
+    pair = Pair(core)
+    pair.receive_path.set_nak_counter(SPY)
+    receive(pair, frame(bytes(32), term_offset=64), frame(bytes(32), term_offset=256))
+    pair.receiver_transport.take()
+    start = pair.now_ns
+    sent = []
+    for microsecond in range(400):
+        pair.now_ns = start + 1_000 * microsecond
+        receive(pair)
+        sent += [(microsecond, datagram) for _, datagram in pair.receiver_transport.take()]
+    times = [(at, struct.unpack_from("<ii", datagram, layout.NAK_TERM_OFFSET_OFFSET)) for at, datagram in sent]
+    assert times == [(at, gap) for at in (1, 101, 201, 301) for gap in ((0, 64), (128, 128))]
+    assert sent[0][1] == struct.pack("<iBBHiiiii", 28, 0, 0, 2, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, 0, 64)
+    assert pair.value(layout.SYSTEM_NAKS_SENT) == pair.value(SPY) == 8
+    receive(pair, frame(bytes(32), term_offset=0))
+    pair.now_ns += MS
+    receive(pair)
+    assert len(pair.receiver_transport.take()) == 1
 
 
 def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:
     pair = Pair(core)
+    detector = core.loss_detector.LossDetector(core.delay.StaticDelay(0, 0))
+    pair.receive_path.set_loss_detector(detector, False)
     receive(pair, frame(bytes(32), term_offset=128))
-    assert pair.receive_path.fill_gap(0, 128)
-    assert not pair.receive_path.fill_gap(0, 128)
     receive(pair)
     assert pair.receive_path.rebuild_position == 192
     assert pair.in_log.get_i32(0) == 128
     assert pair.in_log.get_u16(layout.FRAME_TYPE_OFFSET) == layout.TYPE_PAD
+    assert pair.value(layout.SYSTEM_GAP_FILLS) == 1
+    assert pair.value(layout.SYSTEM_NAKS_SENT) == 0
 
 
 def test_the_stream_ends_when_every_live_connection_says_so(core: Modules) -> None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from mainstem._core import layout
 
 _HEADER = Struct("<iBBH")
-_NAK = Struct("<8xiiiii")
 _STATUS = Struct("<8xiiiiiq")
 _TAG = Struct("<q")
 _SETUP = Struct("<8xiiiiiiii")
@@ -20,16 +19,6 @@ _STATUS_BODY = Struct("<iiiiiq")
 _ERROR_BODY = Struct("<iiqqii")
 _RTTM_BODY = Struct("<iiqqq")
 _RESPONSE_SETUP_BODY = Struct("<iii")
-
-
-class Nak(NamedTuple):
-    """A request to send a range again."""
-
-    session_id: int
-    stream_id: int
-    term_id: int
-    term_offset: int
-    length: int
 
 
 class StatusMessage(NamedTuple):
@@ -93,11 +82,6 @@ class ResponseSetupFrame(NamedTuple):
 def frame_type(frame: bytes) -> int:
     """The type of a frame of eight bytes or more."""
     return int(_HEADER.unpack_from(frame)[3])
-
-
-def read_nak(frame: bytes) -> Nak:
-    """A NAK frame of 28 bytes or more."""
-    return Nak(*_NAK.unpack_from(frame))
 
 
 def read_status(frame: bytes) -> StatusMessage:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.datagram import Address
-from mainstem._core.receive_path import ReceiverCycle
+from mainstem._core.receive_cycle import ReceiverCycle
 from mainstem.aeron.driver import frames
 from mainstem.aeron.driver.dispatcher import Dispatcher
 from mainstem.aeron.driver.messages import (
@@ -171,8 +171,8 @@ class Receiver:
             if entry is None:
                 continue
             image = entry[0]
-            if kind == layout.EVENT_GAP:
-                self._tell(image.on_gap(now_ns))
+            if kind == layout.EVENT_LOSS:
+                self._tell(image.on_loss(value, now_ns))
             elif kind == layout.EVENT_STATUS_DUE:
                 if image.on_status_due(now_ns):
                     self._counters.add_i64(ERROR_FRAMES_SENT_OFFSET, 1)
@@ -181,7 +181,7 @@ class Receiver:
                 self._tell(ImageEndOfStream(image=image, position=end, revoked=bool(value)))
         for image, _ in self._images.values():
             if now_ns >= image.path.next_python_ns:
-                self._tell(image.on_time(now_ns))
+                image.on_time(now_ns)
         if now_ns >= self._check_due_ns:
             self._check_due_ns = now_ns + CHECK_INTERVAL_NS
             self.cycle.set_deadline(self._check_due_ns)

@@ -1,4 +1,4 @@
-"""What an image needs from its receiver besides the ordinary: gaps, windows, refusals (behaviour, 15.4, 16, 18, 20, 21)."""
+"""What an image needs from its receiver besides the ordinary: windows, refusals, answers (behaviour, 15.4, 18, 20, 21)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import itertools
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
+from mainstem._core.delay import StaticDelay
+from mainstem._core.loss_detector import LossDetector
 from mainstem.aeron.driver import frames
 from mainstem.aeron.driver.congestion import StaticWindow
-from mainstem.aeron.driver.delay import StaticDelay
-from mainstem.aeron.driver.loss_detector import MAX_GAPS, LossDetector
 from mainstem.aeron.driver.messages import LossObserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mainstem._core.receive_path import ReceivePath
     from mainstem.aeron.driver.congestion import CongestionControl
     from mainstem.aeron.driver.messages import ToConductor
@@ -32,7 +30,7 @@ class ReceiverImage:
     """One image in the receiver's hands. Made by the conductor, then used in the receiver's thread only.
 
     ``transport_index``, ``source`` and ``control_address`` are those of the ``CreateImage`` that it answers. ``reliable=False``
-    fills gaps instead of asking for them.
+    fills gaps instead of asking for them; ``nak_counter_id`` counts this image's requests.
     """
 
     def __init__(
@@ -47,8 +45,7 @@ class ReceiverImage:
         congestion_control: CongestionControl | None = None,
         reliable: bool = True,
         group_tag: int | None = None,
-        on_nak_sent: Callable[[], None] | None = None,
-        on_gap_filled: Callable[[], None] | None = None,
+        nak_counter_id: int = -1,
     ) -> None:
         self.path = path
         self.receiver_id = receiver_id
@@ -56,12 +53,13 @@ class ReceiverImage:
         self.source = source
         self.control_address = control_address
         self.transport_index = transport_index
-        delay = StaticDelay.unicast() if reliable else StaticDelay(0, 0)
-        self.loss_detector = loss_detector or LossDetector(delay)
+        if loss_detector is None:
+            loss_detector = LossDetector(StaticDelay.unicast() if reliable else StaticDelay(0, 0))
+        path.set_loss_detector(loss_detector, reliable)
+        if nak_counter_id >= 0:
+            path.set_nak_counter(nak_counter_id)
         self.congestion_control: CongestionControl = congestion_control or StaticWindow(path.window_length)
-        self._reliable = reliable
-        self._on_nak_sent = on_nak_sent
-        self._on_gap_filled = on_gap_filled
+        path.reports_loss_at_once = not isinstance(self.congestion_control, StaticWindow)
         self._rejection: str | None = None
         self._response_session_id: int | None = None
         self._seen_mark = path.high_water_mark
@@ -69,21 +67,15 @@ class ReceiverImage:
         path.key = next(_keys)
         self._set_deadline()
 
-    def on_gap(self, now_ns: int) -> ToConductor | None:
-        """The path noticed that something is missing."""
-        if self.path.revoked or self._rejection is not None:
-            return None
-        lost = self.loss_detector.on_scan(self.path.gaps(MAX_GAPS), now_ns)
-        if lost and self.congestion_control.on_loss(now_ns):
+    def on_loss(self, bytes_lost: int, now_ns: int) -> ToConductor:
+        """The path found bytes missing that were not missing before, and asks for them itself."""
+        if self.congestion_control.on_loss(now_ns):
             self._take_window(force=True)
-        self._report(now_ns)
-        return LossObserved(image=self, bytes_lost=lost, now_ns=now_ns) if lost else None
+        self._set_deadline()
+        return LossObserved(image=self, bytes_lost=bytes_lost, now_ns=now_ns)
 
-    def on_time(self, now_ns: int) -> ToConductor | None:
-        """Timers of gaps and of congestion control."""
-        message = None
-        if now_ns >= self.loss_detector.deadline_ns:
-            message = self.on_gap(now_ns)
+    def on_time(self, now_ns: int) -> None:
+        """The timer of congestion control."""
         if now_ns >= self.congestion_control.deadline_ns:
             mark = self.path.high_water_mark
             force = self.congestion_control.on_time(now_ns, progressed=mark > self._seen_mark)
@@ -94,17 +86,6 @@ class ReceiverImage:
                     self.path.session_id, self.path.stream_id, now_ns, 0, self.receiver_id, is_request=True
                 )
                 self.path.send_frame(frames.round_trip_frame(request), now_ns)
-        self._set_deadline()
-        return message
-
-    def _report(self, now_ns: int) -> None:
-        """Asks for the gaps whose time has come, or fills them where the stream is unreliable."""
-        for position, length in self.loss_detector.due(now_ns):
-            if self._reliable:
-                if self.path.send_nak(position, length, now_ns) and self._on_nak_sent is not None:
-                    self._on_nak_sent()
-            elif self.path.fill_gap(position, length) and self._on_gap_filled is not None:
-                self._on_gap_filled()
         self._set_deadline()
 
     def on_measurement(self, measure: frames.RoundTrip, now_ns: int) -> None:
@@ -162,4 +143,4 @@ class ReceiverImage:
             self.path.force_status = True
 
     def _set_deadline(self) -> None:
-        self.path.next_python_ns = min(self.loss_detector.deadline_ns, self.congestion_control.deadline_ns)
+        self.path.next_python_ns = self.congestion_control.deadline_ns

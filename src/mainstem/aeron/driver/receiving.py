@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
+from mainstem._core.delay import BackoffDelay, StaticDelay
+from mainstem._core.loss_detector import LossDetector
 from mainstem.aeron.channel_values import CongestionControl as Choice
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.congestion import CubicCongestionControl, StaticWindow
-from mainstem.aeron.driver.delay import BackoffDelay, StaticDelay
-from mainstem.aeron.driver.loss_detector import LossDetector
 from mainstem.aeron.driver.publication_params import pick
 from mainstem.aeron.driver.receiver_image import ReceiverImage
 from mainstem.aeron.driver.settings import GroupConsideration
-from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
+    from mainstem._core.delay import DelayGenerator
     from mainstem._core.receive_path import ReceivePath
     from mainstem.aeron.driver.congestion import CongestionControl
-    from mainstem.aeron.driver.delay import DelayGenerator
     from mainstem.aeron.driver.endpoints import ReceiveEndpoint
     from mainstem.aeron.driver.messages import CreateImage
     from mainstem.aeron.driver.positions import ReceiveCounters, StreamCounters
@@ -50,11 +49,8 @@ def make_receiving(
     now_ns: int,
 ) -> ReceiverImage:
     """The receiver's part of a new image."""
-    settings, system = resources.settings, resources.system_counters
+    settings = resources.settings
     path.status_interval_ns = settings.rcv_status_message_timeout_ns
-
-    def on_nak_sent() -> None:
-        counters.naks_sent.add_release(1)
 
     group = is_group(endpoint, params, message, settings)
     return ReceiverImage(
@@ -67,8 +63,7 @@ def make_receiving(
         congestion_control=_congestion_control(settings, path, params, stream, now_ns=now_ns),
         reliable=params.reliable,
         group_tag=endpoint.media.group_tag,
-        on_nak_sent=on_nak_sent,
-        on_gap_filled=lambda: system.increment(SystemCounter.LOSS_GAP_FILLS),
+        nak_counter_id=counters.naks_sent.counter_id,
     )
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 CHECK_INTERVAL_NS = 1_000_000_000
 # A peer that is silent this long may have moved (behaviour, 19.8).
 SILENCE_NS = 5_000_000_000
-INVALID_PACKETS_OFFSET = layout.SYSTEM_INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
 ERROR_FRAMES_RECEIVED_OFFSET = 38 * layout.COUNTER_VALUE_LENGTH
 
 
@@ -157,10 +156,7 @@ class Sender:
     def _on_event(
         self, publication: SenderPublication, kind: int, value: int, source: bytes, frame: bytes, now_ns: int
     ) -> None:
-        if kind == layout.EVENT_NAK:
-            if not publication.on_nak(frames.read_nak(frame), now_ns):
-                self._counters.add_i64(INVALID_PACKETS_OFFSET, 1)
-        elif kind == layout.EVENT_SETUP_DUE:
+        if kind == layout.EVENT_SETUP_DUE:
             publication.on_setup_due(now_ns)
         elif kind == layout.EVENT_RECEIVER_EXPIRED:
             publication.on_receiver_gone(value, now_ns, left=False)

@@ -1,4 +1,4 @@
-"""What a publication needs from its sender besides the ordinary: set-ups, receivers, retransmissions (behaviour, 14 to 17)."""
+"""What a publication needs from its sender besides the ordinary: set-ups, receivers, who has a say (behaviour, 14 to 17)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.datagram import Address
+from mainstem._core.retransmit import RetransmitHandler
 from mainstem.aeron.driver.flow_control import FlowControlDefaults, choose_flow_control
 from mainstem.aeron.driver.frames import RoundTrip, round_trip_frame
 from mainstem.aeron.driver.messages import PublicationError, ResponseConnected, ResponseSetup
-from mainstem.aeron.driver.retransmit import RetransmitHandler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.send_path import SendPath
     from mainstem.aeron.driver.flow_control import FlowControlStrategy
-    from mainstem.aeron.driver.frames import ErrorFrame, Nak, ResponseSetupFrame, StatusMessage
+    from mainstem.aeron.driver.frames import ErrorFrame, ResponseSetupFrame, StatusMessage
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
     from mainstem.aeron.driver.messages import ToConductor
 
@@ -36,6 +36,7 @@ class SenderPublication:
 
     ``flow_control`` and ``retransmit`` default to what the endpoint's channel asks for. ``response_correlation_id`` is the
     channel's, -1 for none; ``is_response`` tells the answering side of a response channel, which sends to whoever asked.
+    ``nak_counter_id`` counts this publication's requests for retransmission.
     """
 
     def __init__(
@@ -49,8 +50,7 @@ class SenderPublication:
         retransmit: RetransmitHandler | None = None,
         response_correlation_id: int = -1,
         is_response: bool = False,
-        on_nak: Callable[[], None] | None = None,
-        on_retransmit_overflow: Callable[[], None] | None = None,
+        nak_counter_id: int = -1,
         on_group_size: Callable[[int], None] | None = None,
     ) -> None:
         channel = endpoint.channel
@@ -62,21 +62,23 @@ class SenderPublication:
         self.flow_control = flow_control or choose_flow_control(
             channel.uri.flow_control, group=group, defaults=flow_control_defaults or FlowControlDefaults()
         )
-        self.retransmit = retransmit or RetransmitHandler(
-            term_length=path.term_length,
-            group=group,
-            max_actions=channel.uri.max_resend,
-            window_multiple=self.flow_control.window_multiple,
+        path.set_retransmit(
+            retransmit
+            or RetransmitHandler(
+                path.term_length,
+                group=group,
+                max_actions=channel.uri.max_resend,
+                window_multiple=self.flow_control.window_multiple,
+            )
         )
+        if nak_counter_id >= 0:
+            path.set_nak_counter(nak_counter_id)
         self.setup_flags = layout.SETUP_FLAG_GROUP if group else 0
         if response_correlation_id != -1 and not self.is_response:
             self.setup_flags |= layout.SETUP_FLAG_SEND_RESPONSE
         self._is_unicast = not group
         self._measured: dict[int, int] = {}
-        self._on_nak = on_nak
-        self._on_overflow = on_retransmit_overflow
         self._on_group_size = on_group_size
-        self._overflows = 0
         path.key = next(_keys)
         stamp = channel.uri.channel_send_timestamp_offset
         if stamp is not None:
@@ -127,25 +129,6 @@ class SenderPublication:
             self.path.received_unicast_eos = True
         self._changed(now_ns)
 
-    def on_nak(self, nak: Nak, now_ns: int) -> bool:
-        """A receiver misses something; False for a malformed request."""
-        path = self.path
-        offset, length = nak.term_offset, nak.length
-        if offset < 0 or offset % layout.FRAME_ALIGNMENT or length < 0 or offset + length > path.term_length:
-            return False
-        if self._on_nak is not None:
-            self._on_nak()
-        position = _wrap32(nak.term_id - path.initial_term_id) * path.term_length + offset
-        wanted = self.retransmit.on_nak(position, length, sender_position=path.sender_position, now_ns=now_ns)
-        if wanted is not None:
-            path.resend(*wanted)
-        if self.retransmit.overflows != self._overflows:
-            self._overflows = self.retransmit.overflows
-            if self._on_overflow is not None:
-                self._on_overflow()
-        self._set_deadline()
-        return True
-
     def on_measurement(self, measure: RoundTrip, source: bytes, now_ns: int) -> None:
         """A receiver measures the round trip: echoed at once, unless it asks too often."""
         if not measure.is_request or now_ns - self._measured.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
@@ -180,12 +163,10 @@ class SenderPublication:
         return ResponseSetup(publication=self, response_session_id=frame.response_session_id, source=source)
 
     def on_time(self, now_ns: int) -> None:
-        """Timers of flow control and of retransmissions."""
+        """The timer of flow control."""
         if now_ns >= self.flow_control.deadline_ns:
             self.flow_control.on_time(self.path, now_ns)
             self._show_group()
-        for wanted in self.retransmit.on_time(now_ns, sender_position=self.path.sender_position):
-            self.path.resend(*wanted)
         self._set_deadline()
 
     def _changed(self, now_ns: int) -> None:
@@ -198,7 +179,7 @@ class SenderPublication:
             self._on_group_size(self.flow_control.group_size(self.path))
 
     def _set_deadline(self) -> None:
-        self.path.next_python_ns = min(self.flow_control.deadline_ns, self.retransmit.deadline_ns)
+        self.path.next_python_ns = self.flow_control.deadline_ns
 
 
 def _wrap32(value: int) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core.retransmit import RetransmitHandler
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
-from mainstem.aeron.driver.retransmit import RetransmitHandler
 from mainstem.aeron.driver.sender_publication import SenderPublication
-from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -58,14 +57,13 @@ def make_sending(
     gauge = None
     if not isinstance(flow_control, MaxFlowControl):
         gauge = stream.allocate(CounterType.FLOW_CONTROL_RECEIVERS)
-    system = resources.system_counters
     return SenderPublication(
         path,
         endpoint.media,
         registration_id=stream.registration_id,
         flow_control=flow_control,
         retransmit=RetransmitHandler(
-            term_length=params.term_length,
+            params.term_length,
             group=group,
             max_actions=params.max_resend,
             window_multiple=flow_control.window_multiple,
@@ -74,7 +72,6 @@ def make_sending(
         ),
         response_correlation_id=params.response_correlation_id,
         is_response=params.is_response,
-        on_nak=lambda: counters.naks_received.add_release(1),
-        on_retransmit_overflow=lambda: system.increment(SystemCounter.RETRANSMIT_OVERFLOW),
+        nak_counter_id=counters.naks_received.counter_id,
         on_group_size=None if gauge is None else gauge.set_release,
     )

@@ -54,8 +54,6 @@ def test_a_response_setup_names_the_answering_session() -> None:
     assert frames.frame_type(made) == 11
 
 
-def test_reads_a_setup_and_a_nak() -> None:
+def test_reads_a_setup() -> None:
     setup = bytes.fromhex("28000000 00 40 0500 20000000 01000000 02000000 03000000 04000000 00000100 80050000 05000000")
     assert frames.read_setup(setup) == (32, 1, 2, 3, 4, 65_536, 1_408, 5, 0x40)
-    nak = bytes.fromhex("1c000000 00 00 0200 01000000 02000000 03000000 40000000 80000000")
-    assert frames.read_nak(nak) == (1, 2, 3, 64, 128)

@@ -64,9 +64,9 @@ class DestinationTracker:
 
     def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
         """A status message came from a place, or a receiver, that the list does not have."""
-        for index, (address, known_receiver, _) in enumerate(self._core.destination_rows()):
+        for index, (address, known_receiver, _) in enumerate(self._core.destinations.rows()):
             if address == packed and (self._is_manual or known_receiver in (UNKNOWN_RECEIVER, receiver_id)):
-                self._core.touch_destination(index, receiver_id, now_ns)
+                self._core.destinations.touch(index, receiver_id, now_ns)
                 return
         if not self._is_manual:
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
@@ -80,7 +80,7 @@ class DestinationTracker:
         self._unresolved[registration_id] = (Destination(packed=b"", name=name, registration_id=registration_id), 0)
 
     def _add(self, entry: Destination, receiver_id: int, now_ns: int) -> None:
-        self._core.add_destination(Address(entry.packed), receiver_id, now_ns)
+        self._core.destinations.add(Address(entry.packed), receiver_id, now_ns)
         self._entries.append(entry)
         self._show()
 
@@ -103,7 +103,7 @@ class DestinationTracker:
                 return True
         for index, entry in enumerate(self._entries):
             if matches(entry):
-                self._core.remove_destination(index)
+                self._core.destinations.remove(index)
                 del self._entries[index]
                 self._show()
                 return True
@@ -124,15 +124,15 @@ class DestinationTracker:
 
     def on_time(self, now_ns: int) -> list[Destination]:
         """Drops learnt destinations that were silent for too long; returns told ones whose names want looking up."""
-        rows = self._core.destination_rows()
+        rows = self._core.destinations.rows()
         silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
         if self._is_manual:
             for index in silent:
                 # Asked about once in each timeout.
-                self._core.touch_destination(index, rows[index][1], now_ns)
+                self._core.destinations.touch(index, rows[index][1], now_ns)
             return [self._entries[index] for index in silent] + self._still_unresolved(now_ns)
         for index in reversed(silent):
-            self._core.remove_destination(index)
+            self._core.destinations.remove(index)
             del self._entries[index]
         if silent:
             self._show()

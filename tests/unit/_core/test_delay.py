@@ -7,8 +7,9 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit._core.network import modules
 
-from mainstem.aeron.driver.delay import BackoffDelay, StaticDelay
+from mainstem._core.delay import BackoffDelay, StaticDelay
 
 
 def test_unicast_asks_after_a_microsecond_and_then_every_100() -> None:
@@ -33,3 +34,8 @@ def test_few_of_a_group_ask_early() -> None:
     scale = math.log(10) + 1
     median = 10_000_000 / scale * math.log(0.5 * (math.exp(scale) - 1) + 1)
     assert abs(drawn[5_000] - median) < 200_000
+
+
+def test_compiled_and_plain_draw_the_same() -> None:
+    both = [modules(compiled=compiled).delay.BackoffDelay(random.Random(9)) for compiled in (True, False)]
+    assert [both[0].first_ns() for _ in range(200)] == [both[1].first_ns() for _ in range(200)]

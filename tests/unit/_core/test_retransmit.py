@@ -5,14 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.aeron.driver.retransmit import NEVER_NS, UNICAST_ACTIONS, RetransmitHandler
+from mainstem._core.loop import NEVER_NS
+from mainstem._core.retransmit import RetransmitHandler
+
+UNICAST_ACTIONS = 64
 
 TERM = 65_536
 MS = 1_000_000
 
 
 def handler(**options: int | bool) -> RetransmitHandler:
-    return RetransmitHandler(term_length=TERM, **options)  # type: ignore[arg-type]
+    return RetransmitHandler(TERM, **options)  # type: ignore[arg-type]
 
 
 def ask(

@@ -1,0 +1,80 @@
+"""How long to wait before a gap is asked for, and asked for again (behaviour, 16.2)."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.libc.math import log
+else:
+    from math import log
+
+import math
+
+# A gap is asked for again after this many times the first delay.
+UNICAST_RETRY_RATIO = 100
+UNICAST_DELAY_NS = 1_000
+
+
+@cython.cclass
+class DelayGenerator:
+    """Two delays, in nanoseconds: before a gap is reported, and before it is reported again. This one never waits."""
+
+    def first(self):
+        return 0
+
+    def retry(self):
+        return self.first()
+
+    def first_ns(self):
+        return self.first()
+
+    def retry_ns(self):
+        return self.retry()
+
+
+@cython.cclass
+class StaticDelay(DelayGenerator):
+    """Fixed delays: unicast, or none at all where gaps are filled instead of repaired."""
+
+    def __init__(self, delay_ns: cython.longlong, retry_ns: cython.longlong):
+        self.delay_ns = delay_ns
+        self.again_ns = retry_ns
+
+    @classmethod
+    def unicast(cls, delay_ns=UNICAST_DELAY_NS, ratio=UNICAST_RETRY_RATIO):
+        delay_ns = max(delay_ns, UNICAST_DELAY_NS)
+        return cls(delay_ns, delay_ns * ratio)
+
+    def first(self):
+        return self.delay_ns
+
+    def retry(self):
+        return self.again_ns
+
+
+@cython.cclass
+class BackoffDelay(DelayGenerator):
+    """Random delays, so that of a group of receivers few ask for what all of them miss (RFC 5401, 3.2.3.2)."""
+
+    def __init__(self, random, max_backoff_ns=10_000_000, group_size=10):
+        scale = math.log(group_size) + 1
+        # Drawn without the GIL, from a seed of the given generator (xorshift64*, which must not stand on zero).
+        self.state = random.getrandbits(63) or 1
+        self.low = scale / (max_backoff_ns * (math.exp(scale) - 1))
+        self.width = scale / max_backoff_ns
+        self.factor = (math.exp(scale) - 1) * (max_backoff_ns / scale)
+        self.unit_ns = max_backoff_ns / scale
+
+    def first(self):
+        x: cython.ulonglong = self.state
+        uniform: cython.double
+        delay: cython.double
+        x ^= x >> 12
+        if cython.compiled:
+            x ^= x << 25
+        else:
+            x ^= (x << 25) & 0xFFFFFFFFFFFFFFFF
+        x ^= x >> 27
+        self.state = x
+        uniform = cython.cast(cython.double, cython.cast(cython.longlong, (x >> 20) & 0x7FFFFFFF)) / 2147483648.0
+        delay = self.unit_ns * log((self.low + uniform * self.width) * self.factor)
+        return cython.cast(cython.longlong, delay) if delay > 0 else 0

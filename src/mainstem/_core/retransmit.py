@@ -1,0 +1,144 @@
+"""Which requests for a retransmission are answered, and when (behaviour, 16.4)."""
+
+import cython
+
+if not cython.compiled:
+    # The reference's pool of a group has no more.
+    MAX_ACTIONS = 256
+
+NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+UNICAST_LINGER_NS = 10_000_000
+# A sender answers at most this many times the receivers' initial window for one request.
+UNICAST_WINDOW_MULTIPLE = 16
+GROUP_WINDOW_MULTIPLE = 4
+DEFAULT_WINDOW_LENGTH = 128 * 1024
+# Requests remembered at once. A receiver of ours asks for 64 gaps together; a group's pool is the channel's ``max-resend``.
+UNICAST_ACTIONS = 64
+DEFAULT_GROUP_ACTIONS = 16
+MOST_MESSAGE_LENGTH = 16 * 1024 * 1024
+
+
+@cython.cclass
+class RetransmitHandler:
+    """Remembers what was asked for lately, so that what is on its way is not sent twice."""
+
+    def __init__(
+        self,
+        term_length: cython.longlong,
+        group: cython.bint = False,
+        max_actions=None,
+        window_multiple=None,
+        window_length: cython.longlong = DEFAULT_WINDOW_LENGTH,
+        delay_ns: cython.longlong = 0,
+        linger_ns: cython.longlong = UNICAST_LINGER_NS,
+    ):
+        if not cython.compiled:
+            self.position = [0] * MAX_ACTIONS
+            self.length = [0] * MAX_ACTIONS
+            self.timer = [0] * MAX_ACTIONS
+            self.delayed = [False] * MAX_ACTIONS
+            self.due = [False] * MAX_ACTIONS
+        multiple = window_multiple or (GROUP_WINDOW_MULTIPLE if group else UNICAST_WINDOW_MULTIPLE)
+        self.term_length = term_length
+        self.group = group
+        self.max_actions = min(MAX_ACTIONS, max_actions or DEFAULT_GROUP_ACTIONS) if group else UNICAST_ACTIONS
+        self.most = min(window_length, term_length // 2) * multiple
+        self.reach = term_length // 2 + min(term_length // 8, MOST_MESSAGE_LENGTH)
+        self.delay_ns = delay_ns
+        self.linger_ns = linger_ns
+        self.count = 0
+        self.overflows = 0
+        self.deadline_ns = NEVER
+
+    def in_reach(self, position, sender_position):
+        return sender_position - self.reach <= position < sender_position
+
+    def ask(self, position, length, sender_position, now_ns):
+        """A request: how many bytes to send at once, 0 for none (yet)."""
+        i: cython.int
+        if length <= 0 or not self.in_reach(position, sender_position):
+            return 0
+        for i in range(self.count):
+            if self.position[i] <= position < self.position[i] + self.length[i]:
+                return 0
+        if self.count >= self.max_actions:
+            if self.group:
+                self.overflows += 1
+                return 0
+            # One receiver's newest request is what it needs: the oldest makes room.
+            self.drop(0)
+        if length > self.term_length - (position & (self.term_length - 1)):
+            length = self.term_length - (position & (self.term_length - 1))
+        if length > self.most:
+            length = self.most
+        i = self.count
+        self.count = i + 1
+        self.position[i] = position
+        self.length[i] = length
+        self.delayed[i] = self.delay_ns > 0
+        self.due[i] = False
+        self.timer[i] = now_ns + (self.delay_ns if self.delayed[i] else self.linger_ns)
+        if self.timer[i] < self.deadline_ns:
+            self.deadline_ns = self.timer[i]
+        return 0 if self.delayed[i] else length
+
+    def drop(self, index):
+        i: cython.int
+        for i in range(index, self.count - 1):
+            self.position[i] = self.position[i + 1]
+            self.length[i] = self.length[i + 1]
+            self.timer[i] = self.timer[i + 1]
+            self.delayed[i] = self.delayed[i + 1]
+            self.due[i] = self.due[i + 1]
+        self.count -= 1
+
+    def expire(self, sender_position, now_ns):
+        """Forgets what has lingered, and marks as due what was delayed until now."""
+        i: cython.int = 0
+        while i < self.count:
+            if self.timer[i] > now_ns:
+                i += 1
+            elif self.delayed[i]:
+                self.delayed[i] = False
+                self.due[i] = self.in_reach(self.position[i], sender_position)
+                self.timer[i] = now_ns + self.linger_ns
+                i += 1
+            else:
+                self.drop(i)
+        self.set_deadline()
+
+    def next_due(self, start):
+        """The first action from ``start`` on that is due, which it is no longer then; -1 where there is none."""
+        i: cython.int
+        for i in range(start, self.count):
+            if self.due[i]:
+                self.due[i] = False
+                return i
+        return -1
+
+    def set_deadline(self):
+        i: cython.int
+        self.deadline_ns = NEVER
+        for i in range(self.count):
+            if self.timer[i] < self.deadline_ns:
+                self.deadline_ns = self.timer[i]
+
+    def on_nak(
+        self,
+        position: cython.longlong,
+        length: cython.longlong,
+        sender_position: cython.longlong,
+        now_ns: cython.longlong,
+    ):
+        granted = self.ask(position, length, sender_position, now_ns)
+        return (position, granted) if granted else None
+
+    def on_time(self, now_ns: cython.longlong, sender_position: cython.longlong):
+        result = []
+        if now_ns >= self.deadline_ns:
+            self.expire(sender_position, now_ns)
+            i: cython.int = self.next_due(0)
+            while i >= 0:
+                result.append((self.position[i], self.length[i]))
+                i = self.next_due(i + 1)
+        return result

@@ -1,0 +1,23 @@
+class RetransmitHandler:
+    """Remembers what was asked for lately, so that what is on its way is not sent twice (behaviour, 16.4).
+
+    Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
+    refuses, and ``overflows`` counts it; otherwise the oldest action makes room. ``deadline_ns`` is when ``on_time`` has work.
+    """
+
+    deadline_ns: int
+    overflows: int
+    def __init__(
+        self,
+        term_length: int,
+        group: bool = False,
+        max_actions: int | None = None,
+        window_multiple: int | None = None,
+        window_length: int = 131072,
+        delay_ns: int = 0,
+        linger_ns: int = 10_000_000,
+    ) -> None: ...
+    def on_nak(self, position: int, length: int, sender_position: int, now_ns: int) -> tuple[int, int] | None:
+        """A request for ``length`` bytes from ``position``: what to send at once, None for nothing (yet)."""
+    def on_time(self, now_ns: int, sender_position: int) -> list[tuple[int, int]]:
+        """Forgets what has lingered; what was delayed until now is returned to be sent."""
