@@ -59,6 +59,7 @@ cdef class ImageReader:
     cdef readonly bint is_closed
     cdef int64_t final_position
     cdef bint ended
+    cdef bint withdrawn
     cdef bint busy
     cdef int waiters
     cdef Fragment fragment

@@ -56,6 +56,7 @@ class ImageReader:
         if self.is_closed:
             return
         self.ended = self.is_end_of_stream
+        self.withdrawn = self.is_publication_revoked
         self.final_position = get64(self.position_base, self.position_offset)
         self.is_closed = True
         if cython.compiled:
@@ -91,7 +92,9 @@ class ImageReader:
 
     @property
     def is_publication_revoked(self):
-        return not self.is_closed and get8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
+        if self.is_closed:
+            return bool(self.withdrawn)
+        return get8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
 
     @property
     def active_transport_count(self):

@@ -37,6 +37,7 @@ class _Flight:
     source: InetAddress = field(compare=False)
     destination: InetAddress = field(compare=False)
     datagram: bytes = field(compare=False)
+    member: SimSocket | None = field(compare=False, default=None)  # of the group that it was sent to
 
 
 class SimNetwork:
@@ -117,18 +118,29 @@ class SimNetwork:
     def _send(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
         if self._instrument is not None:
             self._instrument.frame_out(str(destination), datagram, now_ns)
-        faults = self._links.get((source.ip, destination.ip), self.faults)
-        delays = [] if (source.ip, destination.ip) in self._cut else faults.arrivals_ns(self._chance)
+        if destination.is_multicast:
+            # Each member's way is its own: what one misses another gets.
+            for member in self._receivers(destination):
+                self._fly(source, destination, datagram, now_ns, member)
+        else:
+            self._fly(source, destination, datagram, now_ns, None)
+
+    def _fly(
+        self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int, member: SimSocket | None
+    ) -> None:
+        way = (source.ip, destination.ip if member is None else member.local.ip)
+        delays = [] if way in self._cut else self._links.get(way, self.faults).arrivals_ns(self._chance)
         if not delays:
             self.lost += 1
         for delay_ns in delays:
             if len(self._flights) >= MAX_IN_FLIGHT:
                 raise ConfigurationError(f"more than {MAX_IN_FLIGHT} datagrams in flight")
             self._number += 1
-            heapq.heappush(self._flights, _Flight(now_ns + delay_ns, self._number, source, destination, datagram))
+            flight = _Flight(now_ns + delay_ns, self._number, source, destination, datagram, member)
+            heapq.heappush(self._flights, flight)
 
     def _deliver(self, flight: _Flight, now_ns: int) -> None:
-        receivers = self._receivers(flight.destination)
+        receivers = self._receivers(flight.destination) if flight.member is None else [flight.member]
         if not receivers:
             self.unroutable += 1
         for receiver in receivers:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.sim.scenarios.gaps import gaps
+from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
+from mainstem.sim.scenarios.lives import rejection, response, spies
 from mainstem.sim.scenarios.unicast import unicast
 
 if TYPE_CHECKING:
@@ -13,4 +16,12 @@ if TYPE_CHECKING:
 
 SCENARIOS: dict[str, Callable[[World], str]] = {
     "unicast": unicast,
+    "multicast": multicast,
+    "mdc": mdc,
+    "mds": mds,
+    "flow_control": flow_control,
+    "spies": spies,
+    "response": response,
+    "rejection": rejection,
+    "gaps": gaps,
 }

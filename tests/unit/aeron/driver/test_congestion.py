@@ -92,3 +92,17 @@ def test_measures_round_trips_only_when_told_to_and_believes_only_answers_it_ask
     assert control.round_trip_ns == shown.value == 250_000
     assert not control.measures_at(SECOND + 999_999)
     assert control.measures_at(SECOND + 1_000_000)
+
+
+def test_a_small_window_is_back_one_round_trip_after_a_loss() -> None:
+    cubic = CubicCongestionControl(max_window_length=100 * 1408, mtu=1408, now_ns=0)
+    for step in range(40):
+        cubic.on_loss(step)
+    now_ns = 0
+    while cubic.window_length < 5 * 1408:
+        now_ns += 100_000_000
+        cubic.on_time(now_ns, progressed=True)
+    cubic.on_loss(now_ns)
+    assert cubic.window_length == 4 * 1408
+    cubic.on_time(now_ns + 200_000_000, progressed=True)
+    assert cubic.window_length == 5 * 1408

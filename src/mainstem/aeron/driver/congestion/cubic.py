@@ -74,7 +74,9 @@ class CubicCongestionControl:
         self.deadline_ns = now_ns + self.round_trip_ns
         if self._cwnd < self._max:
             seconds = (now_ns - self._loss_ns) / NS_PER_SECOND
-            target = self._w_max + C * (seconds - self._k) ** 3
+            # The growth counts in whole datagrams, cut towards zero: a window of up to five is back at once after a loss.
+            # Else it would sink to one, where every lost datagram is the last one and waits for a heartbeat.
+            target = float(self._w_max + int(C * (seconds - self._k) ** 3))
             if self._tcp_mode and self._cwnd < self._w_max:
                 round_trip = self.round_trip_ns / NS_PER_SECOND
                 target = max(target, self._w_max * (1 - B) + 3 * B / (2 - B) * seconds / round_trip)
