@@ -90,6 +90,8 @@ cdef class SendPath:
     cdef int64_t sender_limit_at
     cdef int64_t pressure_at
     cdef int64_t heartbeat_due_ns
+    cdef int64_t probe_due_ns
+    cdef int64_t probe_interval_ns
     cdef int64_t expiry_due_ns
     cdef bint counts_pressure
 

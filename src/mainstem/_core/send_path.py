@@ -22,6 +22,9 @@ from mainstem._core.table import PathTable
 from mainstem._core.term import RunBatch
 
 NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+# A sender whose window is used up says where it is after this long, then after twice as long each time: when the last datagram
+# before the limit was lost, the receiver knows of nothing to ask for, and would hear of it with the next heartbeat only.
+FIRST_PROBE_NS = cython.declare(cython.longlong, 10_000_000)
 # Each receiver's silence is looked at this many times in its timeout.
 EXPIRY_CHECKS = cython.declare(cython.longlong, 16)
 # Batches that one control socket may deliver in one cycle, so that a flood of them cannot stop the data.
@@ -329,6 +332,8 @@ class SendPath:
         self.receiver_timeout_ns = 5_000_000_000
         self.next_python_ns = NEVER
         self.heartbeat_due_ns = now_ns
+        self.probe_due_ns = now_ns
+        self.probe_interval_ns = FIRST_PROBE_NS
         self.expiry_due_ns = now_ns
         self.last_send_ns = now_ns
         self.last_status_ns = now_ns
@@ -364,6 +369,9 @@ class SendPath:
             sent = self.send_data(now_ns)
         if sent == 0:
             if self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
+                self.send_heartbeat(now_ns)
+            elif self.batch.blocked and self.has_initial_connection and now_ns >= self.probe_due_ns:
+                self.probe_interval_ns = 2 * self.probe_interval_ns
                 self.send_heartbeat(now_ns)
             if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
                 self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
@@ -464,6 +472,8 @@ class SendPath:
         self.counts_pressure = True
         self.last_send_ns = now_ns
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
+        self.probe_interval_ns = FIRST_PROBE_NS
+        self.probe_due_ns = now_ns + FIRST_PROBE_NS
         return bytes_sent
 
     def stamp_header(self, length, flags, kind):
@@ -492,6 +502,7 @@ class SendPath:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         self.last_send_ns = now_ns
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
+        self.probe_due_ns = now_ns + self.probe_interval_ns
 
     def send_setup(self, flags: cython.int, ttl: cython.int):
         """Sends SETUP with the place where the stream is now; late joiners start there."""

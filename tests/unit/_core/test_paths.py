@@ -131,6 +131,19 @@ def test_sends_heartbeats_every_100_ms_once_connected_and_none_before(core: Modu
     assert pair.value(layout.SYSTEM_HEARTBEATS_SENT) == 4
 
 
+def test_a_sender_that_is_held_back_says_where_it_is_after_10_ms_and_then_ever_more_seldom(core: Modules) -> None:
+    pair = Pair(core)
+    pair.send_path.add_receiver(99, 1056, pair.now_ns)
+    for _ in range(2):
+        pair.writer.append(bytes(1000))
+    sent = []
+    for millisecond in range(320):
+        pair.sender.run_cycle(pair.now_ns)
+        sent += [(millisecond, len(datagram)) for _, datagram in pair.sender_transport.take()]
+        pair.now_ns += MS
+    assert sent == [(0, 1056), (10, 32), (30, 32), (70, 32), (150, 32), (250, 32)]
+
+
 @pytest.mark.parametrize(("revoked", "flags"), [(False, 0xE0), (True, 0xF0)])
 def test_a_heartbeat_tells_the_end_of_the_stream(core: Modules, revoked: bool, flags: int) -> None:
     pair = Pair(core)
