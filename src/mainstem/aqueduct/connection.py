@@ -335,14 +335,39 @@ class AqueductConnection:
         delivery = receiving.take(core, receiver)
         if delivery is None:
             return None
+        if core.unblocked:
+            self._guard(lambda: lifecycle.settle(core))
+        if isinstance(delivery, bytes):
+            return Incoming(channel_id, delivery, ())
         attachments: tuple[Attachment, ...] = ()
         if delivery.halves:
             attachments = tuple(
                 Attachment(half.channel_id, isinstance(half, SenderHalf), half.state) for half in delivery.halves
             )
+        return Incoming(channel_id, delivery.message.payload, attachments)
+
+    def receive_plain(self, channel_id: int, now_ns: int, *, count: int) -> list[bytes]:
+        """The payloads of the oldest unread messages, as long as they carry no attachments and came on streams.
+
+        At most ``count`` of them; empty where there is none now, or where `receive` has to be asked.
+        """
+        core = self._core
+        core.now_ns = now_ns
+        receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+        if receiver is None or not receiver.taken:
+            return []
+        payloads = receiving.take_plain(core, receiver, count)
         if core.unblocked:
             self._guard(lambda: lifecycle.settle(core))
-        return Incoming(channel_id, delivery.message.payload, attachments)
+        return payloads
+
+    def plain_sender(self, channel_id: int) -> SenderHalf | None:
+        """What `send_plain` takes, for as long as the sender lives."""
+        return self._core.senders.get(channel_id)
+
+    def send_plain(self, sender: SenderHalf, payload: bytes) -> bool:
+        """Send one ordered message without attachments, the short way; False where `send` has to be asked."""
+        return sending.send_plain(self._core, sender, payload)
 
     def drop(self, attachment: Attachment, now_ns: int) -> None:
         """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
@@ -522,7 +547,12 @@ class AqueductConnection:
         """Process the frames that are there, until the stream is held, abandoned or read dry."""
         core = self._core
         reader = stream.reader
-        while (frame := reader.next_frame()) is not None:
+        while True:
+            if stream.role is Role.MESSAGES and isinstance(stream.half, ReceiverHalf):
+                stream.frames += receiving.receive_run(core, stream, stream.half)
+            frame = reader.next_frame()
+            if frame is None:
+                break
             if type(frame) is Message and stream.role is Role.MESSAGES:
                 stream.frames += 1
                 core.saw_frame(frame)

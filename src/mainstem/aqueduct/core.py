@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Timing:
     """The protocol's own delays, in nanoseconds. Each stays below what the specification calls reasonable."""
 
-    ack_delay_ns: int = 25_000_000
+    ack_delay_ns: int = 5_000_000
     """From processing a message to its acknowledgement, at most (the specification asks for less than 1 s)."""
 
     declare_delay_ns: int = 100_000_000
@@ -42,7 +42,7 @@ class Timing:
     grace_ns: int = 1_000_000_000
     """From a declaration to giving up what it declared, at least; twice the round trip where that is more."""
 
-    ack_messages: int = 64
+    ack_messages: int = 256
     """Messages after which an acknowledgement goes out at once: a quarter of any sensible sender's bound, or less."""
 
     ack_bytes: int = 128 << 10
@@ -179,6 +179,10 @@ class Core:
             raise violation(f"more than {self.limits.max_channels} channels at once", "channel limit")
 
     # Observation.
+
+    @property
+    def is_observed(self) -> bool:
+        return self._observed
 
     def saw_frame(self, frame: Frame) -> None:
         if self._observed:

@@ -300,6 +300,39 @@ class FrameReader:
             return None
         return frame
 
+    def next_run(self, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
+        """The payloads of plain messages (``prefix`` is their type and channel, no attachments) numbered from
+        ``number`` on: at most ``count``, none above ``limit`` bytes, and only whole ones. Whatever else comes is left
+        to `next_frame`."""
+        data, position = self._data, self._position
+        end = len(data)
+        skip = len(prefix)
+        out: list[bytes] = []
+        try:
+            while len(out) < count and data.startswith(prefix, position):
+                at = position + skip
+                value = data[at]
+                at += 1
+                if value >= 0x80:
+                    value, at = decode_uint(data, at - 1, end)
+                if value != number or data[at]:
+                    break
+                size = data[at + 1]
+                at += 2
+                if size >= 0x80:
+                    size, at = decode_uint(data, at - 1, end)
+                stop = at + size
+                if stop > end or size > limit:
+                    break
+                out.append(data[at:stop])
+                position = stop
+                number += 1
+        except (IndexError, Incomplete):
+            # The last of them is not all there.
+            pass
+        self._position = position
+        return out
+
     @property
     def buffered(self) -> int:
         """Bytes that were fed and not yet taken as frames."""

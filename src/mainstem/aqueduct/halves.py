@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.channel_id import ONESHOT
-from mainstem.aqueduct.codec import violation
+from mainstem.aqueduct.codec import encode_uint, violation
 from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.state import ReceiverState, SenderState
@@ -77,6 +77,7 @@ class SenderHalf:
         "ordered_stream",
         "outstanding_bytes",
         "pending",
+        "prefix",
         "reachable",
         "reliable",
         "state",
@@ -86,6 +87,7 @@ class SenderHalf:
 
     def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, limits: Limits) -> None:
         self.channel_id = channel_id
+        self.prefix = b"\x03" + encode_uint(channel_id)
         self.minted_here = minted_here
         self.reachable = reachable
         self.state = SenderState.OPEN
@@ -198,6 +200,7 @@ class ReceiverHalf:
         "mark",
         "minted_here",
         "nack_scheduled",
+        "prefix",
         "queue",
         "queued_bytes",
         "reachable",
@@ -212,13 +215,15 @@ class ReceiverHalf:
 
     def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, taken: bool) -> None:
         self.channel_id = channel_id
+        self.prefix = b"\x03" + encode_uint(channel_id)
         self.minted_here = minted_here
         self.reachable = reachable
         self.state = ReceiverState.OPEN
         self.control: Stream | None = None
         # Whether the message that the receiver was attached to has come: only then can the application get at it.
         self.taken = taken
-        self.queue: deque[Delivery] = deque()
+        # Plain payloads stand for themselves: most messages are reliable and carry nothing.
+        self.queue: deque[Delivery | bytes] = deque()
         self.queued_bytes = 0
         self.blocked: dict[Stream, None] = {}
         self.acked = RangeSet()
@@ -250,12 +255,40 @@ class ReceiverHalf:
         self.queued_bytes += size
         return size
 
-    def pop(self) -> tuple[Delivery, int]:
+    def put_run(self, payloads: list[bytes], first: int) -> int:
+        """Queue plain reliable messages, numbered from ``first`` on; returns the bytes that they take here."""
+        count = len(payloads)
+        size = sum(map(len, payloads))
+        self.queue.extend(payloads)
+        self.unacked.add_range(first, first + count)
+        self.reliable_count += count
+        self.unacked_count += count
+        self.unacked_bytes += size
+        size += count * QUEUED_MESSAGE_OVERHEAD
+        self.queued_bytes += size
+        return size
+
+    def pop(self) -> tuple[Delivery | bytes, int]:
         """Take out the oldest message, and the bytes that it took."""
-        delivery = self.queue.popleft()
-        size = len(delivery.message.payload) + QUEUED_MESSAGE_OVERHEAD
+        entry = self.queue.popleft()
+        payload = entry if isinstance(entry, bytes) else entry.message.payload
+        size = len(payload) + QUEUED_MESSAGE_OVERHEAD
         self.queued_bytes -= size
-        return delivery, size
+        return entry, size
+
+    def pop_plain(self, count: int) -> tuple[list[bytes], int]:
+        """Take out the plain messages at the head of the queue, at most ``count``, and the bytes that they took."""
+        queue = self.queue
+        out: list[bytes] = []
+        while queue and len(out) < count:
+            entry = queue[0]
+            if not isinstance(entry, bytes):
+                break
+            out.append(entry)
+            queue.popleft()
+        size = sum(map(len, out)) + len(out) * QUEUED_MESSAGE_OVERHEAD
+        self.queued_bytes -= size
+        return out, size
 
     def note_reliable(self, number: int, size: int, limits: Limits) -> None:
         """Note that a reliable message is being processed. Raises RemoteProtocolError where it cannot be."""
@@ -376,8 +409,8 @@ class ReceiverHalf:
         return tuple(counts)
 
     def take_queue(self) -> list[Delivery]:
-        """Take out everything that the application has not received."""
-        deliveries = list(self.queue)
+        """Take out everything that the application has not received; what something hangs on is returned."""
+        deliveries = [entry for entry in self.queue if not isinstance(entry, bytes)]
         self.queue.clear()
         self.queued_bytes = 0
         return deliveries

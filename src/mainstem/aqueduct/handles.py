@@ -110,7 +110,8 @@ class Sender(Generic[M]):
         pipe = self._pipe
         while True:
             try:
-                self.send_nowait(message)
+                if not self._put(message):
+                    self.send_nowait(message)
             except BackPressured:
                 remote = pipe.remote_sender
                 await (pipe.wait() if remote is None else remote.wait())
@@ -119,6 +120,14 @@ class Sender(Generic[M]):
             if pipe.sent % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             return
+
+    def _put(self, message: M) -> bool:
+        """The short way for plain bytes on an open channel with nothing in the way; False where it is not so."""
+        pipe = self._pipe
+        remote = pipe.remote_sender
+        if remote is None or self._moved or pipe.queue or pipe.finished or pipe.cancelled or pipe.oneshot:
+            return False
+        return remote.put(message)
 
     def send_nowait(self, message: M) -> None:
         """Send one message now. Raises BackPressured where `send` would wait."""
@@ -268,9 +277,7 @@ class Receiver(Generic[M]):
             found, message = self._poll()
             if found:
                 return message  # type: ignore[no-any-return]
-            pipe = self._pipe
-            remote = pipe.remote_receiver
-            await (pipe.wait() if remote is None else remote.wait())
+            await self._wait()
 
     def receive_nowait(self) -> M | None:
         """The next message if one is there, else None. Raises like `receive`."""
@@ -323,10 +330,18 @@ class Receiver(Generic[M]):
     async def _messages(self) -> AsyncIterator[M]:
         while True:
             try:
-                message = await self.receive()
+                found, message = self._poll()
             except ClosedError:
                 return
-            yield message
+            if found:
+                yield message
+            else:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait until there may be something to receive."""
+        pipe = self._pipe
+        await (pipe.wait() if pipe.remote_receiver is None else pipe.remote_receiver.wait())
 
     def __await__(self) -> Generator[Any, None, M]:
         """``await receiver``: the one message of a oneshot, or the next of a channel."""

@@ -18,6 +18,9 @@ from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 from mainstem.errors import LocalProtocolError
 
+RUN_LIMIT = 256
+"""Plain messages taken from a stream at once, so that no run goes far past the bound in bytes."""
+
 if TYPE_CHECKING:
     from mainstem.aqueduct.core import Core
     from mainstem.aqueduct.streams import Stream
@@ -57,11 +60,44 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     core.account(receiver.put(Delivery(message, halves, stream is None)))
     if receiver.taken and len(receiver.queue) == 1:
         core.emit(Readable(channel_id))
+    if stream is not None:
+        # What follows on this stream is most likely for the same receiver.
+        stream.half = receiver
     if receiver.is_accounted_for:
         lifecycle.complete(core, receiver)
     else:
         schedule_ack(core, receiver)
     return True
+
+
+def receive_run(core: Core, stream: Stream, receiver: ReceiverHalf) -> int:
+    """Process the plain messages that come next on a stream, in order and without a gap; returns how many they were.
+
+    Nothing is decided here that `receive_message` would decide otherwise: what is not plain is left to it.
+    """
+    limits = core.limits
+    if receiver.state.is_final or receiver.state is ReceiverState.CLOSE_PENDING or receiver.oneshot or core.is_observed:
+        stream.half = None
+        return 0
+    first = max(receiver.acked.top, receiver.unacked.top)
+    room = limits.receive_messages - len(receiver.queue)
+    if receiver.finish_count is not None:
+        room = min(room, receiver.finish_count - first)
+    if room <= 0 or receiver.queued_bytes >= limits.receive_bytes:
+        return 0
+    payloads = stream.reader.next_run(receiver.prefix, first, min(room, RUN_LIMIT), limits.max_payload)
+    if not payloads:
+        return 0
+    was_empty = not receiver.queue
+    core.account(receiver.put_run(payloads, first))
+    core.counts.messages_received += len(payloads)
+    if was_empty and receiver.taken:
+        core.emit(Readable(receiver.channel_id))
+    if receiver.is_accounted_for:
+        lifecycle.complete(core, receiver)
+    else:
+        schedule_ack(core, receiver)
+    return len(payloads)
 
 
 def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
@@ -77,10 +113,10 @@ def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
 
 def _evict(core: Core, receiver: ReceiverHalf) -> bool:
     """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
-    if not receiver.queue[0].unreliable:
+    delivery = receiver.queue[0]
+    if isinstance(delivery, bytes) or not delivery.unreliable:
         return False
-    delivery, size = receiver.pop()
-    core.account(-size)
+    core.account(-receiver.pop()[1])
     core.counts.unreliable_evicted += 1
     number = delivery.message.number
     if number >= receiver.mark:
@@ -238,11 +274,24 @@ def require_receiver(core: Core, channel_id: int) -> ReceiverHalf:
     return receiver
 
 
-def take(core: Core, receiver: ReceiverHalf) -> Delivery | None:
+def take(core: Core, receiver: ReceiverHalf) -> Delivery | bytes | None:
     """The oldest message that waits; None where none does. Streams that waited for room go on."""
     if not receiver.queue:
         return None
-    delivery, size = receiver.pop()
+    entry, size = receiver.pop()
+    _taken(core, receiver, size)
+    return entry
+
+
+def take_plain(core: Core, receiver: ReceiverHalf, count: int) -> list[bytes]:
+    """The plain messages that wait at the head of the queue, at most ``count``."""
+    payloads, size = receiver.pop_plain(count)
+    if payloads:
+        _taken(core, receiver, size)
+    return payloads
+
+
+def _taken(core: Core, receiver: ReceiverHalf, size: int) -> None:
     core.account(-size)
     if receiver.state.is_final:
         if not receiver.queue:
@@ -253,4 +302,3 @@ def take(core: Core, receiver: ReceiverHalf) -> Delivery | None:
         and not receiver.is_full(core.limits)
     ):
         lifecycle.unblock(core, receiver)
-    return delivery

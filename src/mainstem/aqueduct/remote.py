@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.channel_id import ONESHOT, describe
 from mainstem.aqueduct.events import Attach, Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
+from mainstem.aqueduct.middleware import RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
     BackPressured,
@@ -26,6 +28,10 @@ from mainstem.errors import (
 if TYPE_CHECKING:
     from mainstem.aqueduct.connection import Attachment, Incoming
     from mainstem.aqueduct.session import Session
+
+
+BATCH = 64
+"""Messages taken from the engine at once."""
 
 
 class _Waiting:
@@ -57,13 +63,14 @@ class _Waiting:
 class RemoteSender(_Waiting):
     """A sender whose receiver is at the peer."""
 
-    __slots__ = ("_channel_id", "_pipe", "_session", "state")
+    __slots__ = ("_channel_id", "_half", "_pipe", "_session", "state")
 
     def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
         super().__init__()
         self._session = session
         self._channel_id = channel_id
         self._pipe = pipe
+        self._half = session.conn.plain_sender(channel_id)
         self.state: SenderState | None = None
         session.senders[channel_id] = self
         self.configure()
@@ -92,6 +99,17 @@ class RemoteSender(_Waiting):
         if state is SenderState.DISCONNECTED:
             raise ConnectionLost(f"channel {name}: {self._session.reason}") from self._session.error
         raise ClosedError(f"channel {name} was finished")
+
+    def put(self, message: Any) -> bool:
+        """Send bytes as they are, the short way; False where `send` has to be asked."""
+        session = self._session
+        return (
+            type(message) is bytes
+            and self._half is not None
+            and self._pipe.mode is Mode.ORDERED
+            and type(session.serializer) is RawSerializer
+            and session.send_plain(self._half, message)
+        )
 
     def send(self, message: Any, *, tag: object = None) -> None:
         """Encode and send one message, with the handles in it. Raises BackPressured where there is no room."""
@@ -167,6 +185,7 @@ class RemoteSender(_Waiting):
     def ended(self, state: SenderState) -> None:
         """The sender ceased to exist."""
         self.state = state
+        self._half = None
         self._session.senders.pop(self._channel_id, None)
         self._pipe.queue.clear()
         self.wake()
@@ -175,18 +194,28 @@ class RemoteSender(_Waiting):
 class RemoteReceiver(_Waiting):
     """A receiver whose sender is at the peer."""
 
-    __slots__ = ("_channel_id", "_pipe", "_session", "state")
+    __slots__ = ("_batch", "_channel_id", "_pipe", "_session", "state")
 
     def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
         super().__init__()
         self._session = session
         self._channel_id = channel_id
         self._pipe = pipe
+        # Messages without attachments, taken from the engine together.
+        self._batch: deque[bytes] = deque()
         self.state: ReceiverState | None = None
         session.receivers[channel_id] = self
 
     def poll(self) -> tuple[bool, Any]:
         """The next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
+        batch = self._batch
+        if not batch:
+            batch.extend(self._session.receive_plain(self._channel_id, BATCH))
+        if batch:
+            payload = batch.popleft()
+            if type(self._session.serializer) is RawSerializer:
+                return True, payload
+            return True, self._decoded(payload, _detach_nothing)
         incoming = self._session.receive(self._channel_id)
         if incoming is not None:
             return True, self._decode(incoming)
@@ -243,6 +272,8 @@ class RemoteReceiver(_Waiting):
     def ended(self, state: ReceiverState) -> None:
         """The receiver ceased to exist on the wire; what is queued can still be read after a graceful end."""
         self.state = state
+        if state is not ReceiverState.FINISHED:
+            self._batch.clear()
         if self._pipe.closed:
             self._session.receivers.pop(self._channel_id, None)
         self.wake()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle
 from mainstem.aqueduct.channel_id import describe
+from mainstem.aqueduct.codec import encode_uint
 from mainstem.aqueduct.events import Attach, Lost, Mode, Writable
 from mainstem.aqueduct.frames import SentUnreliable, message_head
 from mainstem.aqueduct.halves import Half, Pending, SenderHalf, Sent
@@ -65,6 +66,28 @@ def send(
         core.move_sender(sender, SenderInput.FINISH)
         lifecycle.try_finish(core, sender)
     return ids
+
+
+def send_plain(core: Core, sender: SenderHalf, payload: bytes) -> bool:
+    """Send one message on a stream that is open already: no attachments, no tag, nothing in its way. Else False."""
+    stream_id = sender.ordered_stream
+    if stream_id is None or sender.state is not SenderState.OPEN or sender.pending or core.is_observed:
+        return False
+    size = len(payload)
+    reliable = sender.reliable
+    if (
+        len(reliable) >= sender.max_messages
+        or sender.outstanding_bytes >= sender.max_bytes
+        or size > core.limits.max_payload
+    ):
+        return False
+    number = sender.next_reliable
+    core.out.write(stream_id, sender.prefix + encode_uint(number) + b"\x00" + encode_uint(size))
+    core.out.write(stream_id, payload)
+    reliable[number] = size
+    sender.next_reliable = number + 1
+    sender.outstanding_bytes += size
+    return True
 
 
 def _make_attachments(core: Core, attach: Sequence[tuple[Attach, bool]]) -> tuple[tuple[int, ...], tuple[Half, ...]]:

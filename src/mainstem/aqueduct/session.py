@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.connection import AqueductConnection, Attachment, Incoming
     from mainstem.aqueduct.events import Attach, Event, Mode
+    from mainstem.aqueduct.halves import SenderHalf
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket
@@ -235,6 +236,19 @@ class Session:
         if self.conn.has_output:
             self.wake()
         return incoming
+
+    def send_plain(self, sender: SenderHalf, payload: bytes) -> bool:
+        if self.conn.send_plain(sender, payload):
+            if not self._scheduled:
+                self.wake()
+            return True
+        return False
+
+    def receive_plain(self, channel_id: int, count: int) -> list[bytes]:
+        payloads = self.conn.receive_plain(channel_id, self.now_ns, count=count)
+        if self.conn.has_output:
+            self.wake()
+        return payloads
 
     def finish(self, channel_id: int) -> None:
         self.conn.finish(channel_id, self.now_ns)

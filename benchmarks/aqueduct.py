@@ -1,0 +1,113 @@
+"""How much of bare QUIC is left when channels run on it, and what does opening one cost?
+
+``python benchmarks/aqueduct.py [--json] [--quick] [--backend=aioquic]``.
+
+Beside the same QUIC library alone, and beside gRPC's asyncio streaming (no TLS), in turn, in one run. Times are of two
+processes on this machine. A channel that is open and idle costs its control stream: the figures with 100 and 1,000 live
+channels show where a library's cost grows with them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import sys
+import tempfile
+from typing import Any
+
+from harness.processes import Role, RoleFailed, running
+from harness.report import Report, wants_json
+
+from mainstem.aqueduct import make_certificates
+
+QUICK = "--quick" in sys.argv
+BACKEND = next((word.partition("=")[2] for word in sys.argv if word.startswith("--backend=")), "qh3")
+PAIRS = 2 if QUICK else 5
+SECONDS = 0.5 if QUICK else 2.0
+BULK = 64 << 10
+SMALL = 64
+
+# What is measured, in what unit, against the bare library with which goal, and against gRPC without one.
+QUESTIONS: list[tuple[str, dict[str, Any], str, float | None]] = [
+    ("ordered, 64 KiB messages", {"what": "ordered", "size": BULK}, "megabytes", 0.8),
+    ("ordered, 64 B messages", {"what": "ordered", "size": SMALL}, "messages", 0.8),
+    ("unordered, 64 B messages", {"what": "unordered", "size": SMALL}, "messages", None),
+    ("datagrams, 64 B", {"what": "datagrams", "size": SMALL}, "messages", None),
+    ("open a channel and be answered", {"what": "open"}, "p50_us", None),
+    ("be answered on an open channel", {"what": "again"}, "p50_us", None),
+]
+GRPC_ANSWERS = ("ordered", "open", "again")
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def measure(script: str, directory: str, **question: Any) -> dict[str, float]:
+    """One peer's answer to one question."""
+    options = {"port": free_port(), "directory": directory, "backend": BACKEND}
+    with running(script, "serve", options):
+        role = Role(script, "ask", {**options, "seconds": SECONDS, **question})
+        try:
+            return role.result()
+        finally:
+            role.stop()
+
+
+def ask_all(report: Report, directory: str) -> None:
+    has_grpc = importlib.util.find_spec("grpc") is not None
+    if not has_grpc:
+        report.skipped["grpc"] = "grpcio is not installed: pip install grpcio"
+    for name, question, unit, goal in QUESTIONS:
+        smaller = unit == "p50_us"
+        for _ in range(PAIRS):
+            ours = measure("aqueduct_channels", directory, **question)[unit]
+            bare = measure("bare_quic", directory, **question)[unit]
+            report.figure(f"{name}: aqueduct, {unit}", ours)
+            report.figure(f"{name}: bare {BACKEND}, {unit}", bare)
+            report.pair(name, peer=f"bare {BACKEND}", ours=ours, theirs=bare, goal=goal, smaller_is_better=smaller)
+            if has_grpc and question["what"] in GRPC_ANSWERS:
+                grpc = measure("grpc_streams", directory, **question)[unit]
+                report.figure(f"{name}: grpc, {unit}", grpc)
+                report.pair(f"{name}, beside grpc", peer="grpc", ours=ours, theirs=grpc, smaller_is_better=smaller)
+
+
+def opening_costs_no_round_trip(report: Report, directory: str) -> None:
+    """The time of an answer through a new channel beside one through an open one: a round trip more would halve the
+    ratio."""
+    for _ in range(PAIRS):
+        opened = measure("aqueduct_channels", directory, what="open")["p50_us"]
+        again = measure("aqueduct_channels", directory, what="again")["p50_us"]
+        report.pair(
+            "opening a channel", peer="an open channel", ours=opened, theirs=again, goal=0.8, smaller_is_better=True
+        )
+
+
+def with_live_channels(report: Report, directory: str) -> None:
+    for live in (1, 100, 1000):
+        small = measure("aqueduct_channels", directory, what="ordered", size=SMALL, live=live)
+        report.figure(f"ordered, 64 B, {live} live channels: messages", small["messages"])
+        report.figure(
+            f"open and be answered, {live} live channels: p50_us",
+            measure("aqueduct_channels", directory, what="open", live=live)["p50_us"],
+        )
+    memory = measure("aqueduct_channels", directory, what="memory", live=1000)
+    report.figure("memory of a channel at the client: bytes", memory["bytes"])
+
+
+def main() -> None:
+    report = Report()
+    with tempfile.TemporaryDirectory() as directory:
+        make_certificates(directory)
+        for part in (ask_all, opening_costs_no_round_trip, with_live_channels):
+            try:
+                part(report, directory)
+            except RoleFailed as failure:
+                report.skipped[part.__name__] = str(failure)
+    report.print(as_json=wants_json())
+
+
+if __name__ == "__main__":
+    main()

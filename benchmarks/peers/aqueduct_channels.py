@@ -1,0 +1,134 @@
+"""Mainstem's Aqueduct: channels over QUIC."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from pathlib import Path
+from typing import Any
+
+from aqueduct_common import PACKET, Options, answer, rate, ready, resident_bytes, run, time_rounds
+
+from mainstem import aqueduct
+from mainstem.aqueduct import Message, Mode, Receiver, channel, oneshot
+
+MODES = {"ordered": Mode.ORDERED, "unordered": Mode.UNORDERED, "datagrams": Mode.UNRELIABLE}
+
+
+async def serve(options: Options) -> None:
+    tasks = set()
+    counts: dict[bytes, int] = {}
+
+    async def count(name: bytes, receiver: Receiver[bytes]) -> None:
+        counts[name] = 0
+        async for _ in receiver:
+            counts[name] += 1
+
+    async def echo(receiver: Receiver[Any]) -> None:
+        async for message in receiver:
+            await message.attachments[0].send(message.payload)
+
+    async def handler(connection: aqueduct.Connection) -> None:
+        idle = []
+        async for message in connection.receiver:
+            if message.payload == b"echo":
+                await message.attachments[0].send(b"x")
+            elif message.payload == b"count?":
+                await message.attachments[0].send(b"%d" % counts.get(b"count", 0))
+            elif message.payload == b"idle":
+                idle.extend(message.attachments)
+            else:
+                work = (
+                    echo(message.attachments[0])
+                    if message.payload == b"talk"
+                    else count(b"count", message.attachments[0])
+                )
+                task = asyncio.ensure_future(work)
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+
+    server = await aqueduct.serve(
+        handler,
+        port=options.port,
+        certificate=Path(options.directory) / "cert.pem",
+        key=Path(options.directory) / "key.pem",
+        backend=options.backend,
+        max_datagram_size=PACKET,
+    )
+    async with server:
+        ready()
+        await server.serve_forever()
+
+
+async def ask(options: Options) -> None:
+    connecting = aqueduct.connect(
+        f"aqueduct://localhost:{options.port}",
+        ca=Path(options.directory) / "ca.pem",
+        backend=options.backend,
+        max_datagram_size=PACKET,
+    )
+    async with await connecting as connection:
+        idle = []
+        gc.collect()
+        before = resident_bytes()
+        for _ in range(options.live):
+            sender, receiver = channel()
+            await connection.sender.send(Message(b"idle", [receiver]))
+            await sender.send(b"")
+            idle.append(sender)
+        if options.live:
+            await connection.sender.send_acknowledged(Message(b"idle"))
+            await asyncio.sleep(0.5)
+        if options.what == "memory":
+            answer(bytes=(resident_bytes() - before) / max(1, options.live))
+        elif options.what in MODES:
+            await _stream(connection, options)
+        elif options.what == "open":
+            await time_rounds(options.rounds, lambda: _echo(connection))
+        else:
+            sender, receiver = channel()
+            await connection.sender.send(Message(b"talk", [receiver]))
+            await time_rounds(options.rounds, lambda: _again(sender))
+
+
+async def _stream(connection: aqueduct.Connection, options: Options) -> None:
+    sender, receiver = channel(mode=MODES[options.what], bound=16_384, max_bytes=4 << 20)
+    await connection.sender.send(Message(b"count", [receiver]))
+    message = bytes(options.size)
+    sent = 0
+    started = time.perf_counter()
+    while time.perf_counter() - started < options.seconds:
+        for _ in range(64):
+            await sender.send(message)
+        sent += 64
+        if options.what == "datagrams":
+            # Nothing makes an unreliable sender wait.
+            await asyncio.sleep(0)
+    if options.what == "datagrams":
+        ended = time.perf_counter()
+        answer_to, count = oneshot()
+        await asyncio.sleep(0.3)
+        await connection.sender.send(Message(b"count?", [answer_to]))
+        received = int(await count)
+        answer(messages=received / (ended - started), lost=1 - received / sent)
+    else:
+        sender.finish()
+        await sender.wait_closed()
+        rate(sent, options.size, started)
+
+
+async def _echo(connection: aqueduct.Connection) -> None:
+    answer_to, reply = oneshot()
+    await connection.sender.send(Message(b"echo", [answer_to]))
+    await reply
+
+
+async def _again(sender: aqueduct.Sender[Any]) -> None:
+    answer_to, reply = oneshot()
+    await sender.send(Message(b"x", [answer_to]))
+    await reply
+
+
+if __name__ == "__main__":
+    run(serve, ask)

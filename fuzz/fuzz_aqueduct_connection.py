@@ -1,0 +1,91 @@
+"""A whole Aqueduct connection under a peer that writes anything: it lives, or ends by a named rule, within its limits.
+
+The input is a script: what to do (a stream's bytes, a reset, a datagram, time, something the application does), and
+with what. Half of the streams begin as a well-behaved peer's would, so that the input reaches beyond the greeting.
+"""
+
+from __future__ import annotations
+
+from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.events import Attach, ConnectionEnded, Mode, PeerHeaders
+from mainstem.aqueduct.frames import ConnectionControl, Version
+from mainstem.aqueduct.limits import Limits
+from mainstem.errors import BackPressured, ClosedError, LocalProtocolError, RemoteProtocolError
+
+LIMITS = Limits(
+    max_channels=64, max_streams=64, max_gaps=32, max_payload=4096, max_buffered_bytes=1 << 15, max_filter_ranges=16
+)
+HELLO = Version().encode() + ConnectionControl().encode()
+
+
+def target(data: bytes) -> None:
+    """One input."""
+    if len(data) < 2:
+        return
+    is_client = bool(data[0] & 1)
+    conn = AqueductConnection(is_client=is_client, limits=LIMITS)
+    now = 10**9
+    conn.transport_state(datagrams=50, max_datagram=1000)
+    if is_client:
+        conn.start(now)
+    if data[0] & 2:
+        conn.receive_stream(0, HELLO, False, now)
+    listen(conn, now)
+    if is_client:
+        try:
+            conn.send(0, b"x", now, attach=[(Attach.RECEIVER, False), (Attach.SENDER, True)])
+        except (LocalProtocolError, ClosedError):
+            # The greeting was already more than the connection could take.
+            pass
+    position = 1
+    while position + 2 <= len(data):
+        kind, size = data[position] & 7, data[position + 1] & 63
+        stream_id = data[position] >> 3
+        body = data[position + 2 : position + 2 + size]
+        position += 2 + size
+        now += 10**7
+        step(conn, kind, stream_id, body, now)
+        listen(conn, now)
+        assert conn.buffered_bytes <= 2 * LIMITS.max_buffered_bytes + 8192
+        assert conn.live_halves <= LIMITS.max_channels + 8
+        assert conn.open_streams <= LIMITS.max_streams + LIMITS.max_channels + 8
+
+
+def step(conn: AqueductConnection, kind: int, stream_id: int, body: bytes, now: int) -> None:
+    if kind in (0, 1):
+        conn.receive_stream(stream_id, body, kind == 1, now)
+    elif kind == 2:
+        conn.receive_reset(stream_id, body[0] if body else 1, now)
+    elif kind == 3:
+        conn.receive_datagram(body, now)
+    elif kind == 4:
+        conn.handle_timeout(now + 2 * 10**9)
+    elif kind == 5:
+        conn.receive_stop_sending(stream_id, now)
+    else:
+        act(conn, stream_id, body, now)
+
+
+def act(conn: AqueductConnection, number: int, body: bytes, now: int) -> None:
+    core = conn._core
+    senders, receivers = sorted(core.senders), sorted({*core.receivers, *core.drained})
+    if number % 3 == 0 and senders:
+        channel_id = senders[number % len(senders)]
+        try:
+            conn.send(channel_id, body, now, mode=list(Mode)[number % 3], attach=[(Attach.RECEIVER, bool(number & 1))])
+        except (BackPressured, LocalProtocolError, ClosedError):
+            return
+    elif number % 3 == 1 and receivers:
+        conn.receive(receivers[number % len(receivers)], now)
+    elif senders:
+        (conn.finish if number & 4 else conn.cancel)(senders[number % len(senders)], now)
+
+
+def listen(conn: AqueductConnection, now: int) -> None:
+    while (event := conn.next_event()) is not None:
+        if isinstance(event, PeerHeaders) and not conn._core.is_client:
+            conn.accept((), now)
+        elif isinstance(event, ConnectionEnded) and event.error is not None:
+            assert isinstance(event.error, RemoteProtocolError)
+            assert event.error.rule
+    conn.data_to_send(now)

@@ -1,0 +1,119 @@
+"""What a connection does, written down and read again: an Instrument that logs frames and states, and frames as
+text."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING
+
+from mainstem.aqueduct.channel_id import describe
+from mainstem.aqueduct.codec import Incomplete
+from mainstem.aqueduct.frames import (
+    AckNackUnreliable,
+    AckReliable,
+    ChannelControl,
+    ClosedChannelLost,
+    CloseReceiver,
+    ConnectionControl,
+    FinishSender,
+    Frame,
+    Message,
+    SentUnreliable,
+    Version,
+    decode_frame,
+)
+from mainstem.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SHOWN_PAYLOAD = 32
+"""Bytes of a payload that are shown."""
+
+
+class FrameLog:
+    """An Instrument that writes every frame and every state change of a connection to a file, one JSON object a line.
+
+    `mainstem aqueduct dump` reads it. Payloads are in it: it is for development.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._file: IO[str] = open(path, "a")  # noqa: SIM115 - closed by `close`
+
+    def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
+        """A frame arrived."""
+        self._write({"t": now_ns, "in": frame.hex(), "peer": source})
+
+    def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
+        """A frame is about to leave."""
+        self._write({"t": now_ns, "out": frame.hex(), "peer": destination})
+
+    def command(self, name: str, detail: str, now_ns: int) -> None:
+        """Not used by Aqueduct."""
+
+    def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
+        """A half moved on."""
+        self._write({"t": now_ns, "subject": subject, "old": old, "new": new})
+
+    def _write(self, entry: dict[str, object]) -> None:
+        self._file.write(json.dumps(entry) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def describe_frame(frame: Frame) -> str:
+    """One frame for people."""
+    if isinstance(frame, Message):
+        attached = f" attaching {', '.join(map(describe, frame.attachments))}" if frame.attachments else ""
+        shown = frame.payload[:SHOWN_PAYLOAD]
+        more = "…" if len(frame.payload) > SHOWN_PAYLOAD else ""
+        return (
+            f"Message {frame.number} on {describe(frame.channel_id)}{attached}: {len(frame.payload)} B {shown!r}{more}"
+        )
+    if isinstance(frame, ChannelControl | ClosedChannelLost):
+        return f"{type(frame).__name__} of {describe(frame.channel_id)}"
+    if isinstance(frame, AckReliable | AckNackUnreliable | CloseReceiver):
+        signs = ("+", "-" if isinstance(frame, AckNackUnreliable) else "…")
+        runs = " ".join(f"{signs[index % 2]}{count}" for index, count in enumerate(frame.counts))
+        return f"{type(frame).__name__} {runs}".rstrip()
+    if isinstance(frame, SentUnreliable | FinishSender):
+        return f"{type(frame).__name__} {frame.count}"
+    if isinstance(frame, ConnectionControl):
+        return " ".join(["ConnectionControl", *(f"{key}={value!r}" for key, value in frame.headers)])
+    assert isinstance(frame, Version)
+    return f"Version {frame.version.decode('ascii', 'replace')}"
+
+
+def dump_frames(data: bytes) -> Iterator[str]:
+    """The frames of one stream or datagram as lines; the last line tells where and why reading ended early, if it
+    did."""
+    position, end = 0, len(data)
+    while position < end:
+        try:
+            frame, after = decode_frame(data, position, end)
+        except Incomplete as incomplete:
+            yield f"{position:8}  … {end - position} bytes of a frame that goes on for at least {incomplete.needed} more"
+            return
+        except RemoteProtocolError as error:
+            yield f"{position:8}  ! {error} ({error.rule})"
+            return
+        yield f"{position:8}  {describe_frame(frame)}"
+        position = after
+
+
+def dump_log(lines: Iterator[str]) -> Iterator[str]:
+    """What a `FrameLog` wrote, as lines."""
+    first: int | None = None
+    for line in lines:
+        entry = json.loads(line)
+        first = entry["t"] if first is None else first
+        when = f"{(entry['t'] - first) / 1e6:12.3f} ms"
+        if "subject" in entry:
+            yield f"{when}    {entry['subject']}: {entry['old']} → {entry['new']}"
+            continue
+        arrow, data = ("<", entry["in"]) if "in" in entry else (">", entry["out"])
+        for text in dump_frames(bytes.fromhex(data)):
+            yield f"{when}  {arrow} {text.split(maxsplit=1)[1]}"

@@ -1,0 +1,46 @@
+"""Look at Aqueduct's frames."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+app = typer.Typer(no_args_is_help=True, help="Look at Aqueduct's frames.")
+
+
+@app.callback()
+def _commands() -> None:
+    """Commands for Aqueduct."""
+
+
+@app.command()
+def dump(
+    file: Annotated[Path, typer.Argument(help="A file; - reads standard input.", allow_dash=True)],
+    as_hex: Annotated[bool, typer.Option("--hex", help="The file holds hexadecimal digits.")] = False,
+) -> None:
+    """Show frames as text: the bytes of one stream or datagram, or the log that an instrument wrote."""
+    from mainstem.aqueduct.observe import dump_frames, dump_log
+
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        typer.echo(f"{file}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+    if data[:1] == b"{":
+        lines = dump_log(iter(data.decode().splitlines()))
+    else:
+        try:
+            lines = dump_frames(bytes.fromhex(data.decode("ascii")) if as_hex else data)
+            first = next(lines, None)
+        except ValueError:
+            typer.echo(f"{file}: these are no hexadecimal digits", err=True)
+            raise typer.Exit(1) from None
+        lines = itertools.chain([] if first is None else [first], lines)
+    for line in lines:
+        typer.echo(line)

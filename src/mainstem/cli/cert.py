@@ -1,0 +1,33 @@
+"""Make certificates for development: an authority for clients, a certificate and a key for a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    directory: Annotated[Path, typer.Argument(help="Where ca.pem, cert.pem and key.pem go.")] = Path(),
+    name: Annotated[
+        list[str] | None, typer.Option(help="A host name or address of the server; may be repeated.")
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long they are valid.", min=1)] = 30,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Make certificates for development: an authority for clients, a certificate and a key for a server."""
+    from mainstem.aqueduct.certificates import make_certificates
+    from mainstem.errors import ConfigurationError
+
+    there = [path for path in ("ca.pem", "cert.pem", "key.pem") if (directory / path).exists()]
+    if there and not force:
+        typer.echo(f"{directory}: {', '.join(there)} exist already; --force overwrites them", err=True)
+        raise typer.Exit(1)
+    try:
+        files = make_certificates(directory, names=name or ("localhost", "127.0.0.1", "::1"), days=days)
+    except ConfigurationError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"clients trust   {files.ca}")
+    typer.echo(f"the server has  {files.certificate} and {files.key}")
