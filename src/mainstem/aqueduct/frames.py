@@ -211,7 +211,8 @@ def _decode_version(data: Bytes, position: int, end: int) -> tuple[Version, int]
     if not _SHIBBOLETH.startswith(have):
         raise violation("a Version frame with other magic bytes: the peer does not speak Aqueduct", "version magic")
     if len(have) < len(_SHIBBOLETH):
-        raise Incomplete(len(_SHIBBOLETH) - len(have))
+        # One byte more may already be the wrong one.
+        raise Incomplete
     text, position = decode_bytes(data, start + len(_SHIBBOLETH), end, MAX_VERSION_LENGTH, "a version")
     if text != VERSION:
         raise violation(f"version {text!r}; this side speaks {VERSION!r}", "version")
