@@ -1,0 +1,119 @@
+"""What does a multiplexer cost, and what do others? bymux and Jmux beside raw asyncio TCP, h2, rsocket and gRPC's aio.
+
+``python benchmarks/mux.py [--json] [--quick] [--only WORD]``. Two processes over one loopback connection without TLS, the
+same event loop on both sides (asyncio's own); each ratio is taken between two runs that followed one another.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.processes import Role, RoleFailed, running
+from harness.report import Report, wants_json
+
+PAIRS = 5
+SECONDS = 1.5
+
+
+@dataclass(kw_only=True)
+class Question:
+    """One row: a mode, and what the median ratio to each peer should reach."""
+
+    name: str
+    mode: str
+    streams: int = 1
+    peers: dict[str, float | None] = field(default_factory=dict)
+    unit: str = "/s"
+
+
+QUESTIONS = [
+    Question(
+        name="bulk, 1 stream", mode="bulk", unit="MB/s", peers={"tcp": 0.6, "h2": 2.0, "rsocket": None, "grpc": None}
+    ),
+    Question(
+        name="bulk, 64 streams", mode="bulk", streams=64, unit="MB/s", peers={"h2": 1.5, "rsocket": 1.5, "grpc": 1.5}
+    ),
+    Question(
+        name="64 B messages, each flushed", mode="small", peers={"tcp": None, "h2": 3.0, "rsocket": None, "grpc": None}
+    ),
+    Question(
+        name="64 B requests, 1 in flight", mode="request", peers={"tcp": 0.5, "h2": None, "rsocket": None, "grpc": None}
+    ),
+    Question(
+        name="64 B requests, 64 in flight", mode="request", streams=64, peers={"h2": None, "rsocket": 1.5, "grpc": None}
+    ),
+]
+NEEDS = {"h2": "h2", "rsocket": "rsocket", "grpc": "grpc", "tcp": ""}
+MIXED_P99_MS = 5.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def measure(peer: str, mode: str, streams: int, seconds: float) -> dict[str, Any]:
+    """One run: a server, a client, the client's answer."""
+    options = {"mode": mode, "streams": streams, "seconds": seconds, "port": free_port()}
+    with running(f"mux_{peer}", "server", options):
+        client = Role(f"mux_{peer}", "client", options)
+        try:
+            return client.result()
+        finally:
+            client.stop()
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    pairs, seconds = (1, 0.5) if quick else (PAIRS, SECONDS)
+    report = Report()
+    missing = {peer for peer, module in NEEDS.items() if module and importlib.util.find_spec(module) is None}
+    report.skipped.update({peer: f"the package {NEEDS[peer]} is not installed" for peer in sorted(missing)})
+    for question in QUESTIONS:
+        if only not in question.name:
+            continue
+        for peer, goal in question.peers.items():
+            if peer in missing:
+                continue
+            for _ in range(pairs):
+                try:
+                    theirs = measure(peer, question.mode, question.streams, seconds)["rate"]
+                except RoleFailed as error:
+                    report.skipped[f"{peer}: {question.name}"] = str(error)
+                    break
+                ours = measure("mainstem", question.mode, question.streams, seconds)["rate"]
+                report.pair(f"{question.name} / {peer}", peer=peer, ours=ours, theirs=theirs, goal=goal)
+                report.figure(f"{question.name}: mainstem, {question.unit}", ours)
+                report.figure(f"{question.name}: {peer}, {question.unit}", theirs)
+    if only in "beside":
+        beside(report, pairs, seconds)
+    report.print(as_json=wants_json())
+
+
+def beside(report: Report, pairs: int, seconds: float) -> None:
+    """A small message beside bulk, and beside a thousand idle streams."""
+    for _ in range(pairs):
+        mixed = measure("mainstem", "mixed", 1, seconds)
+        report.pair(
+            "64 B round trip beside bulk, p99 below 5 ms",
+            peer="the limit",
+            ours=mixed["p99_us"] / 1e3,
+            theirs=MIXED_P99_MS,
+            goal=1.0,
+            smaller_is_better=True,
+        )
+        report.figure("64 B round trip beside bulk: p99, ms", mixed["p99_us"] / 1e3)
+        report.figure("64 B round trip beside bulk: bulk, MB/s", mixed["bulk"])
+        alone = measure("mainstem", "idle", 0, seconds)["rate"]
+        crowd = measure("mainstem", "idle", 1000, seconds)["rate"]
+        report.pair("round trips beside 1000 idle streams", peer="none idle", ours=crowd, theirs=alone, goal=0.9)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What the multiplexers' peers share.
+
+Roles: ``server`` (runs until it is told to stop) and ``client``, which does one ``mode`` for some seconds and answers. Modes:
+``bulk`` (64 KiB chunks on ``streams`` streams; the other side counts, and what it counted is what is told), ``small``
+(64-byte messages, each flushed, on one stream), ``request`` (64-byte requests, ``streams`` in flight), ``mixed`` (64-byte
+round trips beside a saturating stream), ``idle`` (round trips beside ``streams`` idle streams).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+CHUNK = bytes(64 * 1024)
+SMALL = bytes(64)
+CHECK_EVERY = 64
+
+
+@dataclass(kw_only=True)
+class Options:
+    """What the harness passes as key=value."""
+
+    mode: str = "bulk"
+    streams: int = 1
+    seconds: float = 1.0
+    port: int = 0
+
+
+def options() -> Options:
+    values: dict[str, object] = {}
+    for word in sys.argv[2:]:
+        key, _, value = word.partition("=")
+        values[key] = type(getattr(Options(), key))(value)
+    return Options(**values)  # type: ignore[arg-type]
+
+
+def answer(**facts: float) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+async def until_told() -> None:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    print("ready", flush=True)
+    await told.wait()
+
+
+async def requests(options: Options, call: Callable[[bytes], Awaitable[bytes]]) -> None:
+    """Keeps ``streams`` requests in flight, and answers with their rate."""
+    for _ in range(200):
+        await call(SMALL)
+    count = 0
+    times: list[int] = []
+    end = time.monotonic() + options.seconds
+
+    async def worker() -> None:
+        nonlocal count
+        while (begun := time.monotonic_ns()) < end * 1e9:
+            response = await call(SMALL)
+            assert len(response) == 64
+            times.append(time.monotonic_ns() - begun)
+            count += 1
+
+    begun = time.monotonic()
+    await asyncio.gather(*(worker() for _ in range(options.streams)))
+    took = time.monotonic() - begun
+    answer(rate=count / took, **percentiles(times))
+
+
+def percentiles(times: list[int]) -> dict[str, float]:
+    ordered = sorted(times)
+    return {"p50_us": ordered[len(ordered) // 2] / 1e3, "p99_us": ordered[len(ordered) * 99 // 100] / 1e3}
+
+
+def main(server: Callable[[Options], Awaitable[None]], client: Callable[[Options], Awaitable[None]]) -> None:
+    role = {"server": server, "client": client}[sys.argv[1]]
+    asyncio.run(role(options()))  # type: ignore[arg-type]
