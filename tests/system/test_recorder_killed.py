@@ -177,8 +177,8 @@ def test_a_recorder_that_comes_too_late_starts_a_new_recording(
         record(range(10))
         with aeron.add_subscription(channel, STREAM) as other:
             publication.send(message(10), timeout=PATIENCE_S)
-            while not other.poll(lambda fragment: None):
-                pass
+            while not any(image.position == publication.position for image in other.images):
+                other.poll(lambda fragment: None)
             # The driver's next duty cycles see how far the stream was consumed.
             time.sleep(1)
         with caplog.at_level(logging.WARNING):

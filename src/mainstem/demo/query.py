@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 from typing import TYPE_CHECKING, Any
 
 from mainstem.demo.encoding import row_column, spark_schema
@@ -19,15 +21,22 @@ VIEW = "mainstem_demo"
 
 def start_session(work: Path) -> Any:
     """A session of this demo alone; whatever the JVM says goes to ``spark.log``."""
+    # The bridge to the JVM logs a call that Ctrl-C broke off as an error with its stack, on its own logger or the root.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     config = {
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.local.dir": str(work / "spark"),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.driver.memory": "1g",
     }
-    return create_session(
+    spark = create_session(
         "mainstem demo", master="local[2]", config=config, log_level="ERROR", log_file=work / "spark.log"
     )
+    # PySpark's own handler calls the JVM in the middle of another call, over the same connection.
+    signal.signal(signal.SIGINT, on_interrupt)
+    return spark
 
 
 class TableQuery:

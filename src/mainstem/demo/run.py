@@ -16,6 +16,7 @@ from mainstem.demo.result import Result
 from mainstem.demo.table import load
 from mainstem.demo.traffic import Traffic
 from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.spark.session import stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ def run(options: DemoOptions, watcher: Watcher) -> Result:
         _empty_catalog(recordings)
         with stages("start Spark"):
             spark = start_session(work)
-            stack.callback(spark.stop)
+            stack.callback(stop, spark)
             query = TableQuery(spark, table, recordings, options.out / "table", work)
             stack.callback(query.stop)
         _stream(options, result, stages, query, arrays, recordings)
@@ -171,6 +172,9 @@ def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, sec
 
 
 def _compare(result: Result, table: Any, query: TableQuery, files: list[str]) -> None:
+    if not files:
+        result.lost = result.offered
+        return
     found = check.compare(check.read_files(files), table, row=query.row, position=query.position)
     result.rows, result.lost = found.rows, found.lost
     result.duplicated, result.out_of_order = found.duplicated, found.out_of_order

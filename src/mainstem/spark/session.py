@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mainstem.spark import jvm
 from mainstem.spark.java import ensure_java
 
 if TYPE_CHECKING:
@@ -88,8 +89,23 @@ def create(
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in (settings(master, os.cpu_count() or 2) | dict(config or {})).items():
         builder = builder.config(key, value)
-    with _standard_error_in(log_file):
+    with _standard_error_in(log_file), jvm.remembered():
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
     register(spark)
     return spark
+
+
+def stop(spark: SparkSession) -> None:
+    """Stops a session and its JVM, which ``SparkSession.stop`` leaves running. The next ``create`` starts another one."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    try:
+        spark.stop()
+    finally:
+        if gateway is not None:
+            gateway.shutdown()
+        jvm.end()
+        SparkContext._gateway = None
+        SparkContext._jvm = None

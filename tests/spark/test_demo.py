@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.streams import Stream, record
+from tests.unit.demo.test_tables import ODD
+
+from mainstem.demo import check
+from mainstem.demo.encoding import encoded
+from mainstem.demo.figures import source_figures
+from mainstem.demo.query import TableQuery
+from mainstem.demo.table import normalise
+from mainstem.recording import Recorder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.timeout(300)]
+
+PATIENCE_S = 200
+
+
+def test_a_table_of_every_type_arrives_value_for_value(spark: SparkSession, tmp_path: Path) -> None:
+    table = normalise(ODD)
+    recordings = tmp_path / "recording"
+    with Recorder(recordings) as recorder:
+        stream = Stream()
+        writer = recorder.start(
+            session_id=77,
+            stream_id=1001,
+            initial_term_id=-5,
+            term_buffer_length=65536,
+            mtu_length=1408,
+            join_position=0,
+        )
+        record(writer, stream, [text.encode() for array in encoded(table) for text in array.to_pylist()])
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        query = TableQuery(spark, table, recordings, tmp_path / "table", tmp_path / "work")
+        try:
+            query.finish()
+            assert query.rows() == 3
+            assert query.figures() == source_figures(table)
+        finally:
+            query.stop()
+    found = check.compare(check.read_files(query.files()), table, row=query.row, position=query.position)
+    assert found.unequal_columns == ()
+    assert found.is_clean
+
+
+def start_demo(out: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "mainstem", "demo", "--json", "--out", str(out), *options]
+    environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+
+
+def left_of(process: subprocess.Popen[str]) -> list[Any]:
+    """What the demo should not have left: members of its process group, and files in shared memory."""
+    members = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                state, _parent, group = file.read().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(group) == process.pid and state != "Z":
+            members.append(name)
+    return members + [name for name in os.listdir("/dev/shm") if name.startswith(f"mainstem-{process.pid}-")]
+
+
+def test_the_demo_loses_nothing_over_a_lossy_network(tmp_path: Path) -> None:
+    process = start_demo(tmp_path / "out", "--messages", "4000", "--loss", "0.1")
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    result = json.loads(output)
+    assert (result["offered"], result["received"], result["rows"]) == (4000, 4000, 4000)
+    assert (result["lost"], result["duplicated"], result["out_of_order"]) == (0, 0, 0)
+    assert result["tables_equal"] is True
+    assert result["datagrams_dropped"] > 0
+    assert result["naks"] > 0
+    assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 4
+    assert errors == ""
+    assert left_of(process) == []
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = start_demo(tmp_path / "out", "--loss", "0.3")
+    # Into the middle: the JVM and the driver are there, the table is on its way.
+    deadline = time.monotonic() + PATIENCE_S
+    while not list((tmp_path / "out" / "work").glob("recording/*.rec")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output, errors) == (130, "", "")
+    deadline = time.monotonic() + 10
+    while left_of(process) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left_of(process) == []
+
+
+def test_a_wrong_option_is_one_sentence(tmp_path: Path) -> None:
+    process = start_demo(tmp_path / "out", "--loss", "1.5")
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, output) == (1, "")
+    assert errors == "mainstem: --loss: 1.5 is not in 0 to 1 (0.2 drops a fifth)\n"
