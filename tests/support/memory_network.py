@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.datagram import MemoryTransport
 from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.media.buffers import BufferLimits
 from mainstem.aeron.driver.media.resolver import LITERAL_RESOLVER
 from mainstem.aeron.driver.media.transport import OpenTransport, TransportRequest
 from mainstem.errors import ConfigurationError
@@ -68,6 +69,9 @@ class MemoryNetwork:
 
     def resolve(self, host: str) -> str:
         return LITERAL_RESOLVER.resolve(self.names.get(host, host))
+
+    def buffer_limits(self) -> BufferLimits:
+        return BufferLimits(*[BUFFER_LENGTH] * 4)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
         return LITERAL_RESOLVER.interfaces()

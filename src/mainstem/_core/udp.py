@@ -28,10 +28,13 @@ class UdpTransport(Transport):
         outgoing: LossGenerator = None,
         offload: cython.bint = True,
         timestamps: cython.bint = False,
+        slots: cython.int = 0,
     ):
         i: cython.int
         coalesces: cython.bint = offload and ms_coalesce(fd)
-        Transport.__init__(self, COALESCED_SLOTS if coalesces else MAX_SLOTS, incoming, outgoing)
+        if slots <= 0 or slots > MAX_SLOTS:
+            slots = COALESCED_SLOTS if coalesces else MAX_SLOTS
+        Transport.__init__(self, slots, incoming, outgoing)
         self.fd = fd
         self.coalesces = coalesces
         self.timestamps = timestamps and ms_timestamps(fd)

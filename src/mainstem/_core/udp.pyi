@@ -6,7 +6,7 @@ class UdpTransport(Transport):
 
     Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
     kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` tells
-    what was found for receiving, ``max_segments`` for sending.
+    what was found for receiving; ``slots`` is how many datagrams or runs come at once, 0 for as many as is usual. ``max_segments`` for sending.
     """
 
     fd: int
@@ -19,4 +19,5 @@ class UdpTransport(Transport):
         outgoing: LossGenerator | None = None,
         offload: bool = True,
         timestamps: bool = False,
+        slots: int = 0,
     ) -> None: ...

@@ -6,6 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.media.buffers import BufferLimits
 from mainstem.aeron.driver.media.resolver import NetworkInterface
 from mainstem.aeron.driver.media.transport import OpenTransport
 
@@ -47,6 +48,10 @@ class HostTransports:
             return str(ipaddress.ip_address(self.names.get(host, host)))
         except ValueError:
             raise LookupError(f"unknown host {host!r}") from None
+
+    def buffer_limits(self) -> BufferLimits:
+        """As large as a simulated socket says it is."""
+        return BufferLimits(*[SOCKET_BUFFER_LENGTH] * 4)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
         """One: this host's address."""

@@ -12,7 +12,9 @@ from mainstem.aeron.driver.claim import claim_directory
 from mainstem.aeron.driver.conductor import DriverConductor
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.errors import ErrorRecorder
+from mainstem.aeron.driver.event_log import event_log
 from mainstem.aeron.driver.logs import LogStore
+from mainstem.aeron.driver.media.buffers import check_buffers
 from mainstem.aeron.driver.naming import make_names
 from mainstem.aeron.driver.receiver import Receiver
 from mainstem.aeron.driver.resources import Resources
@@ -24,6 +26,7 @@ from mainstem.aeron.logbuffer import align
 from mainstem.aeron.loss_report import LossReport
 from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
 from mainstem.clock import NS_PER_MS
+from mainstem.instruments import Instruments
 from mainstem.units import format_duration_ns
 
 VERSION = "0.1.0"
@@ -31,6 +34,7 @@ VERSION = "0.1.0"
 if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.instruments import Instrument
 
 
 class DriverCore:
@@ -42,6 +46,13 @@ class DriverCore:
     def __init__(self, context: DriverContext) -> None:
         self.context = context
         settings = context.settings
+        transports = context.network()
+        limits = transports.buffer_limits()
+        check_buffers(settings, limits)
+        self._event_log = event_log(settings)
+        instrument: Instrument = context.instrument
+        if self._event_log is not None:
+            instrument = Instruments((instrument, self._event_log))
         now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
         self.cnc = _create_cnc(context, now_ms)
         cnc = self.cnc
@@ -62,27 +73,29 @@ class DriverCore:
             to_conductor=self.to_conductor,
             status_poll_ratio=settings.send_to_status_poll_ratio,
             status_poll_interval_ns=settings.rcv_status_message_timeout_ns // 2,
+            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
             now_ns=now_ns,
         )
         self.receiver = Receiver(
             counters=cnc.counters_values,
             to_conductor=self.to_conductor,
             stream_session_limit=settings.driver_stream_session_limit,
+            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
             now_ns=now_ns,
         )
-        transports = context.network()
         resources = Resources(
             settings=settings,
             clock=context.clock,
             random=context.random,
-            instrument=context.instrument,
+            instrument=instrument,
+            buffer_limits=limits,
             transports=transports,
-            names=make_names(settings, transports, context.clock, counters, self.system_counters, context.instrument),
+            names=make_names(settings, transports, context.clock, counters, self.system_counters, instrument),
             counter_values=cnc.counters_values,
             counters=counters,
             system_counters=self.system_counters,
             to_driver=cnc.to_driver,
-            responses=Responses(cnc.transmitter(), context.clock, context.instrument),
+            responses=Responses(cnc.transmitter(), context.clock, instrument),
             errors=self.errors,
             loss_report=LossReport(self._loss_buffer),
             logs=LogStore(
@@ -116,6 +129,8 @@ class DriverCore:
         self.conductor.close()
         self.context.files.unmap(self._loss_buffer)
         self.cnc.close()
+        if self._event_log is not None:
+            self._event_log.close()
         if self.context.settings.dir_delete_on_shutdown:
             self.context.files.delete_directory(self.context.directory)
 

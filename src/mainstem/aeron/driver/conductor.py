@@ -6,6 +6,7 @@ and does not wait for this.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
@@ -96,19 +97,23 @@ class DriverConductor:
             resources, to_conductor, self.network, self.images, self.endpoints, self.response_channels
         )
         self._stuck_command = StuckCommand(resources, now_ns)
+        self._free_limit = settings.driver_resource_free_limit
         self._timer_interval_ns = settings.timer_interval_ns
         self._timer_due_ns = now_ns
         self._now_ns = now_ns
 
     @property
     def next_timer_ns(self) -> int:
-        """When the next timer is due."""
+        """When there is something to do at the latest."""
+        if self._resources.logs.has_unwanted:
+            return self._now_ns
         return min(self._timer_due_ns, self._resources.names.deadline_ns)
 
     def do_work(self, now_ns: int) -> int:
         """One duty cycle; how much work there was."""
         self._now_ns = now_ns
         work = self._commands.poll(now_ns) + self._events.poll(now_ns) + self._resources.names.do_work(now_ns)
+        work += self._resources.logs.free_some(self._free_limit)
         if now_ns >= self._timer_due_ns:
             self._on_timer(now_ns)
             work += 1
@@ -120,6 +125,7 @@ class DriverConductor:
         """Stores the heartbeat that says "shut down", and lets go of every log's memory; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
         self._resources.names.close()
+        self._resources.logs.free_some(sys.maxsize)
         logs = [publication.log for publication in self.ipc.active]
         logs += [publication.log for publication in self.network.active]
         logs += [image.log for image in self.images.active]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.loss_settings import loss_factory
 from mainstem.aeron.driver.media.transport import SystemTransports
-from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR, DriverSettings
 from mainstem.aeron.files import Files, MappedFiles
 from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
@@ -47,4 +47,5 @@ class DriverContext:
         return SystemTransports(
             incoming_loss=loss_factory(self.settings.udp_channel_incoming_interceptors, self.settings),
             outgoing_loss=loss_factory(self.settings.udp_channel_outgoing_interceptors, self.settings),
+            slots=self.settings.receiver_io_vector_capacity * DATAGRAMS_PER_VECTOR,
         )

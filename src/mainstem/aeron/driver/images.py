@@ -11,6 +11,8 @@ from mainstem.aeron.driver.losses import Losses
 from mainstem.aeron.driver.media.addresses import text_of
 from mainstem.aeron.driver.positions import ReceiveCounters, StreamCounters
 from mainstem.aeron.driver.publication_image import PublicationImage
+from mainstem.aeron.driver.publication_logs import kept_only_if_complete, socket_fields
+from mainstem.aeron.driver.publication_params import pick
 from mainstem.aeron.driver.receiving import is_group, make_receiving
 from mainstem.aeron.logbuffer import LogParameters, LogType, position_bits, position_of
 from mainstem.errors import ConfigurationError
@@ -94,44 +96,45 @@ class Images:
             stream_id=message.stream_id,
             channel=oldest.channel,
         )
-        counters = ReceiveCounters.allocate(stream, start=position)
-        path = ReceivePath(
-            log.buffer,
-            counters=resources.counter_values,
-            session_id=message.session_id,
-            stream_id=message.stream_id,
-            initial_term_id=message.initial_term_id,
-            term_length=message.term_length,
-            mtu=message.mtu,
-            join_position=position,
-            window_length=window,
-            receiver_id=endpoint.media.receiver_id,
-            high_water_mark=counters.high_water_mark.counter_id,
-            receiver_position=counters.position.counter_id,
-            group_tag=endpoint.media.group_tag,
-            now_ns=now_ns,
-        )
-        image = PublicationImage(
-            registration_id=registration_id,
-            session_id=message.session_id,
-            stream_id=message.stream_id,
-            channel=oldest.channel,
-            params=params,
-            log=log,
-            log_file=log_file,
-            path=path,
-            receiving=make_receiving(
-                resources, path, endpoint, params, message, stream=stream, counters=counters, now_ns=now_ns
-            ),
-            endpoint=endpoint,
-            source_identity=text_of(message.source),
-            stream_counters=stream,
-            system_counters=resources.system_counters,
-            liveness_timeout_ns=settings.image_liveness_timeout_ns,
-            status_message_timeout_ns=settings.rcv_status_message_timeout_ns,
-            wants_response=bool(message.flags & layout.SETUP_FLAG_SEND_RESPONSE),
-            now_ns=now_ns,
-        )
+        with kept_only_if_complete(resources, log, log_file, stream):
+            counters = ReceiveCounters.allocate(stream, start=position)
+            path = ReceivePath(
+                log.buffer,
+                counters=resources.counter_values,
+                session_id=message.session_id,
+                stream_id=message.stream_id,
+                initial_term_id=message.initial_term_id,
+                term_length=message.term_length,
+                mtu=message.mtu,
+                join_position=position,
+                window_length=window,
+                receiver_id=endpoint.media.receiver_id,
+                high_water_mark=counters.high_water_mark.counter_id,
+                receiver_position=counters.position.counter_id,
+                group_tag=endpoint.media.group_tag,
+                now_ns=now_ns,
+            )
+            image = PublicationImage(
+                registration_id=registration_id,
+                session_id=message.session_id,
+                stream_id=message.stream_id,
+                channel=oldest.channel,
+                params=params,
+                log=log,
+                log_file=log_file,
+                path=path,
+                receiving=make_receiving(
+                    resources, path, endpoint, params, message, stream=stream, counters=counters, now_ns=now_ns
+                ),
+                endpoint=endpoint,
+                source_identity=text_of(message.source),
+                stream_counters=stream,
+                system_counters=resources.system_counters,
+                liveness_timeout_ns=settings.image_liveness_timeout_ns,
+                status_message_timeout_ns=settings.rcv_status_message_timeout_ns,
+                wants_response=bool(message.flags & layout.SETUP_FLAG_SEND_RESPONSE),
+                now_ns=now_ns,
+            )
         endpoint.users += 1
         self.active.append(image)
         return image
@@ -158,6 +161,11 @@ class Images:
                 receiver_window_length=window,
                 group=is_group(endpoint, params, message, settings),
                 **params.log_fields(),
+                **socket_fields(
+                    self._resources.buffer_limits,
+                    sndbuf=pick(endpoint.channel.uri.so_sndbuf, 0),
+                    rcvbuf=pick(endpoint.channel.uri.so_rcvbuf, 0),
+                ),
             )
         )
 

@@ -10,7 +10,7 @@ from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.driver.ipc_publication import IpcPublication
 from mainstem.aeron.driver.life_cycle import PublicationState
 from mainstem.aeron.driver.positions import StreamCounters
-from mainstem.aeron.driver.publication_logs import create_publication_log
+from mainstem.aeron.driver.publication_logs import create_publication_log, kept_only_if_complete
 from mainstem.aeron.driver.publication_params import PublicationParams, check_same
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ class IpcPublications:
             resources.counters, registration_id, session_id=session_id, stream_id=stream_id, channel=channel
         )
         start = log.producer_position
-        position = stream.allocate_publisher_position(is_exclusive=is_exclusive, value=start)
-        limit = stream.allocate(CounterType.PUBLISHER_LIMIT, value=start)
+        with kept_only_if_complete(resources, log, log_file, stream):
+            position = stream.allocate_publisher_position(is_exclusive=is_exclusive, value=start)
+            limit = stream.allocate(CounterType.PUBLISHER_LIMIT, value=start)
         path = IpcPath(
             log.buffer,
             counters=resources.counter_values,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.directory import image_path, publication_path
@@ -33,6 +34,7 @@ class LogStore:
         self._directory = directory
         self._system_counters = system_counters
         self._check_storage = check_storage
+        self._unwanted: deque[tuple[LogBuffers, str]] = deque()
         self._low_storage_warning = low_storage_warning
 
     def create_publication(self, parameters: LogParameters) -> tuple[LogBuffers, str]:
@@ -52,7 +54,23 @@ class LogStore:
         return LogBuffers.create(buffer, parameters), path
 
     def delete(self, log: LogBuffers, path: str) -> None:
-        """Unmaps the log and removes its file; what other processes have mapped stays theirs."""
+        """Has ``free_some`` unmap the log and remove its file; what other processes have mapped stays theirs."""
+        self._unwanted.append((log, path))
+
+    @property
+    def has_unwanted(self) -> bool:
+        """Whether ``free_some`` has something to do."""
+        return bool(self._unwanted)
+
+    def free_some(self, limit: int) -> int:
+        """Frees up to so many logs that nobody needs; how many. A large one takes milliseconds."""
+        count = 0
+        while self._unwanted and count < limit:
+            self._free(*self._unwanted.popleft())
+            count += 1
+        return count
+
+    def _free(self, log: LogBuffers, path: str) -> None:
         self.unmap(log)
         try:
             self._files.delete(path)

@@ -12,9 +12,9 @@ from mainstem.aeron.driver.life_cycle import PublicationState
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.network_publication import NetworkPublication
 from mainstem.aeron.driver.positions import SendCounters, StreamCounters
-from mainstem.aeron.driver.publication_logs import create_publication_log
+from mainstem.aeron.driver.publication_logs import create_publication_log, kept_only_if_complete
 from mainstem.aeron.driver.publication_params import PublicationParams, check_same
-from mainstem.aeron.driver.sending import make_sending
+from mainstem.aeron.driver.sending import make_sending, runs_at_once
 
 if TYPE_CHECKING:
     from mainstem.aeron.channel import ChannelUri
@@ -120,7 +120,8 @@ class NetworkPublications:
         stream = StreamCounters(
             resources.counters, registration_id, session_id=session_id, stream_id=stream_id, channel=channel
         )
-        counters = SendCounters.allocate(stream, start=log.producer_position, is_exclusive=is_exclusive)
+        with kept_only_if_complete(resources, log, log_file, stream):
+            counters = SendCounters.allocate(stream, start=log.producer_position, is_exclusive=is_exclusive)
         path = SendPath(
             log.buffer,
             counters=resources.counter_values,
@@ -135,10 +136,12 @@ class NetworkPublications:
             sender_position=counters.sender_position.counter_id,
             sender_limit=counters.sender_limit.counter_id,
             back_pressure=counters.back_pressure.counter_id,
+            max_runs=runs_at_once(resources.settings),
             spies_simulate_connection=params.spies_simulate_connection,
             now_ns=now_ns,
         )
-        sending = make_sending(resources, path, endpoint, params, stream=stream, counters=counters)
+        with kept_only_if_complete(resources, log, log_file, stream):
+            sending = make_sending(resources, path, endpoint, params, stream=stream, counters=counters)
         publication = NetworkPublication(
             registration_id=registration_id,
             session_id=session_id,

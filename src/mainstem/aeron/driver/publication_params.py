@@ -45,6 +45,8 @@ class PublicationParams:
     entity_tag: int = -1
     response_correlation_id: int = NO_RESPONSE
     is_response: bool = False
+    so_sndbuf: int = 0
+    so_rcvbuf: int = 0
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> PublicationParams:
@@ -74,6 +76,8 @@ class PublicationParams:
             entity_tag=pick(uri.entity_tag, -1),
             response_correlation_id=response,
             is_response=uri.control_mode is ControlMode.RESPONSE,
+            so_sndbuf=pick(uri.so_sndbuf, 0),
+            so_rcvbuf=pick(uri.so_rcvbuf, 0),
         )
 
     def log_fields(self) -> dict[str, Any]:

@@ -125,6 +125,7 @@ class Receiver:
         counters: AtomicBuffer,
         to_conductor: Mailbox,
         stream_session_limit: int = 0x7FFFFFFF,
+        resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
     ) -> None:
         self.cycle = ReceiverCycle(counters)
@@ -137,6 +138,8 @@ class Receiver:
         self._dispatchers: dict[int, Dispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
         self._now_ns = now_ns
+        self._resolve_interval_ns = resolve_interval_ns
+        self._resolve_due_ns = now_ns
         self._check_due_ns = now_ns + CHECK_INTERVAL_NS
         self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[tuple[int, int], int] = {}
@@ -282,13 +285,17 @@ class Receiver:
 
     def _check(self, now_ns: int) -> None:
         """Once a second: sessions that expired, senders that must be asked, sockets that fail."""
+        resolves = now_ns >= self._resolve_due_ns
+        if resolves:
+            self._resolve_due_ns = now_ns + self._resolve_interval_ns
         for key, endpoint in self._endpoints.items():
             self._dispatchers[key].on_time(now_ns)
             for index, destination in endpoint.destinations.items():
                 if destination.elicits_setup and self._dispatchers[key].has_interest:
                     self._elicit(endpoint, index, b"", 0, 0)
                     if (
-                        now_ns - endpoint.core.last_packet_ns > SILENCE_NS
+                        resolves
+                        and now_ns - endpoint.core.last_packet_ns > SILENCE_NS
                         and destination.channel.uri.control is not None
                     ):
                         self._tell(

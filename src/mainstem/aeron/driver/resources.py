@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.logs import LogStore
+    from mainstem.aeron.driver.media.buffers import BufferLimits
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.naming import Names
     from mainstem.aeron.driver.receiver import ReceiverProxy
@@ -36,6 +37,7 @@ class Resources:
     instrument: Instrument
     transports: Transports
     names: Names
+    buffer_limits: BufferLimits
     counter_values: AtomicBuffer
     counters: DriverCounters
     system_counters: SystemCounters

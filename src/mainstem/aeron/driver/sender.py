@@ -102,6 +102,7 @@ class Sender:
         to_conductor: Mailbox,
         status_poll_ratio: int = 6,
         status_poll_interval_ns: int = 100_000_000,
+        resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
     ) -> None:
         self.cycle = SenderCycle(counters, status_poll_ratio, status_poll_interval_ns)
@@ -112,6 +113,8 @@ class Sender:
         self._endpoints: dict[int, SendChannelEndpoint] = {}
         self._publications: dict[int, SenderPublication] = {}
         self._now_ns = now_ns
+        self._resolve_interval_ns = resolve_interval_ns
+        self._resolve_due_ns = now_ns
         self._check_due_ns = now_ns + CHECK_INTERVAL_NS
         self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[int, int] = {}
@@ -193,6 +196,9 @@ class Sender:
 
     def _check(self, now_ns: int) -> None:
         """Once a second: destinations that fell silent, peers that may have moved, sockets that fail."""
+        resolves = now_ns >= self._resolve_due_ns
+        if resolves:
+            self._resolve_due_ns = now_ns + self._resolve_interval_ns
         for endpoint in self._endpoints.values():
             for entry in endpoint.destinations.on_time(now_ns):
                 self._tell(
@@ -204,7 +210,8 @@ class Sender:
             heard_ns = max(endpoint.core.last_status_ns, self._registered_ns[endpoint.key])
             silent = now_ns - heard_ns > SILENCE_NS
             if (
-                silent
+                resolves
+                and silent
                 and channel.has_explicit_endpoint
                 and channel.uri.endpoint is not None
                 and not channel.is_multicast

@@ -9,6 +9,7 @@ from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
 from mainstem.aeron.driver.sender_publication import SenderPublication
+from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.resources import Resources
     from mainstem.aeron.driver.settings import DriverSettings
 
+MAX_RUNS = 16  # what a compiled batch has room for
+UNICAST = "AERON_UNICAST_FLOWCONTROL_SUPPLIER"
+MULTICAST = "AERON_MULTICAST_FLOWCONTROL_SUPPLIER"
 STRATEGIES = {
+    "unicast_max": FlowControlStrategy.MAX,
     "multicast_max": FlowControlStrategy.MAX,
     "multicast_min": FlowControlStrategy.MIN,
     "multicast_tagged": FlowControlStrategy.TAGGED,
@@ -28,16 +33,26 @@ STRATEGIES = {
 
 def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
     """What holds where a channel's ``fc`` says nothing. Raises ConfigurationError for a strategy that there is not."""
-    name = settings.multicast_flowcontrol_supplier
-    strategy = STRATEGIES.get(name)
-    if strategy is None:
-        raise ConfigurationError(f"AERON_MULTICAST_FLOWCONTROL_SUPPLIER {name!r} is not one of {', '.join(STRATEGIES)}")
     return FlowControlDefaults(
-        strategy=strategy,
+        strategy=_strategy(MULTICAST, settings.multicast_flowcontrol_supplier),
+        unicast=_strategy(UNICAST, settings.unicast_flowcontrol_supplier),
         group_tag=settings.flow_control_group_tag,
         group_min_size=settings.flow_control_group_min_size,
         receiver_timeout_ns=settings.flow_control_receiver_timeout_ns,
     )
+
+
+def _strategy(setting: str, name: str) -> FlowControlStrategy:
+    strategy = STRATEGIES.get(name)
+    if strategy is None:
+        raise ConfigurationError(f"{setting} {name!r} is not one of {', '.join(STRATEGIES)}")
+    return strategy
+
+
+def runs_at_once(settings: DriverSettings) -> int:
+    """Runs of datagrams that a publication gives to its socket at once."""
+    vectors = min(settings.network_publication_max_messages_per_send, settings.sender_io_vector_capacity)
+    return min(vectors * DATAGRAMS_PER_VECTOR, MAX_RUNS)
 
 
 def make_sending(

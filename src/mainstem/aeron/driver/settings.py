@@ -20,6 +20,9 @@ from mainstem.settings import Settings, boolean, choice, duration, integer, size
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_IO_VECTORS = 16  # the reference's batches have room for no more
+# What one of those stands for here: a driver whose decisions are made in Python gains from longer batches, and the wire
+# looks the same.
+DATAGRAMS_PER_VECTOR = 4
 MAX_RESEND = 256  # what its retransmit pool has room for
 MAX_BOOTSTRAP_NEIGHBORS = 20
 KIB, MIB = 1 << 10, 1 << 20
@@ -137,7 +140,10 @@ class DriverSettings(Settings):
     )
     sharednetwork_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     driver_native_resource_agent_idle_strategy: str = text(
-        "sleep-ns", "What the agent for files and names does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+        "sleep-ns",
+        "Accepted, and without effect: files and names are the conductor's work here.",
+        accepts=IDLE,
+        wrong=wrong_idle_strategy,
     )
     driver_native_resource_agent_idle_strategy_init_args: str = text(
         "1ms", "Arguments of that strategy, separated by commas."
@@ -238,7 +244,10 @@ class DriverSettings(Settings):
     )
     spies_simulate_connection: bool = boolean(False, "Whether spies alone make a publication connected.")
     network_publication_max_messages_per_send: int = integer(
-        4, "Datagrams that one publication sends in a duty cycle.", low=1, high=MAX_IO_VECTORS
+        4,
+        "Batches of datagrams that one publication sends in a duty cycle; a batch is four, or four runs of equal ones.",
+        low=1,
+        high=MAX_IO_VECTORS,
     )
     send_to_status_poll_ratio: int = integer(
         6, "Duty cycles with sends between two looks at the control socket.", low=1, high=INT32_MAX
@@ -311,8 +320,12 @@ class DriverSettings(Settings):
     socket_so_rcvbuf: int = size(128 * KIB, "Receive buffer of sockets; 0 for the system's own.", high=INT32_MAX)
     socket_so_sndbuf: int = size(0, "Send buffer of sockets; 0 for the system's own.", high=INT32_MAX)
     socket_multicast_ttl: int = integer(0, "Hops of multicast datagrams; 0 for the system's own.", low=0, high=255)
-    receiver_io_vector_capacity: int = integer(4, "Datagrams taken from a socket at once.", low=1, high=MAX_IO_VECTORS)
-    sender_io_vector_capacity: int = integer(4, "Datagrams given to a socket at once.", low=1, high=MAX_IO_VECTORS)
+    receiver_io_vector_capacity: int = integer(
+        4, "Batches of datagrams taken from a socket at once; a batch is four.", low=1, high=MAX_IO_VECTORS
+    )
+    sender_io_vector_capacity: int = integer(
+        4, "Batches of datagrams given to a socket at once; a batch is four.", low=1, high=MAX_IO_VECTORS
+    )
     driver_connect: bool = boolean(True, "Whether sockets of unicast publications are connected.")
     sender_wildcard_port_range: str | None = text(
         None,
@@ -399,6 +412,8 @@ class DriverSettings(Settings):
         for agent in IDLE_AGENTS:
             prefix = f"{agent}_idle_strategy"
             idle_strategy(getattr(self, prefix), getattr(self, f"{prefix}_init_args"))
+        if self.thread_naming != "classic":
+            raise ConfigurationError(f"AERON_THREAD_NAMING {self.thread_naming!r}: threads are named one way, classic")
         if self.driver_resolver_interface and not self.driver_resolver_name:
             raise ConfigurationError("AERON_DRIVER_RESOLVER_INTERFACE needs an AERON_DRIVER_RESOLVER_NAME")
         if self.name_resolver_supplier not in NAME_RESOLVERS:

@@ -10,17 +10,54 @@ from mainstem._core.loop import NEVER_NS, Loop
 from mainstem.aeron.driver.assembly import DriverCore
 from mainstem.aeron.driver.runner import AgentThread, cycle_times
 from mainstem.aeron.driver.settings import ThreadingMode
-from mainstem.errors import LocalProtocolError
+from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
+from mainstem.errors import ConfigurationError, LocalProtocolError
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.runner import Agent
+    from mainstem.aeron.driver.settings import DriverSettings
 
 _GROUPS = {
     ThreadingMode.DEDICATED: (("conductor",), ("sender",), ("receiver",)),
     ThreadingMode.SHARED_NETWORK: (("conductor",), ("sender", "receiver")),
     ThreadingMode.SHARED: (("conductor", "sender", "receiver"),),
 }
+
+
+# Whose settings hold for a thread: its processor, and what it does without work.
+_LEADERS = {
+    ("conductor",): "conductor",
+    ("sender",): "sender",
+    ("receiver",): "receiver",
+    ("sender", "receiver"): "sender",
+    ("conductor", "sender", "receiver"): "conductor",
+}
+_IDLE_NAMES = {**_LEADERS, ("sender", "receiver"): "sharednetwork", ("conductor", "sender", "receiver"): "shared"}
+
+
+def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
+    """Spins, yields, shortest and longest park of an agent's compiled loop, as its idle strategy says."""
+    name = getattr(settings, f"{agent}_idle_strategy")
+    strategy = idle_strategy(name, getattr(settings, f"{agent}_idle_strategy_init_args"))
+    if isinstance(strategy, BackoffIdle):
+        return strategy.max_spins, strategy.max_yields, strategy.min_park_ns, strategy.max_park_ns
+    if isinstance(strategy, SleepIdle):
+        return 0, 0, strategy.sleep_ns, strategy.sleep_ns
+    # Without a park the loop yields for ever where it may yield at all, and spins for ever where it may not.
+    return 0, int(isinstance(strategy, YieldIdle)), 0, 0
+
+
+def _processor(settings: DriverSettings, agent: str) -> int:
+    """The processor of an agent's thread, -1 for any. Raises ConfigurationError for one that this process may not use."""
+    cpu: int = getattr(settings, f"{agent}_cpu_affinity")
+    allowed = os.sched_getaffinity(0)
+    if cpu >= 0 and cpu not in allowed:
+        raise ConfigurationError(
+            f"AERON_{agent.upper()}_CPU_AFFINITY {cpu} is not one of this process's processors: "
+            f"{', '.join(str(each) for each in sorted(allowed))}"
+        )
+    return cpu
 
 
 class DriverThreads:
@@ -73,6 +110,7 @@ class DriverThreads:
     def _start(self, core: DriverCore, mode: ThreadingMode) -> None:
         groups = _GROUPS[mode]
         settings = core.context.settings
+        cpus = [_processor(settings, _LEADERS[names]) for names in groups]
         times = cycle_times(
             core.system_counters,
             threshold_ns=(
@@ -83,8 +121,8 @@ class DriverThreads:
         )
         agents: dict[str, Agent] = {"conductor": core.conductor, "sender": core.sender, "receiver": core.receiver}
         cycles = {"conductor": core.ipc_cycle, "sender": core.sender.cycle, "receiver": core.receiver.cycle}
-        for names in groups:
-            loop = Loop([cycles[name] for name in names])
+        for names, cpu in zip(groups, cpus, strict=True):
+            loop = Loop([cycles[name] for name in names], *pauses(settings, _IDLE_NAMES[names]))
             if "conductor" in names:
                 tail = core.cnc.to_driver
                 loop.watch(tail.buffer, tail.capacity + layout.RING_TAIL_OFFSET)
@@ -102,6 +140,7 @@ class DriverThreads:
                     clock=self._clock,
                     on_error=core.to_conductor.append,
                     next_deadline_ns=(lambda: core.conductor.next_timer_ns) if has_conductor else (lambda: NEVER_NS),
+                    cpu=cpu,
                 )
             )
         for thread in self._threads:

@@ -15,6 +15,7 @@ class FlowControlDefaults:
     """What a channel's ``fc`` leaves open. ``group_tag`` -1 is the reference's own default."""
 
     strategy: Strategy = Strategy.MAX
+    unicast: Strategy = Strategy.MAX
     group_tag: int = -1
     group_min_size: int = 0
     receiver_timeout_ns: int = RECEIVER_TIMEOUT_NS
@@ -23,10 +24,12 @@ class FlowControlDefaults:
 def choose_flow_control(
     wanted: FlowControl | None, *, group: bool, defaults: FlowControlDefaults
 ) -> MaxFlowControl | MinFlowControl:
-    """``wanted`` is the channel's ``fc``. It counts where there may be several receivers (``group``), else unicast is ``max``."""
-    if not group:
+    """``wanted`` is the channel's ``fc``. It counts where there may be several receivers (``group``), else the setting does."""
+    if not group and defaults.unicast is Strategy.MAX:
         return MaxFlowControl()
-    fc = wanted if wanted is not None else FlowControl(defaults.strategy)
+    fc = FlowControl(defaults.strategy if group else defaults.unicast)
+    if group and wanted is not None:
+        fc = wanted
     if fc.strategy is Strategy.MAX:
         return MaxFlowControl(fc.retransmit_window_multiple)
     tag = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.udp import UdpTransport
 from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
+from mainstem.aeron.driver.media.buffers import BufferLimits
 from mainstem.aeron.driver.media.resolver import NetworkInterface
 from mainstem.errors import ConfigurationError
 
@@ -86,12 +87,18 @@ class Transports(Protocol):
         """The machine's addresses."""
         ...
 
+    def buffer_limits(self) -> BufferLimits:
+        """What the system gives a socket's buffers."""
+        ...
+
 
 class SystemTransports:
     """UDP sockets of this machine.
 
     ``incoming_loss`` and ``outgoing_loss`` make a loss generator for each transport that is opened, from its number: a
     demonstration or a test drops datagrams at this door. ``offload=False`` does without the kernel's segmentation.
+
+    ``slots`` is how many datagrams, or coalesced runs of them, are taken from a socket at once; 0 for as many as is usual.
     """
 
     def __init__(
@@ -100,10 +107,12 @@ class SystemTransports:
         incoming_loss: Callable[[int], LossGenerator] | None = None,
         outgoing_loss: Callable[[int], LossGenerator] | None = None,
         offload: bool = True,
+        slots: int = 0,
     ) -> None:
         self._incoming_loss = incoming_loss
         self._outgoing_loss = outgoing_loss
         self._offload = offload
+        self._slots = slots
         self._generators: list[LossGenerator] = []
         self._opened = 0
 
@@ -135,6 +144,7 @@ class SystemTransports:
                 self._make(self._outgoing_loss),
                 self._offload,
                 request.timestamps,
+                self._slots,
             )
         except OSError as error:
             made.close()
@@ -168,6 +178,15 @@ class SystemTransports:
             raise LookupError(f"unknown host {host!r}") from error
         found.sort(key=lambda entry: entry[0] != socket.AF_INET)
         return str(found[0][4][0])
+
+    def buffer_limits(self) -> BufferLimits:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            lengths = []
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                lengths.append(probe.getsockopt(socket.SOL_SOCKET, option))
+                probe.setsockopt(socket.SOL_SOCKET, option, 0x7FFFFFFF)
+                lengths.append(_buffer_length(probe, option))
+        return BufferLimits(*lengths)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
         return _v4_interfaces() + _v6_interfaces()
