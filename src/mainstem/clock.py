@@ -11,7 +11,7 @@ NS_PER_SECOND = 1_000_000_000
 
 
 class Clock(Protocol):
-    """Two readings: a monotonic one for durations, and the epoch's for what other programs read."""
+    """Readings: a monotonic one for durations, and the epoch's for what other programs read."""
 
     def monotonic_ns(self) -> int:
         """Nanoseconds that never go back."""
@@ -19,6 +19,10 @@ class Clock(Protocol):
 
     def epoch_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
+        ...
+
+    def epoch_ns(self) -> int:
+        """The same in nanoseconds: for timestamps that other machines compare with theirs."""
         ...
 
 
@@ -30,6 +34,9 @@ class SystemClock:
 
     def epoch_ms(self) -> int:
         return time.time_ns() // NS_PER_MS
+
+    def epoch_ns(self) -> int:
+        return time.time_ns()
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -24,6 +24,9 @@ class ManualClock:
     def epoch_ms(self) -> int:
         return self._epoch_ms + (self._now_ns - self._start_ns) // NS_PER_MS
 
+    def epoch_ns(self) -> int:
+        return self._epoch_ms * NS_PER_MS + self._now_ns - self._start_ns
+
     def advance_ns(self, delta_ns: int) -> int:
         """Moves time on by ``delta_ns`` and returns the new reading. Raises ConfigurationError when asked to go back."""
         if delta_ns < 0:

@@ -13,9 +13,12 @@ from mainstem.aeron.driver.congestion import StaticWindow
 from mainstem.aeron.driver.messages import LossObserved
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem._core.receive_path import ReceivePath
     from mainstem.aeron.driver.congestion import CongestionControl
     from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.one_way import OneWayLatency
 
 NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # The error code of an image that its subscriber rejected (behaviour, 21).
@@ -30,7 +33,8 @@ class ReceiverImage:
     """One image in the receiver's hands. Made by the conductor, then used in the receiver's thread only.
 
     ``transport_index``, ``source`` and ``control_address`` are those of the ``CreateImage`` that it answers. ``reliable=False``
-    fills gaps instead of asking for them; ``nak_counter_id`` counts this image's requests.
+    fills gaps instead of asking for them. ``one_way`` learns from the times that the sender tells, with ``epoch_ns``.
+    ``nak_counter_id`` counts this image's requests.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class ReceiverImage:
         reliable: bool = True,
         group_tag: int | None = None,
         nak_counter_id: int = -1,
+        one_way: OneWayLatency | None = None,
+        epoch_ns: Callable[[], int] | None = None,
     ) -> None:
         self.path = path
         self.receiver_id = receiver_id
@@ -60,6 +66,8 @@ class ReceiverImage:
             path.set_nak_counter(nak_counter_id)
         self.congestion_control: CongestionControl = congestion_control or StaticWindow(path.window_length)
         path.reports_loss_at_once = not isinstance(self.congestion_control, StaticWindow)
+        self.one_way = one_way
+        self._epoch_ns = epoch_ns
         self._rejection: str | None = None
         self._response_session_id: int | None = None
         self._seen_mark = path.high_water_mark
@@ -90,7 +98,10 @@ class ReceiverImage:
 
     def on_measurement(self, measure: frames.RoundTrip, now_ns: int) -> None:
         """The sender measures the round trip, or answers a measurement of ours."""
-        if measure.is_request:
+        if measure.receiver_id == 0 and not measure.is_request:
+            if self.one_way is not None and self._epoch_ns is not None:
+                self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
+        elif measure.is_request:
             if measure.receiver_id in (0, self.receiver_id) and now_ns - self._measured_ns >= MEASURE_SPACING_NS:
                 self._measured_ns = now_ns
                 answer = measure._replace(reception_delta=0, is_request=False)

@@ -10,6 +10,7 @@ from mainstem._core.loss_detector import LossDetector
 from mainstem.aeron.channel_values import CongestionControl as Choice
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.congestion import CubicCongestionControl, StaticWindow
+from mainstem.aeron.driver.one_way import OneWayLatency
 from mainstem.aeron.driver.publication_params import pick
 from mainstem.aeron.driver.receiver_image import ReceiverImage
 from mainstem.aeron.driver.settings import GroupConsideration
@@ -64,6 +65,18 @@ def make_receiving(
         reliable=params.reliable,
         group_tag=endpoint.media.group_tag,
         nak_counter_id=counters.naks_sent.counter_id,
+        one_way=_one_way(settings, stream),
+        epoch_ns=resources.clock.epoch_ns,
+    )
+
+
+def _one_way(settings: DriverSettings, stream: StreamCounters) -> OneWayLatency | None:
+    """Counters and estimates of the one-way latency, where the settings ask for them."""
+    if settings.one_way_latency_interval_ns is None:
+        return None
+    return OneWayLatency(
+        latency_gauge=stream.allocate(CounterType.PER_IMAGE, name="rcv-one-way-latency"),
+        drift_gauge=stream.allocate(CounterType.PER_IMAGE, name="rcv-clock-drift"),
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.frames import ErrorFrame, ResponseSetupFrame, StatusMessage
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
     from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.one_way import MeasurementBurst
 
 NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
@@ -36,6 +37,7 @@ class SenderPublication:
 
     ``flow_control`` and ``retransmit`` default to what the endpoint's channel asks for. ``response_correlation_id`` is the
     channel's, -1 for none; ``is_response`` tells the answering side of a response channel, which sends to whoever asked.
+    ``measurements`` and ``epoch_ns`` are there when receivers are told the time.
     ``nak_counter_id`` counts this publication's requests for retransmission.
     """
 
@@ -52,6 +54,8 @@ class SenderPublication:
         is_response: bool = False,
         nak_counter_id: int = -1,
         on_group_size: Callable[[int], None] | None = None,
+        measurements: MeasurementBurst | None = None,
+        epoch_ns: Callable[[], int] | None = None,
     ) -> None:
         channel = endpoint.channel
         group = channel.has_group_semantics
@@ -79,6 +83,8 @@ class SenderPublication:
         self._is_unicast = not group
         self._measured: dict[int, int] = {}
         self._on_group_size = on_group_size
+        self._measurements = measurements
+        self._epoch_ns = epoch_ns
         path.key = next(_keys)
         stamp = channel.uri.channel_send_timestamp_offset
         if stamp is not None:
@@ -116,6 +122,9 @@ class SenderPublication:
         counts = self.flow_control.on_receiver(path, status, edge, now_ns)
         path.add_receiver(status.receiver_id, edge, now_ns, counts)
         self._changed(now_ns)
+        if self._measurements is not None:
+            self._measurements.begin(now_ns)
+            self._set_deadline()
         if first:
             # Connected just now: who waits for the stream hears of it at once.
             path.heartbeat_now()
@@ -167,7 +176,17 @@ class SenderPublication:
         if now_ns >= self.flow_control.deadline_ns:
             self.flow_control.on_time(self.path, now_ns)
             self._show_group()
+        self._measure(now_ns)
         self._set_deadline()
+
+    def _measure(self, now_ns: int) -> None:
+        """Tells every receiver the time, so that each may learn the one-way latency; nobody answers."""
+        due = self._measurements
+        if due is None or self._epoch_ns is None or now_ns < due.due_ns or not self.path.has_receivers:
+            return
+        due.sent(now_ns)
+        measure = RoundTrip(self.path.session_id, self.path.stream_id, self._epoch_ns(), 0, 0, is_request=False)
+        self.endpoint.core.send_frame(round_trip_frame(measure), self.path.destination)
 
     def _changed(self, now_ns: int) -> None:
         self.flow_control.on_change(self.path, now_ns)
@@ -179,7 +198,10 @@ class SenderPublication:
             self._on_group_size(self.flow_control.group_size(self.path))
 
     def _set_deadline(self) -> None:
-        self.path.next_python_ns = self.flow_control.deadline_ns
+        deadline_ns = self.flow_control.deadline_ns
+        if self._measurements is not None and self.path.has_receivers:
+            deadline_ns = min(deadline_ns, self._measurements.due_ns)
+        self.path.next_python_ns = deadline_ns
 
 
 def _wrap32(value: int) -> int:

@@ -8,6 +8,7 @@ from mainstem._core.retransmit import RetransmitHandler
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
+from mainstem.aeron.driver.one_way import MeasurementBurst
 from mainstem.aeron.driver.sender_publication import SenderPublication
 from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR
 from mainstem.errors import ConfigurationError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.positions import SendCounters, StreamCounters
     from mainstem.aeron.driver.publication_params import PublicationParams
     from mainstem.aeron.driver.resources import Resources
-    from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.aeron.driver.settings import DriverSettings
 
 MAX_RUNS = 16  # what a compiled batch has room for
 UNICAST = "AERON_UNICAST_FLOWCONTROL_SUPPLIER"
@@ -89,4 +90,8 @@ def make_sending(
         is_response=params.is_response,
         nak_counter_id=counters.naks_received.counter_id,
         on_group_size=None if gauge is None else gauge.set_release,
+        measurements=None
+        if settings.one_way_latency_interval_ns is None
+        else MeasurementBurst(settings.one_way_latency_interval_ns, resources.clock.monotonic_ns()),
+        epoch_ns=resources.clock.epoch_ns,
     )

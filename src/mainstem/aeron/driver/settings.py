@@ -289,6 +289,9 @@ class DriverSettings(Settings):
         100 * NS_PER_US, "The round trip that cubic begins with.", low=1
     )
     cubiccongestioncontrol_tcpmode: bool = boolean(False, "Whether cubic is as friendly to others as TCP.")
+    one_way_latency_interval_ns: int | None = duration(
+        None, "How often senders tell receivers the time, and receivers show latency and drift; unset for never.", low=1
+    )
     nak_unicast_delay_ns: int = duration(
         NS_PER_US, "How long a gap is given to close before it is asked for.", low=NS_PER_US
     )

@@ -1,0 +1,90 @@
+"""One-way latency and the drift of the sender's clock, from measurements that ask for no answer (receiver id 0)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+# Measurements that an estimate rests on: a burst and some of those that follow.
+MAX_SAMPLES = 64
+# A drift needs some time between its first and its last measurement.
+MIN_SPAN_NS = 10_000_000
+PPB = 1_000_000_000
+
+
+class Gauge(Protocol):
+    """Where a figure is shown: a counter."""
+
+    def set_release(self, value: int) -> None: ...
+
+
+class OneWayLatency:
+    """What a receiver learns from the times at which a sender says it sent and those at which it heard.
+
+    Times are epoch nanoseconds of either machine: the latency is as true as their clocks agree, the drift is not affected
+    by how far they are apart. ``latency_gauge`` shows nanoseconds, ``drift_gauge`` parts in a thousand million by which the
+    sender's clock is slower than the receiver's.
+    """
+
+    def __init__(self, *, latency_gauge: Gauge | None = None, drift_gauge: Gauge | None = None) -> None:
+        self._samples: deque[tuple[int, int]] = deque(maxlen=MAX_SAMPLES)
+        self._latency_gauge = latency_gauge
+        self._drift_gauge = drift_gauge
+
+    @property
+    def count(self) -> int:
+        """How many measurements the estimates rest on."""
+        return len(self._samples)
+
+    @property
+    def latency_ns(self) -> int | None:
+        """The latest measurement; None before the first."""
+        return self._samples[-1][1] if self._samples else None
+
+    @property
+    def drift_ppb(self) -> int | None:
+        """How fast the latency seems to grow, in parts in a thousand million: the clocks drift apart. None until it is known.
+
+        It is the slope of the straight line that fits the measurements best, so that jitter averages out.
+        """
+        if len(self._samples) < 2 or self._samples[-1][0] - self._samples[0][0] < MIN_SPAN_NS:
+            return None
+        first = self._samples[0][0]
+        xs = [sent - first for sent, _ in self._samples]
+        ys = [latency for _, latency in self._samples]
+        x_mean, y_mean = sum(xs) / len(xs), sum(ys) / len(ys)
+        spread = sum((x - x_mean) ** 2 for x in xs)
+        return round(PPB * sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread)
+
+    def observe(self, sent_ns: int, received_ns: int) -> None:
+        """One measurement; one that is out of order is left out."""
+        if self._samples and sent_ns <= self._samples[-1][0]:
+            return
+        self._samples.append((sent_ns, received_ns - sent_ns))
+        if self._latency_gauge is not None:
+            self._latency_gauge.set_release(received_ns - sent_ns)
+        drift = self.drift_ppb
+        if self._drift_gauge is not None and drift is not None:
+            self._drift_gauge.set_release(drift)
+
+
+class MeasurementBurst:
+    """When a sender measures: ``BURST`` times close together for each new receiver, then every ``interval_ns``."""
+
+    BURST = 16
+    SPACING_NS = 5_000_000
+
+    def __init__(self, interval_ns: int, now_ns: int) -> None:
+        self._interval_ns = interval_ns
+        self._left = self.BURST
+        self.due_ns = now_ns
+
+    def begin(self, now_ns: int) -> None:
+        """A receiver is new: it needs a burst to estimate the drift."""
+        self._left = self.BURST
+        self.due_ns = now_ns
+
+    def sent(self, now_ns: int) -> None:
+        """A measurement left."""
+        self._left = max(0, self._left - 1)
+        self.due_ns = now_ns + (self.SPACING_NS if self._left else self._interval_ns)
