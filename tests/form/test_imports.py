@@ -65,6 +65,8 @@ DOORS: dict[str, set[str]] = {
     "mux/jmux/aio_client.py": {"asyncio"},
     "mux/jmux/aio_server.py": {"asyncio"},
     "mux/listen.py": {"asyncio"},
+    "mux/tunnel.py": {"asyncio", "random", "socket"},
+    "cli/tunnel.py": {"asyncio", "ssl"},
 }
 
 

@@ -34,7 +34,7 @@ EAGER_BYTES = 64 * 1024
 class BymuxStream(Halves):
     """One stream. As a context manager it is closed at the end, and aborted when the block raises."""
 
-    __slots__ = ("_closing", "_connection", "_engine", "_pongs", "_sans_io", "_stopped", "_stream")
+    __slots__ = ("_closing", "_connection", "_engine", "_pongs", "_sans_io", "_stopped", "_stream", "_tap")
 
     def __init__(self, connection: Connection, stream: Stream) -> None:
         super().__init__()
@@ -44,6 +44,7 @@ class BymuxStream(Halves):
         self._stream = stream
         self._closing = False
         self._stopped: ClosedError | None = None
+        self._tap: Callable[[bytes], None] | None = None
         self._pongs: deque[asyncio.Future[float]] = deque()
         stream.owner = self
 
@@ -124,6 +125,13 @@ class BymuxStream(Halves):
                 self._sans_io.close(stream, discard=True)
         self._write_failed(ClosedError(f"stream {stream.id} was aborted here"))
         self.stop_read()
+
+    def deliver_to(self, call: Callable[[bytes], None]) -> None:
+        """From now on hands what arrives to ``call`` instead of a reader, in its place among what happens on other streams."""
+        self._tap = call
+        if data := self._buffer.read_all():
+            self._consumed(len(data))
+            call(data)
 
     async def ping(self, timeout: float = 10.0) -> float:
         """The round-trip time to the peer on this stream, in seconds. Raises ``TimedOut``."""
@@ -224,6 +232,10 @@ class Connection(Engine):
         owner: BymuxStream = found.owner
         return owner
 
+    def active(self, stream_id: int) -> BymuxStream | None:
+        """The stream of that id whose end has not been told yet."""
+        return next((stream for stream in self._streams if stream.id == stream_id), None)
+
     async def open_stream(self) -> BymuxStream:
         """Creates a stream, waiting for the peer's leave where none is left. Raises ``ClosedError`` when it will give none."""
         while not self.sans_io.can_open:
@@ -292,7 +304,12 @@ class Connection(Engine):
     # ---- events
 
     def _on_data(self, event: events.DataReceived) -> None:
-        event.stream.owner._feed(event.data)
+        stream: BymuxStream = event.stream.owner
+        if stream._tap is None:
+            stream._feed(event.data)
+        else:
+            stream._consumed(len(event.data))
+            stream._tap(event.data)
 
     def _on_opened(self, event: events.StreamOpened) -> None:
         stream = BymuxStream(self, event.stream)

@@ -1,0 +1,130 @@
+"""Forward many TCP connections over one, with TLS and a shared token."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from mainstem.errors import ConfigurationError
+from mainstem.mux.tunnel import MAX_STREAMS, Address, TunnelClient, TunnelServer
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+T = TypeVar("T")
+
+app = typer.Typer(no_args_is_help=True, help="Forward many TCP connections over one, with TLS and a shared token.")
+
+ListenOption = Annotated[str, typer.Option("--listen", "-l", help="Where to listen: HOST:PORT, :PORT or unix:PATH.")]
+TokenOption = Annotated[
+    str, typer.Option("--token", envvar="MAINSTEM_TUNNEL_TOKEN", help="The secret that both ends share.")
+]
+TokenFileOption = Annotated[str, typer.Option("--token-file", help="A file that holds the secret.")]
+WindowOption = Annotated[str, typer.Option("--window", help="Bytes held for each connection and direction.")]
+
+
+@app.command()
+def serve(
+    listen: ListenOption,
+    to: Annotated[str, typer.Option("--to", help="Where connections go: HOST:PORT or unix:PATH.")],
+    token: TokenOption = "",
+    token_file: TokenFileOption = "",
+    tls_cert: Annotated[str, typer.Option("--tls-cert", help="Our certificate (PEM); switches TLS on.")] = "",
+    tls_key: Annotated[str, typer.Option("--tls-key", help="Its key (PEM).")] = "",
+    window: WindowOption = "256k",
+    max_streams: Annotated[
+        int, typer.Option("--max-connections", min=1, help="Connections through one tunnel at once.")
+    ] = MAX_STREAMS,
+) -> None:
+    """Take tunnels in, and connect what comes out of them to --to."""
+    context = None
+    if tls_cert:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _load(lambda: context.load_cert_chain(tls_cert, tls_key or None), f"certificate {tls_cert}")
+    elif tls_key:
+        raise ConfigurationError("--tls-key needs --tls-cert")
+    server = TunnelServer(
+        Address.parse(to), token=_secret(token, token_file), window=_size(window), max_streams=max_streams
+    )
+    where = Address.parse(listen)
+
+    async def work() -> None:
+        async with server:
+            await server.start(where, ssl=context)
+            typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
+            await _until_told()
+
+    _run(work())
+
+
+@app.command()
+def connect(
+    listen: ListenOption,
+    to: Annotated[str, typer.Option("--to", help="Where the tunnel is served: HOST:PORT or unix:PATH.")],
+    token: TokenOption = "",
+    token_file: TokenFileOption = "",
+    tls: Annotated[bool, typer.Option("--tls", help="Use TLS, with the machine's own trust.")] = False,
+    tls_ca: Annotated[str, typer.Option("--tls-ca", help="Use TLS, and trust this certificate (PEM).")] = "",
+    tls_name: Annotated[str, typer.Option("--tls-name", help="The name in the server's certificate.")] = "",
+    window: WindowOption = "256k",
+) -> None:
+    """Listen here, and carry each connection through the tunnel; the tunnel is kept up."""
+    context = None
+    if tls or tls_ca:
+        context = _load(lambda: ssl.create_default_context(cafile=tls_ca or None), f"certificate {tls_ca}")
+    elif tls_name:
+        raise ConfigurationError("--tls-name needs --tls or --tls-ca")
+    where, target = Address.parse(listen), Address.parse(to)
+    secret, size = _secret(token, token_file), _size(window)
+
+    async def work() -> None:
+        client = TunnelClient(target, token=secret, ssl=context, server_hostname=tls_name or None, window=size)
+        async with client:
+            await client.start(where)
+            typer.echo(f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {to}")
+            await _until_told()
+
+    _run(work())
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    asyncio.run(work)
+
+
+async def _until_told() -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()
+
+
+def _secret(token: str, token_file: str) -> bytes:
+    if token and token_file:
+        raise ConfigurationError("give --token or --token-file, not both")
+    if token_file:
+        return _load(lambda: Path(token_file).read_bytes().strip(), f"token file {token_file}")
+    return token.encode()
+
+
+def _size(text: str) -> int:
+    size = parse_size(text, name="--window")
+    if size < 1024:
+        raise ConfigurationError(f"--window: {text!r} is below 1k")
+    return size
+
+
+def _load(read: Callable[[], T], what: str) -> T:
+    try:
+        return read()
+    except OSError as error:
+        raise ConfigurationError(f"{what} cannot be used: {error}") from error

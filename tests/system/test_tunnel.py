@@ -1,0 +1,218 @@
+"""The tunnel: TCP connections through one bymux connection."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
+from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, reset
+
+from .test_bymux_faces import certificate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.system
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+LOOPBACK = Address("127.0.0.1", 0)
+
+
+async def serve_target(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers with the digest of everything, then everything; ``reset`` breaks off, ``pour`` sends without being asked."""
+    try:
+        first = await reader.readexactly(5)
+        if first == b"reset":
+            writer.write(b"half of the ans")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            reset(writer)
+            return
+        if first == b"pour!":
+            while True:
+                writer.write(bytes(65536))
+                await writer.drain()
+        data = first + await reader.read(-1)
+        writer.write(hashlib.sha256(data).digest() + data)
+        await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+async def target() -> AsyncIterator[Address]:
+    async with await asyncio.start_server(serve_target, "127.0.0.1", 0, backlog=2000) as server:
+        yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+async def ask(port: int, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        await writer.drain()
+        writer.write_eof()
+        return await reader.read(-1)
+    finally:
+        writer.close()
+
+
+def right(data: bytes, answer: bytes) -> bool:
+    return answer == hashlib.sha256(data).digest() + data
+
+
+async def test_forwards_connections_and_their_half_closes(target: Address) -> None:
+    async with TunnelServer(target, token=b"t") as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port), token=b"t") as client:
+            await client.start(LOOPBACK)
+            datas = [b"hello", random.Random(1).randbytes(2_000_000)]
+            for data in datas:
+                assert right(data, await ask(client.port, data))
+
+
+async def test_a_thousand_connections_one_of_them_slow(target: Address) -> None:
+    async with TunnelServer(target) as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port)) as client:
+            await client.start(LOOPBACK)
+            _, slow = await asyncio.open_connection("127.0.0.1", client.port)
+            slow.write(b"pour!")  # what it is sent is never read
+            slow.transport.pause_reading()
+            await slow.drain()
+            await asyncio.sleep(0.1)
+            limit = asyncio.Semaphore(200)
+
+            async def one(index: int) -> None:
+                data = b"%05d" % index * 200
+                async with limit:
+                    assert right(data, await ask(client.port, data))
+
+            await asyncio.gather(*(one(index) for index in range(1000)))
+            slow.transport.abort()
+            await asyncio.sleep(0)
+
+
+async def test_a_reset_at_the_target_does_not_look_like_an_end(target: Address) -> None:
+    async with TunnelServer(target) as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port)) as client:
+            await client.start(LOOPBACK)
+            with pytest.raises(ConnectionError):
+                await ask(client.port, b"reset")
+            assert right(b"again", await ask(client.port, b"again"))
+
+
+async def test_a_target_that_cannot_be_reached_is_a_reset() -> None:
+    async with TunnelServer(Address("127.0.0.1", 1)) as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port)) as client:
+            await client.start(LOOPBACK)
+            with pytest.raises(ConnectionError):
+                await ask(client.port, b"hello")
+
+
+async def test_who_does_not_know_the_token_gets_no_stream(target: Address) -> None:
+    async with TunnelServer(target, token=b"right") as server:
+        await server.start(LOOPBACK)
+        client = TunnelClient(Address("127.0.0.1", server.port), token=b"wrong")
+        with pytest.raises(MainstemError):
+            await client.start(LOOPBACK)
+        await client.close()
+
+
+async def test_a_server_that_does_not_know_the_token_is_not_trusted(target: Address) -> None:
+    async with TunnelServer(target, token=b"") as server:
+        await server.start(LOOPBACK)
+        client = TunnelClient(Address("127.0.0.1", server.port), token=b"secret")
+        with pytest.raises((RemoteProtocolError, MainstemError)):
+            await client.start(LOOPBACK)
+        await client.close()
+
+
+async def test_comes_back_after_the_tunnel_broke(target: Address) -> None:
+    async with TunnelServer(target) as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port)) as client:
+            await client.start(LOOPBACK)
+            assert right(b"before", await ask(client.port, b"before"))
+            open_one = asyncio.ensure_future(ask(client.port, b"pour!"))
+            await asyncio.sleep(0.1)
+            assert client._end is not None
+            client._end.connection.abort()
+            with pytest.raises(ConnectionError):
+                await open_one
+            assert right(b"after", await ask(client.port, b"after"))
+            assert client.reconnects == 1
+
+
+async def test_over_tls_and_unix_sockets(target: Address, tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.load_cert_chain(cert, key)
+    trust = ssl.create_default_context(cafile=str(cert))
+    async with TunnelServer(target) as server:
+        await server.start(LOOPBACK, ssl=ours)
+        to = Address("127.0.0.1", server.port)
+        async with TunnelClient(to, ssl=trust, server_hostname="localhost") as client:
+            await client.start(LOOPBACK)
+            assert right(b"tls" * 1000, await ask(client.port, b"tls" * 1000))
+    path = Address(None, None, str(tmp_path / "s"))
+    async with TunnelServer(target) as server:
+        await server.start(path)
+        async with TunnelClient(path) as client:
+            await client.start(LOOPBACK)
+            assert right(b"unix" * 1000, await ask(client.port, b"unix" * 1000))
+
+
+def test_reads_addresses() -> None:
+    assert Address.parse("localhost:80") == Address("localhost", 80)
+    assert Address.parse(":80") == Address(None, 80)
+    assert Address.parse("[::1]:80") == Address("::1", 80)
+    assert Address.parse("unix:/tmp/x") == Address(None, None, "/tmp/x")
+    for wrong in ("", "host", "host:", "host:x", "host:70000"):
+        with pytest.raises(ConfigurationError, match="neither"):
+            Address.parse(wrong)
+
+
+async def test_the_command(target: Address, tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    (tmp_path / "token").write_text("secret\n")
+    environment = os.environ | {"PYTHONPATH": str(SRC)}
+    command = [sys.executable, "-c", "from mainstem.cli import main; main()", "tunnel"]
+    sock = tmp_path / "sock"
+    far = [*command, "serve", "--listen", f"unix:{sock}", "--to", str(target), "--token-file", str(tmp_path / "token")]
+    front = tmp_path / "front"
+    near = [*command, "connect", "--listen", f"unix:{front}", "--to", f"unix:{sock}", "--token", "secret"]
+    processes = []
+    try:
+        for words, made in ((far, sock), (near, front)):
+            processes.append(
+                subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
+            async with asyncio.timeout(40):
+                while not made.exists():
+                    assert processes[-1].poll() is None
+                    await asyncio.sleep(0.05)
+        reader, writer = await asyncio.open_unix_connection(str(front))
+        writer.write(b"through two processes")
+        writer.write_eof()
+        assert right(b"through two processes", await reader.read(-1))
+        writer.close()
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            assert process.wait(20) == 0
