@@ -41,6 +41,8 @@ DOORS: dict[str, set[str]] = {
     "aqueduct/remote.py": {"asyncio"},
     "aqueduct/session.py": {"asyncio"},
     "clock.py": {"time"},
+    "duologue/aio.py": {"asyncio"},
+    "duologue/doors.py": {"random", "threading"},
     "sim/world.py": {"random"},
     "aeron/driver/context.py": {"random"},
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainstem._core.counters import CountersManager, CountersReader
 
 USER_TYPE_ID = 1000  # counters of applications take type ids from here on
+ENDPOINT_FILTER_TYPE_ID = 1900  # the reference has no such counter, so that it is one of this application's
 
 # What the fixed part of each key leaves of its 112 bytes; longer channels are cut.
 STREAM_CHANNEL_LENGTH = COUNTER_KEY_MAX_LENGTH - 20
@@ -263,3 +264,8 @@ def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
             key=reader.key(counter_id),
             label=reader.label(counter_id),
         )
+
+
+def endpoint_filter_refusals() -> CounterSpec:
+    """Streams, and datagrams of unknown streams, that the endpoint filter refused."""
+    return CounterSpec(ENDPOINT_FILTER_TYPE_ID, b"", "Streams refused by the endpoint filter")

@@ -58,6 +58,9 @@ class World:
             self.network.faults = faults
         self.hosts: list[Host] = []
         self.ticks = 0
+        # A world of many hosts is run in coarser steps: at most ``tick_ns``, and arrivals within ``grain_ns`` in one of them.
+        self.tick_ns = TICK_NS
+        self.grain_ns = 1
         self._starting: list[Callable[[], int]] = []
         self._failure: BaseException | None = None
 
@@ -111,7 +114,9 @@ class World:
         work += sum(host.driver.do_work() for host in self.hosts)
         self.network.pump(self.now_ns)
         arrival_ns = self.network.next_arrival_ns()
-        step_ns = TICK_NS if arrival_ns is None else min(TICK_NS, max(1, arrival_ns - self.now_ns))
+        step_ns = self.tick_ns
+        if arrival_ns is not None:
+            step_ns = min(step_ns, max(self.grain_ns, arrival_ns - self.now_ns))
         self.clock.advance_ns(step_ns)
         return work
 

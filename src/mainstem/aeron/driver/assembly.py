@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.counters import CountersManager
 from mainstem._core.ipc_path import IpcCycle
 from mainstem.aeron.cnc import CncFile, CncLayout
+from mainstem.aeron.counters import endpoint_filter_refusals
 from mainstem.aeron.directory import loss_report_path
 from mainstem.aeron.driver.claim import claim_directory
 from mainstem.aeron.driver.conductor import DriverConductor
@@ -67,6 +68,8 @@ class DriverCore:
         self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
         self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters)
         self.to_conductor = EventQueue()
+        source_filter = context.source_filter()
+        refusals = None if source_filter is None else counters.allocate(endpoint_filter_refusals())
         self.ipc_cycle = IpcCycle()
         self.sender = Sender(
             counters=cnc.counters_values,
@@ -82,6 +85,8 @@ class DriverCore:
             stream_session_limit=settings.driver_stream_session_limit,
             resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
             now_ns=now_ns,
+            source_filter=source_filter,
+            refusals=refusals,
         )
         resources = Resources(
             settings=settings,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.admission import SourceFilter, networks
 from mainstem.aeron.driver.loss_settings import loss_factory
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR, DriverSettings
@@ -15,6 +16,7 @@ from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
+    from mainstem.aeron.admission import EndpointFilter
     from mainstem.aeron.driver.media.transport import Transports
 
 
@@ -28,7 +30,8 @@ class DriverContext:
     """One driver's doors. The defaults are the machine itself; the simulator brings its own.
 
     ``directory`` is where the CnC file and the logs go; ``pid`` is what the CnC file says. ``transports`` left out are UDP
-    sockets, with the loss that the settings ask for.
+    sockets, with the loss that the settings ask for. ``endpoint_filter`` decides which addresses may send streams here, in place
+    of the settings' networks and rates.
     """
 
     directory: str
@@ -39,6 +42,22 @@ class DriverContext:
     random: Random = field(default_factory=seeded_random)
     instrument: Instrument = NULL_INSTRUMENT
     pid: int = field(default_factory=os.getpid)
+    endpoint_filter: EndpointFilter | None = None
+
+    def source_filter(self) -> EndpointFilter | None:
+        """Who may send streams here: the given filter, or what the settings say; None admits everybody."""
+        settings = self.settings
+        if self.endpoint_filter is not None or not settings.has_endpoint_filter:
+            return self.endpoint_filter
+        return SourceFilter(
+            allow=networks(settings.endpoint_filter_allow),
+            deny=networks(settings.endpoint_filter_deny),
+            rate=settings.endpoint_filter_rate,
+            burst=settings.endpoint_filter_burst,
+            total_rate=settings.endpoint_filter_total_rate,
+            total_burst=settings.endpoint_filter_total_burst,
+            max_term_length=settings.endpoint_filter_max_term_length,
+        )
 
     def network(self) -> Transports:
         """The transports to use."""

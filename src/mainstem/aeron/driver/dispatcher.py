@@ -28,6 +28,11 @@ class SessionState(Enum):
     INIT_IN_PROGRESS = "the conductor makes the image"
     COOL_DOWN = "the image was removed a moment ago"
     NO_INTEREST = "no subscription wants this session"
+    REFUSED = "the endpoint filter refused its address"
+
+
+# What does not keep a SETUP from having an image made.
+WELCOME = (SessionState.PENDING_SETUP, SessionState.REFUSED)
 
 
 @dataclass(slots=True)
@@ -109,12 +114,16 @@ class Dispatcher:
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
         entry = self._sessions.get((stream_id, session_id))
-        if entry is not None and now_ns < entry[1] and entry[0] is not SessionState.PENDING_SETUP:
+        if entry is not None and now_ns < entry[1] and entry[0] not in WELCOME:
             return False
         if images >= self._session_limit:
             return False
         self._enter(stream_id, session_id, SessionState.INIT_IN_PROGRESS, now_ns + CREATION_TIMEOUT_NS)
         return True
+
+    def on_refused(self, stream_id: int, session_id: int, now_ns: int) -> None:
+        """The filter refused it: its data is not mentioned for a while. A SETUP is, whoever sends it."""
+        self._enter(stream_id, session_id, SessionState.REFUSED, now_ns + PENDING_SETUP_TIMEOUT_NS)
 
     def cool_down(self, stream_id: int, session_id: int, until_ns: int) -> None:
         """The image was removed: its session is not welcome until then."""
@@ -135,7 +144,7 @@ class Dispatcher:
         if key not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
             # The oldest that nobody waits for makes room.
             for session, (old, _) in self._sessions.items():
-                if old in (SessionState.NO_INTEREST, SessionState.PENDING_SETUP):
+                if old in (SessionState.NO_INTEREST, *WELCOME):
                     self.forget(*session)
                     break
             else:

@@ -10,6 +10,7 @@ from mainstem._core.datagram import Address
 from mainstem._core.receive_cycle import ReceiverCycle
 from mainstem.aeron.driver import frames
 from mainstem.aeron.driver.dispatcher import Dispatcher
+from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.messages import (
     CreateImage,
     EndpointClosed,
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.buffer import AtomicBuffer
-    from mainstem.aeron.driver.media.addresses import InetAddress
+    from mainstem._core.counters import CounterCell
+    from mainstem.aeron.admission import EndpointFilter
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination
     from mainstem.aeron.driver.messages import ToConductor
     from mainstem.aeron.driver.receiver_image import ReceiverImage
@@ -127,7 +129,11 @@ class Receiver:
         stream_session_limit: int = 0x7FFFFFFF,
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
+        source_filter: EndpointFilter | None = None,
+        refusals: CounterCell | None = None,
     ) -> None:
+        self._filter = source_filter
+        self._refusals = refusals
         self.cycle = ReceiverCycle(counters)
         self._counters = counters
         self._to_conductor = to_conductor
@@ -238,6 +244,10 @@ class Receiver:
         destination = endpoint.destinations.get(index)
         if destination is None:
             return
+        address = InetAddress.unpack(source).ip if self._filter is not None else ""
+        if self._filter is not None and not self._filter.admits(address):
+            self._refuse()
+            return
         image = self._image_of(endpoint, setup.stream_id, setup.session_id)
         if image is not None:
             self._connect(endpoint, image, index, source, now_ns)
@@ -247,7 +257,14 @@ class Receiver:
         images = sum(
             1 for each, where in self._images.values() if where is endpoint and each.path.stream_id == setup.stream_id
         )
-        if self._dispatchers[endpoint.key].on_setup(setup.stream_id, setup.session_id, now_ns, images=images):
+        dispatcher = self._dispatchers[endpoint.key]
+        if dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns, images=images):
+            if self._filter is not None and not self._filter.admits_stream(
+                address, term_length=setup.term_length, now_ns=now_ns
+            ):
+                self._refuse()
+                dispatcher.on_refused(setup.stream_id, setup.session_id, now_ns)
+                return
             self._tell(
                 CreateImage(
                     endpoint=endpoint,
@@ -265,6 +282,10 @@ class Receiver:
                     control_address=bytes(self._control_address(endpoint, index, source)),
                 )
             )
+
+    def _refuse(self) -> None:
+        if self._refusals is not None:
+            self._refusals.add(1)
 
     def _connect(
         self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int

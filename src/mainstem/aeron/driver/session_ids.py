@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from random import Random
 
 
+MAX_DRAWS = 64  # for a start outside the reserved range, unless that leaves hardly any
+
+
 def random_i32(random: Random) -> int:
     """Any int32, all equally likely."""
     return wrap_i32(random.getrandbits(32))
@@ -23,6 +26,12 @@ class SessionIds:
         self._low = reserved_low
         self._high = reserved_high
         self._next = random_i32(random)
+        # Half of all drivers that reserve half of the ids would begin at the first one behind: two machines that send to
+        # the same endpoint must not have the same sessions.
+        for _ in range(MAX_DRAWS):
+            if not reserved_low <= self._next <= reserved_high:
+                break
+            self._next = random_i32(random)
 
     def take(self, in_use: Container[int]) -> int:
         """The next id that is neither reserved nor ``in_use`` on that endpoint and stream."""

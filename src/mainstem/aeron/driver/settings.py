@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from mainstem._core import layout
+from mainstem.aeron.admission import networks
 from mainstem.aeron.directory import user_directory
 from mainstem.aeron.idle import idle_strategy
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
@@ -28,6 +29,7 @@ MAX_BOOTSTRAP_NEIGHBORS = 20
 KIB, MIB = 1 << 10, 1 << 20
 IDLE_AGENTS = ("conductor", "sender", "receiver", "shared", "sharednetwork", "driver_native_resource_agent")
 NAME_RESOLVERS = ("default", "driver", "csv_table")
+NETWORKS = "addresses and networks, as in 192.0.2.0/24, separated by commas"
 IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
@@ -82,6 +84,15 @@ def wrong_neighbors(value: str) -> str | None:
     """What is wrong with a list of neighbours."""
     count = len([part for part in value.split(",") if part.strip()])
     return f"names {count} neighbours, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
+
+
+def wrong_networks(value: str) -> str | None:
+    """What is wrong with a list of networks."""
+    try:
+        networks(value)
+    except ConfigurationError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +330,27 @@ class DriverSettings(Settings):
     driver_stream_session_limit: int = integer(
         INT32_MAX, "Sessions of one stream that an endpoint takes.", low=1, high=INT32_MAX
     )
+    # Who may send streams here (SourceFilter in mainstem.aeron.admission); an address is refused before it has an image.
+    endpoint_filter_allow: str = text(
+        "", "Networks that streams may come from; empty for any.", accepts=NETWORKS, wrong=wrong_networks
+    )
+    endpoint_filter_deny: str = text(
+        "", "Networks that streams may not come from.", accepts=NETWORKS, wrong=wrong_networks
+    )
+    endpoint_filter_rate: int = integer(
+        0, "New streams a second of one IPv4 address or IPv6 /64; 0 for any number.", low=0, high=INT32_MAX
+    )
+    endpoint_filter_burst: int = integer(16, "New streams at once of one such address.", low=1, high=INT32_MAX)
+    endpoint_filter_total_rate: int = integer(
+        0, "New streams a second of all together; 0 for any number.", low=0, high=INT32_MAX
+    )
+    endpoint_filter_total_burst: int = integer(256, "New streams at once of all together.", low=1, high=INT32_MAX)
+    endpoint_filter_max_term_length: int = size(
+        layout.TERM_MAX_LENGTH,
+        "The longest term of a stream that is taken.",
+        low=layout.TERM_MIN_LENGTH,
+        high=layout.TERM_MAX_LENGTH,
+    )
     # Sockets.
     socket_so_rcvbuf: int = size(128 * KIB, "Receive buffer of sockets; 0 for the system's own.", high=INT32_MAX)
     socket_so_sndbuf: int = size(0, "Send buffer of sockets; 0 for the system's own.", high=INT32_MAX)
@@ -385,6 +417,17 @@ class DriverSettings(Settings):
     event_log_disable: str = text("", "Events to leave out of those.")
     event_log_filename: str = text("", "File of the event log; empty for the standard error.")
     event_log_file_max_length: int = size(0, "When that file is begun anew; 0 for never.")
+
+    @property
+    def has_endpoint_filter(self) -> bool:
+        """Whether anything is said about who may send streams here."""
+        return bool(
+            self.endpoint_filter_allow
+            or self.endpoint_filter_deny
+            or self.endpoint_filter_rate
+            or self.endpoint_filter_total_rate
+            or self.endpoint_filter_max_term_length < layout.TERM_MAX_LENGTH
+        )
 
     def validate(self) -> None:
         """Refuses values that contradict one another."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
 from mainstem.sim.scenarios.lives import rejection, response, spies
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 SCENARIOS: dict[str, Callable[[World], str]] = {
+    "duologue": duologue,
     "unicast": unicast,
     "multicast": multicast,
     "mdc": mdc,

@@ -1,0 +1,116 @@
+"""A chat room on duologues: what one says, all hear. It shows that `mainstem.duologue` carries any protocol, not only an echo.
+
+    python examples/chat.py serve 127.0.0.1
+    python examples/chat.py join 127.0.0.1 Ada
+
+The protocol: `JOIN <name>` once, then `SAY <text>`; the server sends `<name> joined`, `<name>: <text>` and `<name> left` to
+everybody.
+A first message that is no JOIN, a second JOIN or an unknown word is a bad message, and ends the duologue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import queue
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from mainstem import ClosedError, MainstemError
+from mainstem.duologue import BadMessage, DuologueClient, DuologueServer, Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.duologue import Duologue
+
+MAX_NAME = 32
+
+
+class Room(Handler):
+    """Everybody who has said who they are. All of this runs in the server's one thread, so it needs no lock."""
+
+    def __init__(self) -> None:
+        self.members: dict[Duologue, str] = {}
+
+    def on_message(self, duologue: Duologue, message: bytes) -> None:
+        word, _, rest = message.decode(errors="replace").partition(" ")
+        name = self.members.get(duologue)
+        if word == "JOIN" and name is None and 0 < len(rest) <= MAX_NAME:
+            self.members[duologue] = rest
+            self.tell(f"{rest} joined")
+        elif word == "SAY" and name is not None:
+            self.tell(f"{name}: {rest}")
+        else:
+            raise BadMessage(word)
+
+    def on_close(self, duologue: Duologue, reason: str) -> None:  # noqa: ARG002
+        name = self.members.pop(duologue, None)
+        if name is not None:
+            self.tell(f"{name} left")
+
+    def tell(self, text: str) -> None:
+        """Says it to everybody. A member who does not keep up loses their own duologue, and holds up nobody."""
+        for member in list(self.members):
+            try:
+                member.send(text)
+            except MainstemError as error:
+                print(f"{self.members[member]} misses {text!r}: {error}", file=sys.stderr)
+
+
+def serve(address: str, port: int) -> None:
+    with DuologueServer(
+        Room(),
+        address=address,
+        initial_port=port,
+        initial_control_port=port + 1,
+        base_port=port + 10,
+        silence_timeout=None,  # in a chat, listening is enough
+    ) as server:
+        print(f"the room is open on {address}:{port}; Ctrl-C closes it", flush=True)
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            return
+
+
+def join(address: str, port: int, name: str) -> None:
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    done = threading.Event()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line.rstrip("\n"))
+        done.set()
+
+    with DuologueClient.connect(address, initial_port=port, initial_control_port=port + 1) as client:
+        client.send(f"JOIN {name}")
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            while not (done.is_set() and lines.empty()):
+                while not lines.empty():
+                    client.send(f"SAY {lines.get()}")
+                while (heard := client.poll()) is not None:
+                    print(heard.decode(), flush=True)
+                done.wait(0.01)
+        except ClosedError as error:
+            print(error, file=sys.stderr)
+        except KeyboardInterrupt:
+            return
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="A chat room on duologues.")
+    parser.add_argument("role", choices=("serve", "join"))
+    parser.add_argument("address")
+    parser.add_argument("name", nargs="?", default="somebody")
+    parser.add_argument("--port", type=int, default=9000)
+    chosen = parser.parse_args(arguments)
+    if chosen.role == "serve":
+        serve(chosen.address, chosen.port)
+    else:
+        join(chosen.address, chosen.port, chosen.name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Who may send a stream here at all: addresses by prefix, allowed and denied networks, a rate for each prefix.
+
+The media driver asks an ``EndpointFilter`` before anything is made for a stream that it does not know: no log, no image, no answer.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+# Rates are remembered for so many prefixes; a flood from more than that forgets the one that was quiet longest.
+MAX_RATES = 4_096
+EVERYBODY = "all"
+
+
+class Prefixes:
+    """Puts an address under the network that counts as one owner: by default a whole IPv4 address and an IPv6 /64.
+
+    In IPv6 a single subscriber has 2**64 addresses at least, so that a limit for one address limits nobody.
+    """
+
+    def __init__(self, *, ipv4: int = 32, ipv6: int = 64) -> None:
+        if not 0 < ipv4 <= 32 or not 0 < ipv6 <= 128:
+            raise ConfigurationError(f"prefixes /{ipv4} and /{ipv6} are not 1 to 32 and 1 to 128 bits")
+        self._lengths = {4: ipv4, 6: ipv6}
+
+    def of(self, address: str) -> str:
+        """The prefix of an address, as ``192.0.2.7/32`` or ``2001:db8::/64``; an IPv4 address mapped to IPv6 is IPv4."""
+        try:
+            parsed = unmapped(address)
+        except ValueError:
+            return address
+        return str(ipaddress.ip_network((parsed, self._lengths[parsed.version]), strict=False))
+
+
+class RateLimit:
+    """A token bucket for each owner: ``burst`` at once, ``rate`` a second on average."""
+
+    def __init__(self, rate: float, burst: int, *, most: int = MAX_RATES) -> None:
+        if rate <= 0 or burst < 1:
+            raise ConfigurationError(f"a rate of {rate:g} a second with bursts of {burst} lets nothing through")
+        self._interval_ns = round(NS_PER_SECOND / rate)
+        self._tolerance_ns = (burst - 1) * self._interval_ns
+        self._most = most
+        # When each bucket is full again; an owner that is not here has a full one.
+        self._full_ns: OrderedDict[Hashable, int] = OrderedDict()
+
+    def take(self, owner: Hashable, now_ns: int) -> bool:
+        """One token; false when the owner has none left."""
+        full_ns = max(self._full_ns.get(owner, now_ns), now_ns)
+        if full_ns - now_ns > self._tolerance_ns:
+            return False
+        self._full_ns[owner] = full_ns + self._interval_ns
+        self._full_ns.move_to_end(owner)
+        if len(self._full_ns) > self._most:
+            self._full_ns.popitem(last=False)
+        return True
+
+    def __len__(self) -> int:
+        return len(self._full_ns)
+
+
+class EndpointFilter(Protocol):
+    """What a driver's receiver asks about streams that it does not know. Called in the receiver's thread."""
+
+    def admits(self, address: str) -> bool:
+        """Whether anything from that address is to be looked at."""
+        ...
+
+    def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
+        """Whether a new stream of that address may have an image; asked once for each SETUP that would make one."""
+        ...
+
+
+class SourceFilter:
+    """An ``EndpointFilter`` of networks and rates.
+
+    An address must be in one of ``allow`` (left out: any) and in none of ``deny``. Each of ``prefixes`` may begin ``rate`` streams
+    a second and ``burst`` at once; all together ``total_rate`` and ``total_burst``. A stream with a longer term than
+    ``max_term_length`` is refused: its log would have three of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        rate: float = 0.0,
+        burst: int = 16,
+        total_rate: float = 0.0,
+        total_burst: int = 256,
+        max_term_length: int = 1 << 30,
+        prefixes: Prefixes | None = None,
+    ) -> None:
+        self._allow = [network(text) for text in allow]
+        self._deny = [network(text) for text in deny]
+        self._rate = RateLimit(rate, burst) if rate else None
+        self._total = RateLimit(total_rate, total_burst) if total_rate else None
+        self._max_term_length = max_term_length
+        self._prefixes = prefixes or Prefixes()
+
+    def admits(self, address: str) -> bool:
+        """By the networks alone."""
+        try:
+            parsed = unmapped(address)
+        except ValueError:
+            return False
+        if any(parsed in one for one in self._deny):
+            return False
+        return not self._allow or any(parsed in one for one in self._allow)
+
+    def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
+        """By networks, term and rates; the rate of all is only used up by who is within its own."""
+        return (
+            self.admits(address)
+            and term_length <= self._max_term_length
+            and (self._rate is None or self._rate.take(self._prefixes.of(address), now_ns))
+            and (self._total is None or self._total.take(EVERYBODY, now_ns))
+        )
+
+
+def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        return parsed.ipv4_mapped
+    return parsed
+
+
+def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """``192.0.2.0/24`` or a single address. Raises ConfigurationError."""
+    try:
+        return ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise ConfigurationError(f"{text.strip()!r} is not an address or a network such as 192.0.2.0/24") from None
+
+
+def networks(text: str) -> list[str]:
+    """The networks of a text that separates them by commas. Raises ConfigurationError for one that is none."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        network(part)
+    return parts

@@ -1,0 +1,149 @@
+"""Serve echoes to many clients through NAT, or be one of the clients."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from mainstem.cli._stream import say, stopping
+from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, Prefixes, ServerSettings
+from mainstem.errors import ClosedError, ConfigurationError
+
+app = typer.Typer(no_args_is_help=True)
+LOOK_S = 0.05  # how often a server that runs asks whether it was told to end
+
+DirectoryOption = Annotated[
+    str, typer.Option("--dir", "-d", help="Use the driver in this directory instead of starting one.")
+]
+PortOption = Annotated[int, typer.Option("--port", help="The all-clients channel's port.")]
+ControlOption = Annotated[int, typer.Option("--control-port", help="Its control port.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose/--quiet", "-v/-q", help="Log every step to standard error.")]
+
+
+def _log(verbose: bool) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.WARNING,
+        format="%(asctime)s.%(msecs)03d %(levelname)s [%(threadName)s] %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+    )
+
+
+@app.command()
+def key(file: Annotated[Path, typer.Argument(help="Where the private key goes; it must not be there.")]) -> None:
+    """Make a server's key for --encrypt: the private key into a file, the public one to standard output."""
+    from mainstem.duologue.crypto import ServerKey
+
+    made = ServerKey(secrets.token_bytes(32))
+    try:
+        file.touch(mode=0o600, exist_ok=False)
+        file.write_text(made.private_bytes.hex() + "\n")
+    except OSError as error:
+        raise ConfigurationError(f"the key cannot be written to {file}: {error}") from error
+    typer.echo(made.public.hex())
+
+
+@app.command()
+def serve(
+    address: Annotated[str, typer.Argument(help="The address to serve on.")],
+    port: PortOption = 9000,
+    control_port: ControlOption = 9001,
+    base_port: Annotated[int, typer.Option("--base-port", help="First of two ports for each client.")] = 9010,
+    clients: Annotated[int, typer.Option("--clients", "-n", min=1, help="Clients at a time.")] = 64,
+    per_address: Annotated[
+        int, typer.Option("--clients-per-address", "-m", min=1, help="Clients at a time of one address or prefix.")
+    ] = 4,
+    ipv6_prefix: Annotated[int, typer.Option("--ipv6-prefix", help="Bits that count as one IPv6 address.")] = 64,
+    join_timeout: Annotated[float, typer.Option("--join-timeout", help="Seconds to join a duologue.")] = 5.0,
+    silence_timeout: Annotated[
+        float, typer.Option("--silence-timeout", help="Seconds that a client may be silent; 0 for ever.")
+    ] = 60.0,
+    encrypt: Annotated[
+        Path | None, typer.Option("--encrypt", help="Encrypt with the private key in this file (see the command key).")
+    ] = None,
+    directory: DirectoryOption = "",
+    verbose: VerboseOption = True,
+) -> None:
+    """Serve echoes until Ctrl-C or SIGTERM."""
+    _log(verbose)
+    settings = ServerSettings(
+        address=address,
+        initial_port=port,
+        initial_control_port=control_port,
+        base_port=base_port,
+        max_clients=clients,
+        max_per_address=per_address,
+        prefixes=Prefixes(ipv6=ipv6_prefix),
+        join_timeout=join_timeout,
+        silence_timeout=silence_timeout or None,
+    )
+    server_key = None
+    if encrypt is not None:
+        from mainstem.duologue.crypto import ServerKey
+
+        server_key = ServerKey(_key_in(encrypt))
+        say(f"public key {server_key.public.hex()}")
+    with stopping() as stop, DuologueServer(Echo(), settings, directory=directory or None, key=server_key) as server:
+        say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
+        while not stop.asked and server.failure is None:
+            time.sleep(LOOK_S)
+        counts = server.statistics()
+    say(", ".join(f"{name} {count}" for name, count in counts.items() if count))
+    if server.failure is not None:
+        raise server.failure
+
+
+def _key_in(file: Path) -> bytes:
+    try:
+        return bytes.fromhex(file.read_text().strip())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{file} is not a private key in hexadecimal: {error}") from error
+
+
+@app.command()
+def client(
+    server: Annotated[str, typer.Argument(help="The server's address.")],
+    port: PortOption = 9000,
+    control_port: ControlOption = 9001,
+    local: Annotated[str, typer.Option("--local", help="The local address to use.")] = "",
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many messages; 0 for ever.")] = 0,
+    interval: Annotated[float, typer.Option("--interval", "-i", help="Seconds between two messages.")] = 1.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each step, and for each answer.")] = 5.0,
+    encrypt: Annotated[str, typer.Option("--encrypt", help="The server's public key, in hexadecimal.")] = "",
+    directory: DirectoryOption = "",
+    verbose: VerboseOption = True,
+) -> None:
+    """Send ECHO messages and check that each comes back."""
+    _log(verbose)
+    try:
+        server_key = bytes.fromhex(encrypt)
+    except ValueError as error:
+        raise ConfigurationError(f"--encrypt {encrypt} is not hexadecimal: {error}") from error
+    settings = ClientSettings(
+        server=server,
+        initial_port=port,
+        initial_control_port=control_port,
+        local_address=local,
+        timeout=timeout,
+        server_key=server_key,
+    )
+    done = 0
+    with stopping() as stop, DuologueClient.connect(settings=settings, directory=directory or None) as duologue:
+        while not stop.asked and (not count or done < count):
+            message = f"ECHO {secrets.token_hex(8)}"
+            logging.debug("[%d] send: %s", duologue.session_id, message)
+            duologue.send(message)
+            answer = duologue.receive(timeout=timeout).decode(errors="replace")
+            logging.debug("[%d] response: %s", duologue.session_id, answer)
+            if answer != message:
+                raise ClosedError(f"sent {message!r}, received {answer!r}")
+            done += 1
+            until = time.monotonic() + (interval if not count or done < count else 0)
+            while not stop.asked and time.monotonic() < until:
+                duologue.poll()
+                time.sleep(min(LOOK_S, interval))
+    say(f"{done} messages came back")

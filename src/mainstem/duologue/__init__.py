@@ -1,0 +1,69 @@
+"""Duologues: a server that gives each of its clients a pair of streams of its own, through NAT, within limits.
+
+The design is the Aeron guide's second echo server (section 4), as a layer for any protocol: a client introduces itself on the
+all-clients channel, the server answers with ports and a session under the client's one-time pad, and both go on alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem.duologue import aio
+    from mainstem.duologue.client import DuologueClient
+    from mainstem.duologue.client_core import ClientCore
+    from mainstem.duologue.crypto import ServerKey
+    from mainstem.duologue.errors import Refused, StepTimedOut
+    from mainstem.duologue.handler import BadMessage, Echo, Handler
+    from mainstem.duologue.limits import Prefixes
+    from mainstem.duologue.server import DuologueServer
+    from mainstem.duologue.server_core import ServerCore
+    from mainstem.duologue.session import Duologue
+    from mainstem.duologue.settings import ClientSettings, ServerSettings
+
+_HOMES = {
+    "BadMessage": "handler",
+    "ClientCore": "client_core",
+    "ClientSettings": "settings",
+    "Duologue": "session",
+    "DuologueClient": "client",
+    "DuologueServer": "server",
+    "Echo": "handler",
+    "Handler": "handler",
+    "Prefixes": "limits",
+    "Refused": "errors",
+    "ServerCore": "server_core",
+    "ServerKey": "crypto",
+    "ServerSettings": "settings",
+    "StepTimedOut": "errors",
+}
+
+__all__ = [
+    "BadMessage",
+    "ClientCore",
+    "ClientSettings",
+    "Duologue",
+    "DuologueClient",
+    "DuologueServer",
+    "Echo",
+    "Handler",
+    "Prefixes",
+    "Refused",
+    "ServerCore",
+    "ServerKey",
+    "ServerSettings",
+    "StepTimedOut",
+    "aio",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "aio":
+        return importlib.import_module(f"{__name__}.aio")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,304 @@
+"""The duologue client's steps and duty cycle (guide, 4.4 and 4.6): no thread, no clock and no socket of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from mainstem.duologue.errors import Refused, StepTimedOut
+from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_answer
+from mainstem.duologue.outbox import Outbox
+from mainstem.duologue.settings import seconds_ns
+from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem._core.fragment import Fragment
+    from mainstem.aeron.client.asynchronous import AsyncOperation
+    from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.publication import ExclusivePublication
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.duologue.crypto import Ciphers, ClientHandshake
+    from mainstem.duologue.settings import ClientSettings
+
+logger = logging.getLogger("mainstem.duologue.client")
+
+ANSWERS_AT_ONCE = 10  # of the all-clients channel, most of which are meant for others
+MESSAGES_AT_ONCE = 64
+# Received messages that the program has not taken; beyond that the server is not read.
+MAX_RECEIVED = 1_024
+
+
+class Step(Enum):
+    """Where a client is on its way; the value is what it waits for."""
+
+    INTRODUCE = "the driver opens the all-clients channel"
+    REACH = "the server's all-clients channel is reached"
+    ASK = "the server answers HELLO"
+    OPEN = "the driver opens the duologue"
+    JOIN = "the server's duologue is reached"
+    TALK = "nothing: the duologue is open"
+    CLOSED = "nothing: the duologue is closed"
+
+
+class StreamPair:
+    """A subscription and a publication that are opened together, without waiting."""
+
+    def __init__(self, aeron: Aeron, subscription: str, publication: str, stream_id: int) -> None:
+        self._subscribing: AsyncOperation[Subscription] = aeron.async_add_subscription(subscription, stream_id)
+        self._publishing: AsyncOperation[ExclusivePublication] = aeron.async_add_exclusive_publication(
+            publication, stream_id
+        )
+        self._open: list[AsyncOperation[Subscription] | AsyncOperation[ExclusivePublication]] = [
+            self._subscribing,
+            self._publishing,
+        ]
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """Once the driver has made it. Raises RegistrationError or DriverTimeout."""
+        return self._subscribing.poll()
+
+    @property
+    def publication(self) -> ExclusivePublication | None:
+        """The same."""
+        return self._publishing.poll()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether both are made."""
+        return self.subscription is not None and self.publication is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether both reach the other side."""
+        subscription, publication = self.subscription, self.publication
+        return bool(subscription and publication and subscription.is_connected and publication.is_connected)
+
+    def close(self) -> bool:
+        """Closes what was made; false while the driver still owes an answer, after which this is to be called again."""
+        for operation in [each for each in self._open if each.is_done]:
+            self._open.remove(operation)
+            with suppress(MainstemError):
+                made = operation.poll()
+                if made is not None:
+                    made.close()
+        return not self._open
+
+
+class ClientCore:
+    """One client of a duologue server: ``do_work`` until ``is_open``, then ``send`` and ``receive``.
+
+    Each attempt takes a fresh one-time pad from ``chance``, which must be a cryptographic generator except in a simulation.
+    """
+
+    def __init__(self, aeron: Aeron, settings: ClientSettings, *, chance: Random, now_ns: int) -> None:
+        self.settings = settings
+        self.step = Step.INTRODUCE
+        self.duologue_session = 0
+        self._aeron = aeron
+        self._timeout_ns = seconds_ns(settings.timeout)
+        self._since_ns = now_ns
+        self._peer = f"{settings.server}:{settings.initial_port}"
+        self._key = chance.getrandbits(KEY_BITS)
+        self._handshake: ClientHandshake | None = None
+        if settings.server_key:
+            from mainstem.duologue.crypto import ClientHandshake
+
+            self._handshake = ClientHandshake(settings.server_key, self._key, chance)
+        self._ciphers: Ciphers | None = None
+        self._answer: Connect | None = None
+        self._received: deque[bytes] = deque()
+        self._outbox: Outbox | None = None
+        self._pairs: list[StreamPair] = []
+        self._all_clients = self._pair(settings.initial_subscription, settings.initial_publication)
+        self._duologue: StreamPair | None = None
+
+    def _pair(self, subscription: str, publication: str) -> StreamPair:
+        pair = StreamPair(self._aeron, subscription, publication, self.settings.stream_id)
+        self._pairs.append(pair)
+        return pair
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can be sent and received."""
+        return self.step is Step.TALK
+
+    @property
+    def session_id(self) -> int:
+        """The session of the stream on the all-clients channel, and then of the duologue's; 0 while there is none."""
+        if self.duologue_session:
+            return self.duologue_session
+        publication = self._all_clients.publication
+        return 0 if publication is None else publication.session_id
+
+    @property
+    def max_message_length(self) -> int:
+        """The longest message that can be sent."""
+        return self.settings.term_length // 8 - (24 if self._ciphers is not None else 0)
+
+    def do_work(self, now_ns: int) -> int:
+        """One duty cycle.
+
+        Raises StepTimedOut when a step takes too long, Refused when the server says ERROR, RemoteProtocolError when it breaks
+        the protocol, NotConnected or BackPressured when a message could not be sent for 500 ms, ClosedError when the server
+        ended the duologue.
+        """
+        if self.step is Step.CLOSED:
+            return 0
+        if self._aeron.closed:
+            raise self._aeron.failure or ClosedError("the client of the media driver was closed")
+        work = self._STEPS[self.step](self, now_ns)
+        if self.step is not Step.TALK and now_ns - self._since_ns >= self._timeout_ns:
+            timeout = self.settings.timeout
+            raise StepTimedOut(
+                f"{self._peer}: it did not come about within {timeout:g} s that {self.step.value}",
+                step=self.step.value,
+                timeout=timeout,
+            )
+        return work
+
+    def _enter(self, step: Step, now_ns: int) -> int:
+        logger.debug("[%d] %s", self.session_id, self._REACHED[step])
+        self.step = step
+        self._since_ns = now_ns
+        return 1
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    def _introduce(self, now_ns: int) -> int:
+        return self._enter(Step.REACH, now_ns) if self._all_clients.is_ready else 0
+
+    def _reach(self, now_ns: int) -> int:
+        if not self._all_clients.is_connected:
+            return 0
+        assert self._all_clients.publication is not None
+        self._outbox = Outbox(self._all_clients.publication, name="all clients")
+        self._hello(now_ns)
+        return self._enter(Step.ASK, now_ns)
+
+    def _hello(self, now_ns: int) -> None:
+        assert self._outbox is not None
+        hello = Hello(self._key) if self._handshake is None else self._handshake.hello
+        logger.debug("[%d] send: HELLO", self.session_id)
+        self._outbox.send(hello.encode(), now_ns)
+
+    def _ask(self, now_ns: int) -> int:
+        subscription = self._all_clients.subscription
+        assert subscription is not None
+        assert self._outbox is not None
+        work = self._outbox.do_work(now_ns)
+        work += subscription.poll_messages(self._on_answer, ANSWERS_AT_ONCE)
+        if self._answer is None:
+            return work
+        self._accept(self._answer)
+        return self._enter(Step.OPEN, now_ns)
+
+    def _on_answer(self, fragment: Fragment) -> None:
+        if self._answer is not None:
+            return
+        try:
+            answer = parse_answer(bytes(fragment), self._peer)
+        except RemoteProtocolError as error:
+            # Whoever can reach this subscription can say anything; only what is meant for this session counts.
+            logger.debug("[%d] ignored: %s", self.session_id, error)
+            return
+        if answer.session_id != self.session_id:
+            return
+        if isinstance(answer, Connect):
+            self._answer = answer
+        else:
+            raise Refused(f"{self._peer} refused this client: {answer.message}", reason=answer.message, peer=self._peer)
+
+    def _accept(self, answer: Connect) -> None:
+        session_id = decrypt_session(answer.encrypted_session, self._key)
+        logger.debug("[%d] connect %d %d", self.session_id, answer.port, answer.control_port)
+        if self._handshake is not None:
+            self._ciphers = self._handshake.finish(answer, session_id)
+        self._all_clients.close()
+        self.duologue_session = session_id
+        self._duologue = self._pair(
+            self.settings.duologue_subscription(answer.control_port, session_id),
+            self.settings.duologue_publication(answer.port, session_id),
+        )
+
+    def _open(self, now_ns: int) -> int:
+        assert self._duologue is not None
+        return self._enter(Step.JOIN, now_ns) if self._duologue.is_ready else 0
+
+    def _join(self, now_ns: int) -> int:
+        assert self._duologue is not None
+        if not self._duologue.is_connected:
+            return 0
+        assert self._duologue.publication is not None
+        self._outbox = Outbox(self._duologue.publication, name=f"duologue {self.duologue_session}")
+        if self._ciphers is not None:
+            self._outbox.seal = self._ciphers.sealer.seal
+        return self._enter(Step.TALK, now_ns)
+
+    def _talk(self, now_ns: int) -> int:
+        assert self._duologue is not None
+        assert self._outbox is not None
+        subscription = self._duologue.subscription
+        assert subscription is not None
+        room = min(MESSAGES_AT_ONCE, MAX_RECEIVED - len(self._received))
+        work = subscription.poll_messages(self._on_message, room) if room > 0 else 0
+        if not work and room > 0 and not subscription.is_connected:
+            raise ClosedError(f"{self._peer} ended the duologue")
+        # Last, so that what the server said before it went away is heard before the failure.
+        return work + self._outbox.do_work(now_ns)
+
+    def _on_message(self, fragment: Fragment) -> None:
+        message = bytes(fragment)
+        if self._ciphers is not None:
+            message = self._ciphers.opener.open(message)
+        reason = error_of(message)
+        if reason is not None:
+            raise Refused(f"{self._peer} ended the duologue: {reason}", reason=reason, peer=self._peer)
+        self._received.append(message)
+
+    _STEPS: dict[Step, Callable[[ClientCore, int], int]] = {  # noqa: RUF012 - never changed
+        Step.INTRODUCE: _introduce,
+        Step.REACH: _reach,
+        Step.ASK: _ask,
+        Step.OPEN: _open,
+        Step.JOIN: _join,
+        Step.TALK: _talk,
+    }
+    _REACHED: dict[Step, str] = {  # noqa: RUF012 - never changed
+        Step.REACH: "all-clients channel opened",
+        Step.ASK: "initial subscription and publication connected, waiting for response",
+        Step.OPEN: "opening the duologue",
+        Step.JOIN: "duologue opened",
+        Step.TALK: "CONNECT subscription and publication connected",
+    }
+
+    # -- the program's side ----------------------------------------------------------------------------------------
+
+    @property
+    def queued(self) -> int:
+        """Messages that were not accepted by the stream yet."""
+        return 0 if self._outbox is None else len(self._outbox)
+
+    def send(self, message: bytes, now_ns: int) -> None:
+        """Sends, or queues for 500 ms at most. Raises ClosedError, BackPressured, or ValueError for one that is too long."""
+        if len(message) > self.max_message_length:
+            raise ValueError(f"a message of {len(message)} bytes is above the {self.max_message_length} of a duologue")
+        if not self.is_open or self._outbox is None:
+            raise ClosedError("the duologue is not open")
+        self._outbox.send(message, now_ns)
+
+    def receive(self) -> bytes | None:
+        """The next message, if one has come."""
+        return self._received.popleft() if self._received else None
+
+    def close(self) -> bool:
+        """Closes both pairs of streams; false while the driver still owes an answer: then call it again."""
+        self.step = Step.CLOSED
+        self._pairs = [pair for pair in self._pairs if not pair.close()]
+        return not self._pairs

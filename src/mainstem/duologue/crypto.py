@@ -1,0 +1,189 @@
+"""Encryption of duologues: X25519 to agree on keys, ChaCha20-Poly1305 for every message (guide, 5.3).
+
+The client knows the server's public key ``S`` beforehand and makes a fresh key pair ``c`` for each attempt; the server makes a
+fresh pair ``s`` for each duologue.
+
+* HELLO carries ``C`` and the one-time pad, sealed under a key from ``cS``: only the holder of the server's private key reads it.
+* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``: whoever made it holds the
+  server's private key, and has not made it for another attempt, nor with another session.
+* From the same two secrets, the public keys and the session id come two keys, one for each direction. A message is its number
+  (eight bytes), then the ciphertext and its tag, with the session id as associated data. Numbers start at 0 and have no gaps, so
+  that a message which was replayed, left out or reordered is refused, as is one that was changed.
+
+Secrets of one duologue do not open another one, and a server key that leaks later does not open what was recorded before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from mainstem.duologue.messages import PUBLIC_KEY_LENGTH, Connect, SealedHello
+from mainstem.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from random import Random
+
+KEY_LENGTH = 32
+NUMBER_LENGTH = 8
+OVERHEAD = NUMBER_LENGTH + 16
+MAX_MESSAGES = (1 << 63) - 1  # of one direction, after which the numbers would no longer be positive
+_ZERO_NONCE = bytes(12)  # for keys that seal exactly one message
+_HELLO_CONTEXT = b"mainstem duologue 1 hello"
+_KEYS_CONTEXT = b"mainstem duologue 1 keys"
+
+
+class ServerKey:
+    """A server's long-lived key pair."""
+
+    def __init__(self, private: bytes) -> None:
+        if len(private) != KEY_LENGTH:
+            raise ConfigurationError(f"a private key has {KEY_LENGTH} bytes, not {len(private)}")
+        self._key = X25519PrivateKey.from_private_bytes(private)
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls, chance: Random) -> ServerKey:
+        """A new one; ``chance`` must be a cryptographic generator, such as ``random.SystemRandom``."""
+        return cls(chance.randbytes(KEY_LENGTH))
+
+    @property
+    def private_bytes(self) -> bytes:
+        """What ``ServerKey`` makes the same key of: to be kept secret."""
+        return self._key.private_bytes_raw()
+
+    def open_hello(self, hello: SealedHello) -> tuple[int, bytes]:
+        """The one-time pad of a HELLO, and the secret that it was sealed with. Raises RemoteProtocolError."""
+        secret = _agree(self._key, hello.public_key)
+        opened = _open(_hello_key(secret, hello.public_key, self.public), hello.sealed_key, b"", what="a sealed HELLO")
+        return int.from_bytes(opened, "big"), secret
+
+    def answer(
+        self, connect: Connect, hello: SealedHello, secret: bytes, *, duologue_session: int, chance: Random
+    ) -> tuple[Connect, Ciphers]:
+        """The CONNECT with its public key and tag, and the server's end of the encrypted duologue."""
+        ephemeral = X25519PrivateKey.from_private_bytes(chance.randbytes(KEY_LENGTH))
+        public = ephemeral.public_key().public_bytes_raw()
+        secrets = secret + _agree(ephemeral, hello.public_key)
+        keys = _Keys.derive(secrets, hello.public_key, self.public, public, duologue_session)
+        tag = ChaCha20Poly1305(keys.confirm).encrypt(_ZERO_NONCE, b"", connect.plain_part)
+        signed = Connect(connect.session_id, connect.port, connect.control_port, connect.encrypted_session, public, tag)
+        return signed, Ciphers(Sealer(keys.to_client, duologue_session), Opener(keys.to_server, duologue_session))
+
+
+class ClientHandshake:
+    """One attempt of a client to get an encrypted duologue."""
+
+    def __init__(self, server_public: bytes, key: int, chance: Random) -> None:
+        if len(server_public) != PUBLIC_KEY_LENGTH:
+            raise ConfigurationError(f"a server's public key has {PUBLIC_KEY_LENGTH} bytes, not {len(server_public)}")
+        self._server_public = server_public
+        self._ephemeral = X25519PrivateKey.from_private_bytes(chance.randbytes(KEY_LENGTH))
+        self._public = self._ephemeral.public_key().public_bytes_raw()
+        self._secret = _agree(self._ephemeral, server_public)
+        hello_key = _hello_key(self._secret, self._public, server_public)
+        sealed = ChaCha20Poly1305(hello_key).encrypt(_ZERO_NONCE, key.to_bytes(4, "big"), b"")
+        self.hello = SealedHello(sealed, self._public)
+
+    def finish(self, connect: Connect, duologue_session: int) -> Ciphers:
+        """The client's end, once CONNECT has proved itself. Raises RemoteProtocolError for one that the server did not make."""
+        if not connect.tag:
+            raise RemoteProtocolError("CONNECT came without the server's key", rule="encryption")
+        secrets = self._secret + _agree(self._ephemeral, connect.public_key)
+        keys = _Keys.derive(secrets, self._public, self._server_public, connect.public_key, duologue_session)
+        _open(keys.confirm, connect.tag, connect.plain_part, what="CONNECT")
+        return Ciphers(Sealer(keys.to_server, duologue_session), Opener(keys.to_client, duologue_session))
+
+
+class Sealer:
+    """One direction's sending end."""
+
+    def __init__(self, key: bytes, session_id: int) -> None:
+        self._cipher = ChaCha20Poly1305(key)
+        self._session = _session_bytes(session_id)
+        self._number = 0
+
+    def seal(self, message: bytes) -> bytes:
+        """The message with its number, encrypted. What this returns must go out once, and in order."""
+        if self._number >= MAX_MESSAGES:
+            raise LocalProtocolError("all numbers of this duologue's messages are used up")
+        number = self._number.to_bytes(NUMBER_LENGTH, "little")
+        self._number += 1
+        return number + self._cipher.encrypt(b"\0\0\0\0" + number, bytes(message), self._session)
+
+
+class Opener:
+    """One direction's receiving end."""
+
+    def __init__(self, key: bytes, session_id: int) -> None:
+        self._cipher = ChaCha20Poly1305(key)
+        self._session = _session_bytes(session_id)
+        self._number = 0
+
+    def open(self, sealed: bytes) -> bytes:
+        """The message. Raises RemoteProtocolError for one that is not the next that the peer sealed, unchanged."""
+        number = sealed[:NUMBER_LENGTH]
+        if len(sealed) < OVERHEAD:
+            raise RemoteProtocolError(f"a message of {len(sealed)} bytes is not an encrypted one", rule="encryption")
+        if int.from_bytes(number, "little") != self._number:
+            raise RemoteProtocolError(
+                f"message {int.from_bytes(number, 'little')} came where {self._number} was due: replayed, lost or reordered",
+                rule="encryption",
+            )
+        try:
+            opened = self._cipher.decrypt(b"\0\0\0\0" + number, sealed[NUMBER_LENGTH:], self._session)
+        except InvalidTag:
+            raise RemoteProtocolError(
+                f"message {self._number} is not what the peer encrypted", rule="encryption"
+            ) from None
+        self._number += 1
+        return opened
+
+
+@dataclass(frozen=True, slots=True)
+class Ciphers:
+    """Both directions of one end."""
+
+    sealer: Sealer
+    opener: Opener
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    confirm: bytes
+    to_server: bytes
+    to_client: bytes
+
+    @classmethod
+    def derive(cls, secrets: bytes, client: bytes, server: bytes, ephemeral: bytes, session_id: int) -> _Keys:
+        context = _KEYS_CONTEXT + client + server + ephemeral + _session_bytes(session_id)
+        derived = HKDF(SHA256(), 3 * KEY_LENGTH, salt=None, info=context).derive(secrets)
+        return cls(*(derived[at : at + KEY_LENGTH] for at in range(0, 3 * KEY_LENGTH, KEY_LENGTH)))
+
+
+def _session_bytes(session_id: int) -> bytes:
+    return session_id.to_bytes(4, "little", signed=True)
+
+
+def _hello_key(secret: bytes, client: bytes, server: bytes) -> bytes:
+    return HKDF(SHA256(), KEY_LENGTH, salt=None, info=_HELLO_CONTEXT + client + server).derive(secret)
+
+
+def _agree(own: X25519PrivateKey, public: bytes) -> bytes:
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise RemoteProtocolError("a public key gives no secret", rule="encryption") from None
+
+
+def _open(key: bytes, sealed: bytes, vouched: bytes, *, what: str) -> bytes:
+    try:
+        return ChaCha20Poly1305(key).decrypt(_ZERO_NONCE, sealed, vouched)
+    except InvalidTag:
+        raise RemoteProtocolError(f"{what} was not made with the right keys", rule="encryption") from None

@@ -1,0 +1,49 @@
+"""Limits on what one address may have: addresses by prefix, a quota for each, a rate for each (guide, 4.3 and 5.1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.admission import Prefixes, RateLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = ["Prefixes", "Quota", "RateLimit", "address_of"]
+
+
+def address_of(source_identity: str) -> str:
+    """The address in an image's ``ip:port`` or ``[ip]:port``; the whole of it when it is neither (``aeron:ipc``)."""
+    host, colon, port = source_identity.rpartition(":")
+    if not colon or not port.isdigit():
+        return source_identity
+    return host.removeprefix("[").removesuffix("]").partition("%")[0]
+
+
+class Quota:
+    """At most ``limit`` of something for each owner."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._counts: Counter[Hashable] = Counter()
+
+    def count(self, owner: Hashable) -> int:
+        """How many the owner has."""
+        return self._counts[owner]
+
+    def take(self, owner: Hashable) -> bool:
+        """One more; false when the owner has its limit."""
+        if self._counts[owner] >= self.limit:
+            return False
+        self._counts[owner] += 1
+        return True
+
+    def give_back(self, owner: Hashable) -> None:
+        """One fewer."""
+        self._counts[owner] -= 1
+        if self._counts[owner] <= 0:
+            del self._counts[owner]
+
+    def __len__(self) -> int:
+        return sum(1 for count in self._counts.values() if count)

@@ -1,0 +1,154 @@
+"""The texts on the all-clients channel and the errors on a duologue (guide, 4.4): bytes to values and back.
+
+``HELLO <key>``, ``<session> CONNECT <port> <control-port> <encrypted-session>``, ``<session> ERROR <message>``, and on a
+duologue ``ERROR <message>``. Numbers that name a port or a session are decimal, keys and encrypted sessions upper-case hexadecimal.
+With encryption, HELLO and CONNECT carry public keys besides; ``crypto`` says how they are made.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mainstem.errors import RemoteProtocolError
+
+# The longest text that these rules can make is an error's; what is longer is refused before it is looked at.
+MAX_TEXT_LENGTH = 512
+MAX_ERROR_LENGTH = 256
+
+SERVER_FULL = "server full"
+TOO_MANY_CONNECTIONS = "too many connections for IP address"
+BAD_MESSAGE = "bad message"
+INTERNAL_ERROR = "internal error"
+ENCRYPTION_REQUIRED = "encryption required"
+ENCRYPTION_NOT_OFFERED = "encryption not offered"
+
+KEY_BITS = 32
+SEALED_KEY_LENGTH = 4 + 16  # the key, and the tag of its encryption
+PUBLIC_KEY_LENGTH = 32
+TAG_LENGTH = 16
+
+_HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{1,8})")
+_SEALED_HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{40}) ([0-9A-Fa-f]{64})")
+_CONNECT = re.compile(
+    rb"(-?[0-9]{1,10}) CONNECT ([0-9]{1,5}) ([0-9]{1,5}) ([0-9A-Fa-f]{1,8})(?: ([0-9A-Fa-f]{64}) ([0-9A-Fa-f]{32}))?"
+)
+_ERROR = re.compile(rb"(-?[0-9]{1,10}) ERROR (.*)", re.DOTALL)
+_DUOLOGUE_ERROR = b"ERROR "
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client asks for a duologue. ``key`` is its one-time pad, an unsigned 32-bit number."""
+
+    key: int
+
+    def encode(self) -> bytes:
+        """As it goes onto the all-clients channel."""
+        return b"HELLO %X" % self.key
+
+
+@dataclass(frozen=True, slots=True)
+class SealedHello:
+    """The same with encryption: the pad sealed for the server, and the public key of this attempt."""
+
+    sealed_key: bytes
+    public_key: bytes
+
+    def encode(self) -> bytes:
+        """As it goes onto the all-clients channel."""
+        return b"HELLO %s %s" % (_hex(self.sealed_key), _hex(self.public_key))
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The client with ``session_id`` may join a duologue; ``public_key`` and ``tag`` are there with encryption only."""
+
+    session_id: int
+    port: int
+    control_port: int
+    encrypted_session: int
+    public_key: bytes = b""
+    tag: bytes = b""
+
+    def encode(self) -> bytes:
+        """As it goes onto the all-clients channel."""
+        return b"%s %s %s" % (self.plain_part, _hex(self.public_key), _hex(self.tag)) if self.tag else self.plain_part
+
+    @property
+    def plain_part(self) -> bytes:
+        """The text without what encryption adds; the tag vouches for it."""
+        ports = b"%d %d" % (self.port, self.control_port)
+        return b"%d CONNECT %s %X" % (self.session_id, ports, self.encrypted_session & 0xFFFF_FFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The client with ``session_id`` gets no duologue; ``message`` says why."""
+
+    session_id: int
+    message: str
+
+    def encode(self) -> bytes:
+        """As it goes onto the all-clients channel."""
+        return b"%d ERROR %s" % (self.session_id, self.message.encode()[:MAX_ERROR_LENGTH])
+
+
+def parse_hello(text: bytes, peer: str = "") -> Hello | SealedHello:
+    """What a client says first. Raises RemoteProtocolError for anything else."""
+    if len(text) <= MAX_TEXT_LENGTH:
+        if match := _HELLO.fullmatch(text):
+            return Hello(int(match[1], 16))
+        if match := _SEALED_HELLO.fullmatch(text):
+            return SealedHello(bytes.fromhex(match[1].decode()), bytes.fromhex(match[2].decode()))
+    raise RemoteProtocolError(f"{_shown(text)} is not HELLO <key>", rule="guide 4.4", peer=peer)
+
+
+def parse_answer(text: bytes, peer: str = "") -> Connect | Refusal:
+    """What the server says on the all-clients channel, to whomever. Raises RemoteProtocolError for anything else."""
+    if len(text) <= MAX_TEXT_LENGTH:
+        if match := _CONNECT.fullmatch(text):
+            session_id, port, control_port = int(match[1]), int(match[2]), int(match[3])
+            if _is_int32(session_id) and 0 < port < 65536 and 0 < control_port < 65536:
+                public_key = bytes.fromhex((match[5] or b"").decode())
+                tag = bytes.fromhex((match[6] or b"").decode())
+                return Connect(session_id, port, control_port, int(match[4], 16), public_key, tag)
+        elif (match := _ERROR.fullmatch(text)) and _is_int32(int(match[1])):
+            return Refusal(int(match[1]), match[2].decode(errors="replace"))
+    raise RemoteProtocolError(f"{_shown(text)} is neither CONNECT nor ERROR", rule="guide 4.4", peer=peer)
+
+
+def error_text(message: str) -> bytes:
+    """What a server says on a duologue before it ends it."""
+    return _DUOLOGUE_ERROR + message.encode()[:MAX_ERROR_LENGTH]
+
+
+def error_of(text: bytes) -> str | None:
+    """The message of a duologue's ``ERROR <message>``; None for any other message."""
+    if not text.startswith(_DUOLOGUE_ERROR):
+        return None
+    return text[len(_DUOLOGUE_ERROR) :][:MAX_ERROR_LENGTH].decode(errors="replace")
+
+
+def encrypt_session(session_id: int, key: int) -> int:
+    """The session under the one-time pad; an unsigned 32-bit number."""
+    return (session_id ^ key) & 0xFFFF_FFFF
+
+
+def decrypt_session(encrypted: int, key: int) -> int:
+    """The session, an int32, out of what ``encrypt_session`` made of it."""
+    value = (encrypted ^ key) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _is_int32(value: int) -> bool:
+    return -(1 << 31) <= value < 1 << 31
+
+
+def _hex(octets: bytes) -> bytes:
+    return octets.hex().upper().encode()
+
+
+def _shown(text: bytes) -> str:
+    """At most a line of what a stranger sent, with nothing in it that a terminal would act on."""
+    return repr(text[:40]) + ("..." if len(text) > 40 else "")

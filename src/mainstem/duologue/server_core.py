@@ -1,0 +1,294 @@
+"""The duologue server's state and duty cycle (guide, 4.4): no thread, no clock and no socket of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.duologue import messages
+from mainstem.duologue.allocators import PortAllocator, SessionAllocator
+from mainstem.duologue.introductions import Introduction, Introductions
+from mainstem.duologue.limits import Quota, RateLimit
+from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, encrypt_session, parse_hello
+from mainstem.duologue.outbox import Outbox
+from mainstem.duologue.session import Duologue
+from mainstem.duologue.settings import seconds_ns
+from mainstem.duologue.state import DuologueState, Lifetime
+from mainstem.duologue.statistics import ServerStatistics
+from mainstem.errors import BackPressured, ClosedError, MainstemError, OfferError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.publication import Publication
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.duologue.crypto import ServerKey
+    from mainstem.duologue.handler import Handler
+    from mainstem.duologue.settings import ServerSettings
+
+logger = logging.getLogger("mainstem.duologue.server")
+
+# A duologue that nobody joined yet gives way to a new client of a full server once it is this old: an honest client joins
+# within a few round trips.
+GRACE_NS = NS_PER_SECOND
+
+
+class ServerCore:
+    """A server over a client of a media driver. Everything but the image handlers belongs to one thread, which is asserted.
+
+    ``chance`` makes session ids that nobody can guess: a cryptographic generator, except in a simulation.
+    ``key`` switches encryption on. ``on_end`` of the driver or the client makes ``do_work`` raise.
+    """
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        settings: ServerSettings,
+        handler: Handler,
+        *,
+        chance: Random,
+        key: ServerKey | None = None,
+        assert_thread: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.statistics = ServerStatistics()
+        self._aeron = aeron
+        self._handler = handler
+        self._chance = chance
+        self._key = key
+        self._assert_thread = assert_thread
+        # Each half of the range has one use: a port whose last stream lingers in the driver can be taken for the same use
+        # again at once, but not for the other.
+        half = settings.max_clients
+        self._ports = PortAllocator(settings.base_port, half, chance)
+        self._control_ports = PortAllocator(settings.base_port + half, half, chance)
+        self._sessions = SessionAllocator(chance)
+        self._quota = Quota(settings.max_per_address)
+        self._rate = RateLimit(settings.hello_rate, settings.burst)
+        self._introductions = Introductions(settings, self.statistics, timeout_ns=seconds_ns(settings.initial_timeout))
+        self._duologues: dict[int, Duologue] = {}
+        self._releasing: list[Duologue] = []
+        self._calls: deque[Callable[[], None]] = deque()
+        self._now_ns = 0
+        self._publication: Publication = aeron.add_publication(settings.initial_publication, settings.stream_id)
+        self._outbox = Outbox(self._publication, name="all clients")
+        self._subscription: Subscription = aeron.add_subscription(
+            settings.initial_subscription,
+            settings.stream_id,
+            on_available_image=self._introductions.on_available,
+            on_unavailable_image=self._introductions.on_unavailable,
+        )
+
+    @property
+    def duologues(self) -> list[Duologue]:
+        """Those whose clients are there."""
+        self._assert_thread()
+        return [each for each in self._duologues.values() if each.is_open]
+
+    @property
+    def ports_in_use(self) -> frozenset[int]:
+        """The ports of all duologues, also of those nobody has joined."""
+        return self._ports.in_use | self._control_ports.in_use
+
+    @property
+    def sessions_in_use(self) -> frozenset[int]:
+        """Their session ids."""
+        return self._sessions.in_use
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Runs it in the server's thread, in its next duty cycle. The only thing that another thread may call."""
+        self._calls.append(function)
+
+    def broadcast(self, message: bytes | str) -> None:
+        """Sends to everybody who is there. Whoever's queue is full is left out, and on its way out anyway."""
+        for duologue in self.duologues:
+            try:
+                duologue.send(message)
+            except (OfferError, ClosedError) as error:
+                logger.debug("[%d] left out of a broadcast: %s", duologue.session_id, error)
+
+    def do_work(self, now_ns: int) -> int:
+        """One duty cycle. Raises what ended the client of the driver, when it has ended."""
+        self._assert_thread()
+        self._now_ns = now_ns
+        if self._aeron.closed:
+            raise self._aeron.failure or ClosedError("the client of the media driver was closed")
+        work = 0
+        while self._calls:
+            self._calls.popleft()()
+            work += 1
+        work += self._introductions.do_work(self._subscription, now_ns, self._on_request)
+        work += self._answer(now_ns)
+        for duologue in list(self._duologues.values()):
+            before = duologue.state
+            done, reason = duologue.do_work(now_ns, self._handler)
+            work += done
+            if duologue.state is DuologueState.JOINED and before is DuologueState.WAITING:
+                self.statistics.duologues_joined += 1
+                logger.debug("[%d] client %s joined", duologue.session_id, duologue.owner)
+            if reason:
+                self._end(duologue, reason)
+        for duologue in [each for each in self._releasing if each.release(now_ns)]:
+            self._releasing.remove(duologue)
+            self._give_back(duologue)
+        return work
+
+    def _answer(self, now_ns: int) -> int:
+        try:
+            return self._outbox.do_work(now_ns)
+        except OfferError as error:
+            logger.debug("an answer was given up: %s", error)
+            self.statistics.answers_lost += 1
+            self._outbox.drop_first()
+            return 1
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def _on_request(self, client: Introduction, text: bytes) -> None:
+        session_id = client.image.session_id
+        prefix = self.settings.prefixes.of(client.address)
+        self.statistics.hellos += 1
+        if not self._rate.take(prefix, self._now_ns):
+            self.statistics.hellos_ignored += 1
+            return
+        logger.debug("[%d] received from %s: %r", session_id, client.address, text[:80])
+        try:
+            hello = parse_hello(text, client.address)
+            key, secret = self._unseal(hello)
+        except RemoteProtocolError as error:
+            self.statistics.bad_hellos += 1
+            logger.debug("[%d] %s", session_id, error)
+            self._tell(Refusal(session_id, messages.BAD_MESSAGE))
+            self._introductions.refuse(client, messages.BAD_MESSAGE)
+            return
+        refused = self._reason_to_refuse(hello, prefix)
+        if refused:
+            self._tell(Refusal(session_id, refused))
+            return
+        self._open(client, prefix, hello, key, secret)
+
+    def _unseal(self, hello: Hello | SealedHello) -> tuple[int, bytes]:
+        if isinstance(hello, Hello):
+            return hello.key, b""
+        return (0, b"") if self._key is None else self._key.open_hello(hello)
+
+    def _reason_to_refuse(self, hello: Hello | SealedHello, prefix: str) -> str:
+        if isinstance(hello, Hello) and self._key is not None:
+            return messages.ENCRYPTION_REQUIRED
+        if isinstance(hello, SealedHello) and self._key is None:
+            return messages.ENCRYPTION_NOT_OFFERED
+        if not self._ports.free_count and not self._evict():
+            self.statistics.refused_full += 1
+            return messages.SERVER_FULL
+        if self._quota.count(prefix) >= self._quota.limit:
+            self.statistics.refused_address += 1
+            return messages.TOO_MANY_CONNECTIONS
+        return ""
+
+    def _evict(self) -> bool:
+        """Ends the oldest duologue that nobody has joined, if it had its chance; false when no place comes free now."""
+        waiting = [
+            each
+            for each in self._duologues.values()
+            if each.state is DuologueState.WAITING and self._now_ns - each.lifetime.since_ns >= GRACE_NS
+        ]
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda each: each.lifetime.since_ns)
+        self.statistics.duologues_evicted += 1
+        self._end(oldest, "nobody joined, and the server is full")
+        if not oldest.release(self._now_ns):
+            return False
+        self._releasing.remove(oldest)
+        self._give_back(oldest)
+        return True
+
+    def _open(self, client: Introduction, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> None:
+        ports = (self._ports.allocate(), self._control_ports.allocate())
+        duologue_session = self._sessions.allocate()
+        assert ports[0] is not None
+        assert ports[1] is not None
+        assert duologue_session is not None
+        self._quota.take(prefix)
+        settings = self.settings
+        duologue = Duologue(
+            settings,
+            self._aeron,
+            owner=client.address,
+            prefix=prefix,
+            session_id=duologue_session,
+            ports=(ports[0], ports[1]),
+            lifetime=Lifetime(
+                join_ns=seconds_ns(settings.join_timeout),
+                left_ns=seconds_ns(settings.left_timeout),
+                silence_ns=None if settings.silence_timeout is None else seconds_ns(settings.silence_timeout),
+                closing_ns=seconds_ns(settings.closing_timeout),
+                now_ns=self._now_ns,
+            ),
+            assert_thread=self._assert_thread,
+        )
+        self._duologues[duologue_session] = duologue
+        self.statistics.duologues_opened += 1
+        logger.debug(
+            "creating new duologue at %s %s session %d for %s",
+            settings.address,
+            ports,
+            duologue_session,
+            client.address,
+        )
+        session_id = client.image.session_id
+        answer = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
+        if isinstance(hello, SealedHello) and self._key is not None:
+            answer, duologue.ciphers = self._key.answer(
+                answer, hello, secret, duologue_session=duologue_session, chance=self._chance
+            )
+        # The client is told where to go once there is something to join.
+        duologue.on_ready = lambda: self._tell(answer)
+        duologue.on_failed = lambda: self._tell(Refusal(session_id, messages.INTERNAL_ERROR))
+
+    def _tell(self, answer: Connect | Refusal) -> None:
+        text = answer.encode()
+        logger.debug("send: %s", text.decode(errors="replace"))
+        try:
+            self._outbox.send(text, self._now_ns)
+        except BackPressured:
+            self.statistics.answers_lost += 1
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _end(self, duologue: Duologue, reason: str) -> None:
+        if duologue.state is DuologueState.OPENING and duologue.on_failed is not None:
+            duologue.on_failed()
+        joined = duologue.state in (DuologueState.JOINED, DuologueState.LEFT, DuologueState.CLOSING)
+        logger.debug("[%d] duologue ended: %s", duologue.session_id, reason)
+        self._duologues.pop(duologue.session_id, None)
+        self.statistics.duologues_closed += 1
+        self.statistics.bad_messages += duologue.bad_messages
+        duologue.lifetime.move(DuologueState.CLOSED, self._now_ns)
+        self._releasing.append(duologue)
+        if joined:
+            try:
+                self._handler.on_close(duologue, reason)
+            except Exception:
+                logger.exception("[%d] the handler failed", duologue.session_id)
+
+    def _give_back(self, duologue: Duologue) -> None:
+        port, control_port = duologue.ports
+        self._ports.release(port)
+        self._control_ports.release(control_port)
+        self._sessions.release(duologue.session_id)
+        self._quota.give_back(duologue.prefix)
+
+    def close(self) -> None:
+        """Ends every duologue and both streams of the all-clients channel. May be called twice."""
+        for duologue in list(self._duologues.values()):
+            self._end(duologue, "the server was closed")
+        self._releasing = [each for each in self._releasing if not each.release(self._now_ns)]
+        with suppress(MainstemError):
+            self._publication.close()
+            self._subscription.close()

@@ -1,0 +1,28 @@
+"""What a server counts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(slots=True)
+class ServerStatistics:
+    """Counts since the server's start."""
+
+    introductions: int = 0  # streams that arrived on the all-clients channel
+    introductions_refused: int = 0  # of them: unwanted before they said anything, or silent for too long
+    hellos: int = 0
+    bad_hellos: int = 0  # first messages that were no HELLO, or not encrypted for this server
+    hellos_ignored: int = 0  # above the rate of their prefix
+    refused_full: int = 0
+    refused_address: int = 0
+    duologues_opened: int = 0
+    duologues_joined: int = 0
+    duologues_closed: int = 0
+    duologues_evicted: int = 0  # waiting ones that gave way when the server was full
+    bad_messages: int = 0
+    answers_lost: int = 0  # nobody took them for 500 ms
+
+    def as_dict(self) -> dict[str, int]:
+        """By name."""
+        return asdict(self)

@@ -1,0 +1,182 @@
+"""A duologue server and twenty clients over a network that loses, duplicates and reorders; some leave, one machine crashes."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.duologue.client_core import ClientCore
+from mainstem.duologue.crypto import ServerKey
+from mainstem.duologue.errors import Refused, StepTimedOut
+from mainstem.duologue.handler import Echo
+from mainstem.duologue.server_core import ServerCore
+from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.errors import ClosedError, OfferError
+from mainstem.sim.checkers import Violation
+from mainstem.sim.faults import Faults
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import Host, World
+
+MACHINES = 4
+CLIENTS_PER_MACHINE = 5
+MESSAGES = 8  # of each client before some go, and of each that stays afterwards
+MAX_LOSS = 0.15
+PATIENCE_NS = 120 * NS_PER_SECOND
+LIVENESS_NS = NS_PER_SECOND  # when drivers give up who is silent
+# Small buffers, so that five drivers fit into a test's memory many times over.
+BUFFERS: dict[str, Any] = {
+    "counters_buffer_length": 1 << 20,
+    "error_buffer_length": 1 << 16,
+    "loss_report_buffer_length": 1 << 16,
+    "image_liveness_timeout_ns": LIVENESS_NS,
+    "publication_connection_timeout_ns": LIVENESS_NS,
+    "publication_linger_timeout_ns": LIVENESS_NS,
+}
+
+
+def _nothing() -> None:
+    """One thread runs the whole world: there is none to assert."""
+
+
+class Talker:
+    """One client: gets a duologue, sends numbered messages, and checks that each comes back once and in order.
+
+    It may lose a duologue loudly and get another one; then it begins anew with the message that was not answered.
+    """
+
+    def __init__(self, world: World, host: Host, number: int, settings: ClientSettings) -> None:
+        self.world = world
+        self.host = host
+        self.number = number
+        self.settings = settings
+        self.answered = 0
+        self.goal = MESSAGES
+        self.attempts = 0
+        self.core: ClientCore | None = None
+        self.closing: list[ClientCore] = []
+        self._asked = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.answered >= self.goal
+
+    def step(self) -> None:
+        """One duty cycle."""
+        self.closing = [core for core in self.closing if not core.close()]
+        if self.core is None:
+            self.attempts += 1
+            chance = Random(self.world.chance.getrandbits(64))
+            self.core = ClientCore(self.host.aeron, self.settings, chance=chance, now_ns=self.world.now_ns)
+            self._asked = self.answered
+        try:
+            self.core.do_work(self.world.now_ns)
+            self._talk(self.core)
+        except (OfferError, ClosedError, Refused, StepTimedOut):
+            # Loud, as it must be: this duologue is over.
+            self.leave()
+
+    def _talk(self, core: ClientCore) -> None:
+        while (message := core.receive()) is not None:
+            expected = self._message(self.answered)
+            if message != expected:
+                raise Violation(f"client {self.number} received {message!r}, expected {expected!r}")
+            self.answered += 1
+        if core.is_open and self._asked < self.goal and not core.queued:
+            core.send(self._message(self._asked), self.world.now_ns)
+            self._asked += 1
+
+    def _message(self, index: int) -> bytes:
+        return b"ECHO %d %d " % (self.number, index) + b"x" * (self.number * 97 * index % 3000)
+
+    def leave(self) -> None:
+        """Closes the duologue."""
+        if self.core is not None:
+            self.closing.append(self.core)
+            self.core = None
+
+
+def duologue(world: World) -> str:
+    """Everybody is served; who leaves or crashes gives everything back in time; the others notice nothing."""
+    world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
+    chance = world.chance
+    base = world.add_host("server", **BUFFERS, **_driver(ServerSettings(address="10.0.0.1")))
+    settings = ServerSettings(
+        address=base.address,
+        max_clients=MACHINES * CLIENTS_PER_MACHINE + 4,
+        max_per_address=CLIENTS_PER_MACHINE + 2,
+        join_timeout=3.0,
+        hello_rate=100.0,
+    )
+    key = ServerKey.generate(Random(chance.getrandbits(64))) if chance.random() < 0.5 else None
+    server = ServerCore(
+        base.aeron, settings, Echo(), chance=Random(chance.getrandbits(64)), key=key, assert_thread=_nothing
+    )
+    client_settings = ClientSettings(server=base.address, timeout=10.0, server_key=b"" if key is None else key.public)
+    talkers = _clients(world, base, client_settings)
+
+    def progress() -> bool:
+        server.do_work(world.now_ns)
+        for talker in talkers:
+            talker.step()
+        return all(talker.is_done for talker in talkers)
+
+    world.run_until(progress, what="an answer to every message", within_ns=PATIENCE_NS)
+    crashed, leavers = chance.choice(world.hosts[1:]), [t for t in talkers if chance.random() < 0.3]
+    for host in (base, crashed):
+        other = base if host is crashed else crashed
+        world.network.cut(host.address, other.address)
+    staying = [talker for talker in talkers if talker.host is not crashed and talker not in leavers]
+    gone = [talker for talker in talkers if talker not in staying]
+    attempts = sum(talker.attempts for talker in staying)
+    for talker in gone:
+        talker.leave()
+    for talker in staying:
+        talker.goal += MESSAGES
+
+    def settle() -> bool:
+        server.do_work(world.now_ns)
+        for talker in staying:
+            talker.step()
+        for talker in gone:
+            talker.closing = [core for core in talker.closing if not core.close()]
+        held = len(server.sessions_in_use)
+        if len(server.ports_in_use) != 2 * held:
+            raise Violation(f"{held} duologues hold {len(server.ports_in_use)} ports")
+        return all(talker.is_done for talker in staying) and held == len(staying)
+
+    world.run_until(settle, what="that those who went gave everything back", within_ns=PATIENCE_NS)
+    again = sum(talker.attempts for talker in staying) - attempts
+    for talker in staying:
+        talker.leave()
+    world.run_until(lambda: _drained(world, server, staying), what="the end of every duologue", within_ns=PATIENCE_NS)
+    server.close()
+    tries = sum(talker.attempts for talker in talkers)
+    return (
+        f"{len(talkers)} clients in {tries} attempts, {len(gone)} went, {len(staying)} stayed with {again} new attempts, "
+        f"encrypted {key is not None}, {world.network.sent} datagrams, {world.network.lost} lost, {world.ticks} ticks"
+    )
+
+
+def _driver(settings: ServerSettings) -> dict[str, Any]:
+    return {**settings.driver_settings(), "driver_stream_session_limit": 1_000}
+
+
+def _clients(world: World, base: Host, settings: ClientSettings) -> list[Talker]:
+    """The machines with their clients, each machine behind a network as bad as the seed says."""
+    talkers = []
+    for machine in range(MACHINES):
+        host = world.add_host(f"machine-{machine}", **BUFFERS, **settings.driver_settings())
+        world.network.link(base.address, host.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
+        world.network.link(host.address, base.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
+        first = machine * CLIENTS_PER_MACHINE
+        talkers += [Talker(world, host, first + index, settings) for index in range(CLIENTS_PER_MACHINE)]
+    return talkers
+
+
+def _drained(world: World, server: ServerCore, talkers: list[Talker]) -> bool:
+    server.do_work(world.now_ns)
+    for talker in talkers:
+        talker.closing = [core for core in talker.closing if not core.close()]
+    return not server.sessions_in_use and not server.ports_in_use

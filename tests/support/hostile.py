@@ -1,0 +1,66 @@
+"""A hostile peer with a raw UDP socket, who speaks just enough of the protocol: SETUP, data frames, status messages."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Self
+
+STREAM_ID = 0x2044F002
+_SETUP = struct.Struct("<iBBHiiiiiiiI")
+_DATA = struct.Struct("<iBBHiiiiq")
+_STATUS = struct.Struct("<iBBHiiiiiq")
+UNFRAGMENTED = 0xC0
+BEGIN = 0x80
+SETUP_FLAG = 0x80
+
+
+def aligned(length: int) -> int:
+    return (length + 31) & ~31
+
+
+def setup(session: int, *, term_length: int = 65536, mtu: int = 1408, stream: int = STREAM_ID) -> bytes:
+    return _SETUP.pack(40, 0, 0, 5, 0, session, stream, 0, 0, term_length, mtu, 0)
+
+
+def data(session: int, payload: bytes, *, offset: int = 0, term: int = 0, flags: int = UNFRAGMENTED) -> bytes:
+    head = _DATA.pack(32 + len(payload), 0, flags, 1, offset, session, STREAM_ID, term, 0)
+    return (head + payload).ljust(aligned(32 + len(payload)), b"\0")
+
+
+def status(session: int, *, stream: int = STREAM_ID, flags: int = SETUP_FLAG, receiver: int = 666) -> bytes:
+    return _STATUS.pack(36, 0, flags, 3, session, stream, 0, 0, 1 << 17, receiver)
+
+
+class Hostile:
+    """One socket, bound to an address of its own choice in 127.0.0.0/8: to the server, another machine."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((address, 0))
+        self.socket.setblocking(False)
+
+    def introduce(self, to: tuple[str, int], session: int, text: bytes, **more: int) -> None:
+        """A stream with one message, sent blindly: nothing that comes back is needed."""
+        self.send(to, setup(session, **more))
+        self.send(to, data(session, text))
+
+    def send(self, to: tuple[str, int], datagram: bytes) -> None:
+        try:
+            self.socket.sendto(datagram, to)
+        except BlockingIOError:
+            return  # a flood does not wait
+
+    def received(self) -> list[bytes]:
+        found = []
+        while True:
+            try:
+                found.append(self.socket.recv(65536))
+            except BlockingIOError:
+                return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()

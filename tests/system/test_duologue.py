@@ -1,0 +1,269 @@
+"""Duologues through real drivers over loopback: the guide's section 4.4 from both sides."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.live_driver import shared_memory, wait_for
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.duologue import (
+    ClientSettings,
+    DuologueClient,
+    DuologueServer,
+    Echo,
+    Handler,
+    Refused,
+    ServerKey,
+    ServerSettings,
+    StepTimedOut,
+    aio,
+)
+from mainstem.duologue.settings import reserved_sessions
+from mainstem.errors import ClosedError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem.duologue import Duologue
+
+pytestmark = pytest.mark.system
+
+HERE = "127.0.0.1"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def port() -> int:
+    """The first of a run of ports that nobody else is likely to have."""
+    return random.Random().randrange(20_000, 31_000)
+
+
+@pytest.fixture
+def driver() -> Iterator[MediaDriver]:
+    """One driver for server and clients: a process, as usual."""
+    with MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, image_liveness_timeout_ns="2s") as made:
+        yield made
+    assert not shared_memory()
+
+
+@pytest.fixture
+def aeron(driver: MediaDriver) -> Iterator[Aeron]:
+    with Aeron.connect(driver.directory) as made:
+        yield made
+
+
+def server_settings(port: int, **more: Any) -> ServerSettings:
+    return ServerSettings(
+        address=HERE, initial_port=port, initial_control_port=port + 1, base_port=port + 2, **{"max_clients": 4, **more}
+    )
+
+
+def client_settings(port: int, **more: Any) -> ClientSettings:
+    return ClientSettings(server=HERE, initial_port=port, initial_control_port=port + 1, **{"timeout": 15.0, **more})
+
+
+def in_use(server: DuologueServer) -> tuple[int, int]:
+    return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(10)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, port: int, encrypted: bool) -> None:
+    key = ServerKey.generate(random.SystemRandom()) if encrypted else None
+    settings = client_settings(port, server_key=key.public if key else b"")
+    with DuologueServer(Echo(), server_settings(port), aeron=aeron, key=key) as server:
+        clients = [DuologueClient.connect(settings=settings, aeron=aeron) for _ in range(3)]
+        assert len({client.session_id for client in clients}) == 3
+        assert in_use(server) == (6, 3)
+        for number in range(20):
+            for index, client in enumerate(clients):
+                client.send(f"ECHO {index} {number}")
+        for index, client in enumerate(clients):
+            answers = [client.receive(timeout=15) for _ in range(20)]
+            assert answers == [f"ECHO {index} {number}".encode() for number in range(20)]
+        for client in clients:
+            client.close()
+        wait_for(lambda: in_use(server) == (0, 0))
+
+
+def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) -> None:
+    with (
+        DuologueServer(Echo(), server_settings(port), aeron=aeron) as server,
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        client.send("nonsense")
+        with pytest.raises(Refused, match="bad message") as refused:
+            client.receive(timeout=15)
+        assert refused.value.reason == "bad message"
+        wait_for(lambda: in_use(server) == (0, 0))
+        assert server.statistics()["bad_messages"] == 1
+
+
+def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> None:
+    with DuologueServer(Echo(), server_settings(port, max_per_address=2), aeron=aeron) as server:
+        clients = [DuologueClient.connect(settings=client_settings(port), aeron=aeron) for _ in range(2)]
+        with pytest.raises(Refused, match="too many connections for IP address"):
+            DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+        clients.pop().close()
+        wait_for(lambda: in_use(server) == (2, 1))
+        clients.append(DuologueClient.connect(settings=client_settings(port), aeron=aeron))
+        for client in clients:
+            client.close()
+
+
+def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
+    with (
+        DuologueServer(Echo(), server_settings(port, max_clients=1), aeron=aeron),
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron),
+        pytest.raises(Refused, match="server full"),
+    ):
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+
+
+def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: int) -> None:
+    begin = time.monotonic()
+    with pytest.raises(StepTimedOut, match="all-clients channel is reached") as failed:
+        DuologueClient.connect(settings=client_settings(port, timeout=0.5), aeron=aeron)
+    assert "reached" in failed.value.step
+    assert time.monotonic() - begin < 20
+
+
+def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
+    with Aeron.connect(driver.directory) as mine, Aeron.connect(driver.directory) as theirs:
+        server = DuologueServer(Echo(), server_settings(port), aeron=theirs)
+        with DuologueClient.connect(settings=client_settings(port), aeron=mine) as client:
+            server.close()
+            with pytest.raises(ClosedError, match="ended the duologue"):
+                client.receive(timeout=20)
+
+
+def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
+    key, other = (ServerKey.generate(random.SystemRandom()) for _ in range(2))
+    with DuologueServer(Echo(), server_settings(port), aeron=aeron, key=key):
+        with pytest.raises(Refused, match="encryption required"):
+            DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+        with pytest.raises(Refused, match="bad message"):
+            DuologueClient.connect(settings=client_settings(port, server_key=other.public), aeron=aeron)
+    with (
+        DuologueServer(Echo(), server_settings(port + 100), aeron=aeron),
+        pytest.raises(Refused, match="encryption not offered"),
+    ):
+        DuologueClient.connect(settings=client_settings(port + 100, server_key=key.public), aeron=aeron)
+
+
+def test_the_servers_state_belongs_to_one_thread(aeron: Aeron, port: int) -> None:
+    held: list[Duologue] = []
+
+    class Keep(Handler):
+        def on_open(self, duologue: Duologue) -> None:
+            held.append(duologue)
+
+    with (
+        DuologueServer(Keep(), server_settings(port), aeron=aeron) as server,
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        wait_for(lambda: held)
+        with pytest.raises(LocalProtocolError, match="belongs to one thread"):
+            held[0].send(b"from another thread")
+        server.broadcast("to all")
+        assert client.receive(timeout=15) == b"to all"
+
+
+def test_a_fault_in_the_handler_costs_one_client_its_duologue(
+    aeron: Aeron, port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(duologue: Duologue, message: bytes) -> None:
+        if message == b"trip":
+            raise ZeroDivisionError
+        duologue.send(message)
+
+    with (
+        DuologueServer(handler, server_settings(port), aeron=aeron),
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as good,
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as bad,
+    ):
+        bad.send(b"trip")
+        with pytest.raises(Refused, match="internal error"):
+            bad.receive(timeout=15)
+        good.send(b"on")
+        assert good.receive(timeout=15) == b"on"
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        async for message in duologue:
+            await duologue.send(b"heard " + message)
+            if message == b"bye":
+                return
+
+    with Aeron.connect(driver.directory) as aeron:
+        async with (
+            aio.serve(talk, server_settings(port), aeron=aeron),
+            aio.connect(settings=client_settings(port), aeron=aeron) as client,
+        ):
+            await client.send("one")
+            assert await client.receive(timeout=15) == b"heard one"
+            await client.send("bye")
+            assert [message async for message in client] == [b"heard bye"]
+
+
+def run_example(name: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / name), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    process.terminate()
+    return process.communicate(timeout=30)[0]
+
+
+def test_the_first_take_echoes_numbers(port: int) -> None:
+    server = run_example("echo_take1.py", "server", HERE, str(port))
+    try:
+        client = run_example(
+            "echo_take1.py", "client", HERE, str(port + 1), HERE, str(port), "--numbers", "3", "--interval", "0.1"
+        )
+        said = client.communicate(timeout=50)[0]
+        assert client.returncode == 0, said
+        assert "3 of 3 came back" in said
+    finally:
+        assert "client connected" in finish(server)
+
+
+def test_the_chat_room_tells_everybody(port: int) -> None:
+    server = run_example("chat.py", "serve", HERE, "--port", str(port))
+    people: list[subprocess.Popen[str]] = []
+    try:
+        assert server.stdout is not None
+        assert "open" in server.stdout.readline()
+        for name in ("Ada", "Grace"):
+            person = run_example("chat.py", "join", HERE, name, "--port", str(port))
+            people.append(person)
+            assert person.stdout is not None
+            assert person.stdout.readline() == f"{name} joined\n"
+        ada, grace = people
+        assert ada.stdin is not None
+        assert ada.stdout is not None
+        assert grace.stdout is not None
+        ada.stdin.write("hello\n")
+        ada.stdin.flush()
+        assert grace.stdout.readline() == "Ada: hello\n"
+        assert [ada.stdout.readline() for _ in range(2)] == ["Grace joined\n", "Ada: hello\n"]
+    finally:
+        for person in people:
+            finish(person)
+        finish(server)

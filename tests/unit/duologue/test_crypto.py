@@ -1,0 +1,138 @@
+"""What encryption promises: only the two ends read, and nothing that was changed, replayed or left out is taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.duologue.crypto import OVERHEAD, Ciphers, ClientHandshake, ServerKey
+from mainstem.duologue.messages import Connect, encrypt_session, parse_answer, parse_hello
+from mainstem.errors import ConfigurationError, RemoteProtocolError
+
+SESSION = 1938340545
+PAD = 0x611786D9
+
+
+def handshake(seed: int = 1, *, server_public: bytes | None = None) -> tuple[ServerKey, ClientHandshake, Random]:
+    chance = Random(seed)
+    key = ServerKey.generate(chance)
+    return key, ClientHandshake(server_public or key.public, PAD, chance), chance
+
+
+def agreed(seed: int = 1) -> tuple[Ciphers, Ciphers, Connect]:
+    key, client, chance = handshake(seed)
+    hello = parse_hello(client.hello.encode())
+    pad, secret = key.open_hello(client.hello)
+    assert (hello, pad) == (client.hello, PAD)
+    connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
+    connect, server_end = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    assert parse_answer(connect.encode()) == connect
+    return client.finish(connect, SESSION), server_end, connect
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5))
+def test_both_directions_carry_messages(messages: list[bytes]) -> None:
+    client, server, _ = agreed()
+    for message in messages:
+        sealed = client.sealer.seal(message)
+        assert len(sealed) == len(message) + OVERHEAD
+        assert server.opener.open(sealed) == message
+        assert client.opener.open(server.sealer.seal(message)) == message
+
+
+def test_the_same_message_never_looks_the_same() -> None:
+    client, _server, _ = agreed()
+    assert client.sealer.seal(b"tide")[8:] != client.sealer.seal(b"tide")[8:]
+    assert agreed(2)[0].sealer.seal(b"tide") != agreed(3)[0].sealer.seal(b"tide")
+    assert agreed(2)[0].sealer.seal(b"tide") != agreed(2)[1].sealer.seal(b"tide")
+
+
+@given(st.integers(0, (8 + 4 + 16) * 8 - 1))
+def test_a_flipped_bit_is_refused(bit: int) -> None:
+    client, server, _ = agreed()
+    sealed = bytearray(client.sealer.seal(b"tide"))
+    sealed[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(RemoteProtocolError):
+        server.opener.open(bytes(sealed))
+
+
+def test_a_replayed_a_skipped_and_a_reflected_message_are_refused() -> None:
+    client, server, _ = agreed()
+    first, second, third = (client.sealer.seal(text) for text in (b"1", b"2", b"3"))
+    assert server.opener.open(first) == b"1"
+    with pytest.raises(RemoteProtocolError, match="replayed"):
+        server.opener.open(first)
+    with pytest.raises(RemoteProtocolError, match="lost"):
+        server.opener.open(third)
+    assert server.opener.open(second) == b"2"
+    with pytest.raises(RemoteProtocolError, match="not what the peer encrypted"):
+        agreed()[0].opener.open(first)
+
+
+def test_a_message_of_another_duologue_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        agreed(2)[1].opener.open(agreed(3)[0].sealer.seal(b"tide"))
+
+
+@given(st.binary(max_size=OVERHEAD + 4))
+def test_no_bytes_do_more_than_raise_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        agreed()[1].opener.open(data)
+
+
+def test_a_hello_for_another_server_is_refused() -> None:
+    _, client, _ = handshake(1)
+    other = ServerKey.generate(Random(99))
+    with pytest.raises(RemoteProtocolError, match="HELLO"):
+        other.open_hello(client.hello)
+
+
+def test_a_public_key_without_a_secret_is_refused() -> None:
+    key, client, _ = handshake()
+    with pytest.raises(RemoteProtocolError, match="no secret"):
+        key.open_hello(replace(client.hello, public_key=bytes(32)))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"port": 9999},
+        {"control_port": 9999},
+        {"session_id": -6},
+        {"public_key": b"\x09" + bytes(31)},
+        {"tag": bytes(16)},
+        {"tag": b"", "public_key": b""},
+    ],
+)
+def test_a_connect_that_the_server_did_not_make_is_refused(forged: dict[str, object]) -> None:
+    key, client, chance = handshake()
+    pad, secret = key.open_hello(client.hello)
+    connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
+    connect, _ = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    with pytest.raises(RemoteProtocolError):
+        client.finish(replace(connect, **forged), SESSION)  # type: ignore[arg-type]
+
+
+def test_keys_are_bound_to_the_session() -> None:
+    key, client, chance = handshake()
+    pad, secret = key.open_hello(client.hello)
+    connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
+    connect, _ = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    with pytest.raises(RemoteProtocolError):
+        client.finish(connect, SESSION + 1)
+
+
+def test_a_key_of_the_wrong_length_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError):
+        ServerKey(b"short")
+    with pytest.raises(ConfigurationError):
+        ClientHandshake(b"short", PAD, Random(1))
+
+
+def test_a_server_key_is_made_again_of_its_private_bytes() -> None:
+    key = ServerKey.generate(Random(4))
+    assert ServerKey(key.private_bytes).public == key.public

@@ -1,0 +1,61 @@
+"""Who counts as one address, how many it may have, and how often it may ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.duologue.limits import Prefixes, Quota, RateLimit, address_of
+from mainstem.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("identity", "address"),
+    [
+        ("192.0.2.7:1234", "192.0.2.7"),
+        ("[2001:db8::1]:1234", "2001:db8::1"),
+        ("[fe80::1%eth0]:1", "fe80::1"),
+        ("aeron:ipc", "aeron:ipc"),
+    ],
+)
+def test_finds_the_address_in_a_source_identity(identity: str, address: str) -> None:
+    assert address_of(identity) == address
+
+
+def test_an_ipv4_address_counts_for_itself_and_an_ipv6_one_for_its_network() -> None:
+    prefixes = Prefixes()
+    assert prefixes.of("192.0.2.7") == "192.0.2.7/32"
+    assert prefixes.of("192.0.2.8") != prefixes.of("192.0.2.7")
+    assert prefixes.of("2001:db8:1:2:3::4") == prefixes.of("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    assert prefixes.of("2001:db8:1:3::4") != prefixes.of("2001:db8:1:2::4")
+    assert prefixes.of("::ffff:192.0.2.7") == "192.0.2.7/32"
+    assert Prefixes(ipv6=48).of("2001:db8:1:3::4") == "2001:db8:1::/48"
+    assert Prefixes(ipv4=24).of("192.0.2.7") == "192.0.2.0/24"
+    with pytest.raises(ConfigurationError):
+        Prefixes(ipv6=129)
+
+
+def test_a_quota_is_each_owners_own() -> None:
+    quota = Quota(2)
+    assert [quota.take("a"), quota.take("a"), quota.take("a"), quota.take("b")] == [True, True, False, True]
+    quota.give_back("a")
+    assert quota.take("a")
+    for owner in ("a", "a", "b"):
+        quota.give_back(owner)
+    assert len(quota) == 0
+
+
+def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
+    rate = RateLimit(10, 3)
+    assert [rate.take("a", 0) for _ in range(4)] == [True, True, True, False]
+    assert rate.take("b", 0)
+    assert not rate.take("a", NS_PER_SECOND // 10 - 1)
+    assert rate.take("a", NS_PER_SECOND // 10)
+    assert [rate.take("a", 10 * NS_PER_SECOND) for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_flood_from_many_addresses_does_not_grow_the_table() -> None:
+    rate = RateLimit(1, 1, most=100)
+    for number in range(10_000):
+        assert rate.take(number, number)
+    assert len(rate) == 100

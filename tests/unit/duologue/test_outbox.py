@@ -1,0 +1,98 @@
+"""What is not accepted at once is tried again for 500 ms, in order, and then is an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.aeron.client.status import OfferStatus
+from mainstem.clock import NS_PER_MS
+from mainstem.duologue.outbox import MAX_QUEUED, Outbox
+from mainstem.errors import BackPressured, ClosedError, NotConnected
+
+
+class Window:
+    """A stream that takes so many messages and then answers a status."""
+
+    def __init__(self, room: int = 0, status: int = OfferStatus.BACK_PRESSURED) -> None:
+        self.room, self.status = room, status
+        self.taken: list[bytes] = []
+
+    def offer(self, data: bytes, /) -> int:
+        if self.room <= 0:
+            return self.status
+        self.room -= 1
+        self.taken.append(data)
+        return len(self.taken)
+
+
+def test_sends_at_once_where_there_is_room() -> None:
+    window = Window(2)
+    outbox = Outbox(window, name="x")
+    outbox.send(b"a", 0)
+    assert window.taken == [b"a"]
+    assert not outbox
+
+
+def test_keeps_the_order_while_it_waits() -> None:
+    window = Window(1)
+    outbox = Outbox(window, name="x")
+    for message in (b"a", b"b", b"c"):
+        outbox.send(message, 0)
+    assert window.taken == [b"a"]
+    window.room = 5
+    assert outbox.do_work(400 * NS_PER_MS) == 2
+    assert window.taken == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(OfferStatus.BACK_PRESSURED, BackPressured), (OfferStatus.NOT_CONNECTED, NotConnected)],
+)
+def test_gives_up_after_500_ms_and_says_why(status: int, error: type[Exception]) -> None:
+    outbox = Outbox(Window(0, status), name="duologue 7")
+    outbox.send(b"a", 0)
+    assert outbox.do_work(499 * NS_PER_MS) == 0
+    with pytest.raises(error, match=r"duologue 7.*500 ms"):
+        outbox.do_work(500 * NS_PER_MS)
+
+
+def test_every_message_has_500_ms_of_its_own() -> None:
+    window = Window(0)
+    outbox = Outbox(window, name="x")
+    outbox.send(b"a", 0)
+    outbox.send(b"b", 0)
+    window.room = 1
+    outbox.do_work(499 * NS_PER_MS)
+    assert outbox.do_work(900 * NS_PER_MS) == 0
+    with pytest.raises(BackPressured):
+        outbox.do_work(999 * NS_PER_MS)
+
+
+def test_a_closed_stream_is_an_error_at_once() -> None:
+    with pytest.raises(ClosedError):
+        Outbox(Window(0, OfferStatus.CLOSED), name="x").send(b"a", 0)
+
+
+def test_holds_no_more_than_its_limit() -> None:
+    outbox = Outbox(Window(0), name="x")
+    for _ in range(MAX_QUEUED):
+        outbox.send(b"a", 0)
+    with pytest.raises(BackPressured, match="wait already"):
+        outbox.send(b"a", 0)
+
+
+def test_seals_each_message_once() -> None:
+    sealed: list[bytes] = []
+
+    def seal(message: bytes) -> bytes:
+        sealed.append(message)
+        return b"<" + message + b">"
+
+    window = Window(0)
+    outbox = Outbox(window, name="x", seal=seal)
+    outbox.send(b"a", 0)
+    outbox.do_work(1)
+    window.room = 1
+    outbox.do_work(2)
+    assert window.taken == [b"<a>"]
+    assert sealed == [b"a"]

@@ -1,0 +1,64 @@
+"""Which state of a duologue follows which, and when time ends it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from mainstem.duologue.state import SUCCESSORS, DuologueState, Lifetime
+from mainstem.errors import InternalError
+
+S = DuologueState
+
+
+def lifetime(*path: DuologueState, silence_ns: int | None = 100) -> Lifetime:
+    made = Lifetime(join_ns=10, left_ns=5, silence_ns=silence_ns, closing_ns=7, now_ns=0)
+    for state in path:
+        made.move(state, 0)
+    return made
+
+
+PATHS = {
+    S.OPENING: (),
+    S.WAITING: (S.WAITING,),
+    S.JOINED: (S.WAITING, S.JOINED),
+    S.LEFT: (S.WAITING, S.JOINED, S.LEFT),
+    S.CLOSING: (S.WAITING, S.JOINED, S.CLOSING),
+    S.CLOSED: (S.CLOSED,),
+}
+
+
+@pytest.mark.parametrize(("state", "following"), list(product(DuologueState, DuologueState)))
+def test_only_what_the_table_says_follows(state: DuologueState, following: DuologueState) -> None:
+    made = lifetime(*PATHS[state])
+    if following in SUCCESSORS[state]:
+        made.move(following, 1)
+        assert made.state is following
+    else:
+        with pytest.raises(InternalError):
+            made.move(following, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "limit_ns", "reason"),
+    [
+        (S.OPENING, 10, "the driver did not make it in time"),
+        (S.WAITING, 10, "nobody joined"),
+        (S.JOINED, 100, "silent for too long"),
+        (S.LEFT, 5, "everybody left"),
+        (S.CLOSING, 7, "closed by the server"),
+    ],
+)
+def test_each_state_ends_in_its_own_time(state: DuologueState, limit_ns: int, reason: str) -> None:
+    made = lifetime(*PATHS[state])
+    assert made.on_time_event(limit_ns - 1) == ""
+    assert made.on_time_event(limit_ns) == reason
+
+
+def test_a_client_that_speaks_is_not_silent() -> None:
+    made = lifetime(S.WAITING, S.JOINED)
+    made.heard(90)
+    assert made.on_time_event(189) == ""
+    assert made.on_time_event(190) == "silent for too long"
+    assert lifetime(S.WAITING, S.JOINED, silence_ns=None).on_time_event(1 << 60) == ""
