@@ -1,0 +1,78 @@
+"""Several duologue clients in one process: each sends numbered messages and checks that each comes back once and in order.
+
+``duologue_clients.py DIRECTORY ADDRESS PORT COUNT INTERVAL``: prints ``ready``, runs until its standard input ends, and prints a
+line of JSON: messages answered of each client, the longest and the 99th percentile of the round trips, what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.duologue import ClientSettings, DuologueClient
+from mainstem.errors import MainstemError
+
+
+class Talker:
+    def __init__(self, aeron: Aeron, settings: ClientSettings, interval: float) -> None:
+        self.client = DuologueClient.connect(settings=settings, aeron=aeron)
+        self.interval = interval
+        self.sent = self.answered = 0
+        self.next_s = self.sent_s = 0.0
+        self.trips: list[float] = []
+        self.error = ""
+
+    def step(self, now: float, stopping: bool) -> None:
+        if self.error:
+            return
+        try:
+            if self.sent == self.answered and now >= self.next_s and not stopping:
+                self.client.send(f"ECHO {self.client.session_id} {self.sent}")
+                self.sent += 1
+                self.sent_s, self.next_s = now, now + self.interval
+            message = self.client.poll()
+        except MainstemError as error:
+            self.error = repr(error)
+            return
+        if message is None:
+            return
+        if message != f"ECHO {self.client.session_id} {self.answered}".encode() or self.answered >= self.sent:
+            self.error = f"{message!r} where {self.answered} of {self.sent} was due"
+        self.answered += 1
+        self.trips.append(time.monotonic() - self.sent_s)
+
+
+def main() -> None:
+    directory, address, port, count, interval = sys.argv[1:6]
+    settings = ClientSettings(server=address, initial_port=int(port), initial_control_port=int(port) + 1, timeout=60.0)
+    with Aeron.connect(directory) as aeron:
+        talkers = [Talker(aeron, settings, float(interval)) for _ in range(int(count))]
+        print("ready", flush=True)
+        deadline = 0.0
+        while not deadline or time.monotonic() < deadline:
+            now = time.monotonic()
+            for talker in talkers:
+                talker.step(now, bool(deadline))
+            if deadline and all(talker.error or talker.sent == talker.answered for talker in talkers):
+                break
+            if not deadline and select.select([sys.stdin], [], [], 0.001)[0]:
+                deadline = now + 30.0
+        trips = sorted(trip for talker in talkers for trip in talker.trips)
+        report = {
+            "answered": [talker.answered for talker in talkers],
+            "unanswered": sum(talker.sent - talker.answered for talker in talkers),
+            "errors": [talker.error for talker in talkers if talker.error],
+            "longest_s": trips[-1] if trips else 0.0,
+            "p99_s": trips[int(0.99 * (len(trips) - 1))] if trips else 0.0,
+            "median_s": trips[len(trips) // 2] if trips else 0.0,
+        }
+        print(json.dumps(report), flush=True)
+        for talker in talkers:
+            talker.client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Many clients at once, half of which are killed: the rest notices nothing, and everything the dead held comes back.
+
+The full form, 100 clients for a minute, runs with ``MAINSTEM_FULL_LOAD=1``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.live_driver import wait_for
+
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.duologue import DuologueServer, Echo, ServerSettings
+from mainstem.duologue.settings import reserved_sessions
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+
+FULL = bool(os.environ.get("MAINSTEM_FULL_LOAD"))
+PROCESSES, CLIENTS_EACH, SECONDS = (20, 5, 60.0) if FULL else (4, 5, 5.0)
+INTERVAL = 0.25
+LIVENESS_S = 2  # when drivers give up who is silent
+# A killed client is noticed by its own driver, then its stream drains and lingers, then the server's driver notices.
+FREE_WITHIN_S = 3 * LIVENESS_S + 4.0
+PROGRAM = Path(__file__).parent / "programs" / "duologue_clients.py"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(directory: str, port: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), directory, "127.0.0.1", str(port), str(CLIENTS_EACH), str(INTERVAL)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> None:
+    port = random.Random().randrange(20_000, 31_000)
+    total = PROCESSES * CLIENTS_EACH
+    settings = ServerSettings(
+        address="127.0.0.1",
+        initial_port=port,
+        initial_control_port=port + 1,
+        base_port=port + 2,
+        max_clients=total,
+        max_per_address=total,
+        join_timeout=60.0,
+        hello_rate=1_000.0,
+    )
+    timings = {"image_liveness_timeout_ns": f"{LIVENESS_S}s", "client_liveness_timeout_ns": f"{LIVENESS_S}s"}
+    with (
+        MediaDriver.launch(**{**settings.driver_settings(), **timings}) as near,
+        MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, **timings) as far,
+        DuologueServer(Echo(), settings, directory=near.directory) as server,
+    ):
+        clients = [start(far.directory, port) for _ in range(PROCESSES)]
+        try:
+            for client in clients:
+                assert client.stdout is not None
+                assert client.stdout.readline() == "ready\n"
+
+            def held() -> tuple[int, int]:
+                return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(30)
+
+            assert held() == (2 * total, total)
+            time.sleep(SECONDS)
+            killed, staying = clients[::2], clients[1::2]
+            for client in killed:
+                client.kill()
+            left = len(staying) * CLIENTS_EACH
+            began = time.monotonic()
+            wait_for(lambda: held() == (2 * left, left))
+            took = time.monotonic() - began
+            time.sleep(2.0)
+
+            reports = [json.loads(client.communicate("", timeout=60)[0]) for client in staying]
+        finally:
+            for client in clients:
+                client.kill()
+                client.wait()
+                for pipe in (client.stdin, client.stdout):
+                    if pipe is not None:
+                        pipe.close()
+        assert [report["errors"] for report in reports] == [[]] * len(staying)
+        assert [report["unanswered"] for report in reports] == [0] * len(staying)
+        assert min(min(report["answered"]) for report in reports) > 2
+        answered = sum(sum(report["answered"]) for report in reports)
+        print(
+            f"{total} clients for {SECONDS:g} s; free again after {took:.1f} s; {left} clients had {answered} answers,"
+            f" round trip median {max(r['median_s'] for r in reports) * 1e3:.1f} ms,"
+            f" p99 {max(r['p99_s'] for r in reports) * 1e3:.0f} ms, longest {max(r['longest_s'] for r in reports) * 1e3:.0f} ms"
+        )
+        assert took < 5 * FREE_WITHIN_S  # on a machine that is slow; the figure is printed
+        wait_for(lambda: held() == (0, 0))
