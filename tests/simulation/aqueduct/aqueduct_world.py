@@ -390,9 +390,13 @@ class World:
             side.hear()
             side.transmit()
 
-    def run(self, *, actions: int = 150) -> None:
+    def run(self, *, actions: int = 150, interrupt: tuple[int, str] | None = None) -> None:
+        """Everything, from the greeting to the last frame. ``interrupt`` says at which action all channels of the first
+        client are cancelled or closed, or its connection breaks."""
         self.exchange()
-        for _ in range(actions):
+        for number in range(actions):
+            if interrupt is not None and number == interrupt[0]:
+                self.interrupt(interrupt[1])
             for side in self.sides:
                 if not side.is_over:
                     side.act()
@@ -401,6 +405,21 @@ class World:
                 self.step()
         self.settle()
         self.check_quiescent()
+
+    def interrupt(self, how: str) -> None:
+        side = self.sides[0]
+        if how == "break":
+            side.connection_lost()
+            side.peer.connection_lost()
+        elif how == "cancel":
+            for channel_id in sorted(side.senders):
+                side.conn.cancel(channel_id, self.now)
+            side.senders.clear()
+        else:
+            for channel_id in sorted(side.receivers):
+                side.conn.close_receiver(channel_id, self.now)
+            side.receivers.clear()
+        self.exchange()
 
     def settle(self) -> None:
         """End everything and let the network run dry."""

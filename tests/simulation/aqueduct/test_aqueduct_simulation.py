@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from aqueduct_world import World
+
+from mainstem.aqueduct import lifecycle
+from mainstem.aqueduct.core import Core
+from mainstem.aqueduct.halves import ReceiverHalf
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.streams import Stream
 
 pytestmark = pytest.mark.simulation
 
@@ -38,6 +46,46 @@ def test_several_connections_keep_every_promise(connections: int) -> None:
 @pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_seeds_that_once_failed_do_not_fail_again(seed: int) -> None:
     run(seed, 1)
+
+
+@pytest.mark.parametrize("how", ["cancel", "close", "break"])
+@pytest.mark.timeout(300)
+def test_an_interruption_at_any_step_leaves_nothing_behind(how: str) -> None:
+    for step in range(0, 100, 2):
+        World(7 + step).run(actions=100, interrupt=(step, how))
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object) -> int:
+    """How many of a few seeds notice a fault that was planted."""
+    monkeypatch.setattr(owner, name, fault)
+    failed = 0
+    for seed in range(60):
+        try:
+            World(seed).run()
+        except Exception:
+            failed += 1
+    return failed
+
+
+def test_the_world_notices_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reset_at_once(self: Core, stream: Stream, code: int) -> None:
+        if not stream.out_done:
+            self.out.reset(stream.stream_id, code)
+            stream.out_done = True
+            self.forget_if_done(stream)
+
+    assert planted(monkeypatch, Core, "reset_stream", reset_at_once) > 0
+
+
+def test_the_world_notices_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: ReceiverHalf, number: int, limits: object) -> bool:
+        return True
+
+    assert planted(monkeypatch, ReceiverHalf, "note_unreliable", forgetful) > 0
+
+
+def test_the_world_notices_links_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planted(monkeypatch, lifecycle, "lose_messages", lambda core, sender, entries: None) > 0
 
 
 def test_a_run_is_its_seed() -> None:

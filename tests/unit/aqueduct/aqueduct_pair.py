@@ -124,6 +124,7 @@ class Pair:
     def wait(self, seconds: float) -> None:
         """Let time pass, timer by timer."""
         until = self.now + int(seconds * SECOND)
+        self.run()
         while True:
             times = [time for end in (self.client, self.server) if (time := end.conn.next_timeout_ns()) is not None]
             if not times or min(times) > until:

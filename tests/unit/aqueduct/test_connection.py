@@ -1,0 +1,277 @@
+"""The engine's behaviour, rule by rule, between two well-behaved sides."""
+
+from __future__ import annotations
+
+import pytest
+from aqueduct_pair import Pair
+
+from mainstem.aqueduct.events import (
+    Acknowledged,
+    Attach,
+    Lost,
+    Mode,
+    PeerHeaders,
+    ReceiverEnded,
+    ResetStream,
+    SendDatagram,
+    SenderEnded,
+    SendStream,
+    Writable,
+)
+from mainstem.aqueduct.frames import VERSION_BYTES
+from mainstem.aqueduct.limits import Limits
+from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.errors import BackPressured, ClosedError, LocalProtocolError
+
+RECEIVER, SENDER = (Attach.RECEIVER, False), (Attach.SENDER, False)
+ONESHOT_SENDER = (Attach.SENDER, True)
+
+
+def streams(pair: Pair, stream_id: int) -> bytes:
+    return b"".join(c.data for c in pair.client.sent if isinstance(c, SendStream) and c.stream_id == stream_id)
+
+
+def test_the_greeting_is_version_and_headers_both_ways() -> None:
+    pair = Pair(headers=(("asked", b"1"),))
+    assert streams(pair, 0) == VERSION_BYTES + bytes.fromhex("0108") + b"\x05asked\x011"
+    answer = next(c for c in pair.server.sent if isinstance(c, SendStream) and c.stream_id == 0)
+    assert answer.data.startswith(VERSION_BYTES + b"\x01")
+    assert [event.headers for event in pair.server.of(PeerHeaders)] == [(("asked", b"1"),)]
+    assert [event.headers for event in pair.client.of(PeerHeaders)] == [(("answer", b"yes"),)]
+
+
+def test_the_server_opens_the_entrypoints_control_stream() -> None:
+    pair = Pair()
+    assert SendStream(1, b"\x02\x00", False) in pair.server.sent
+
+
+def test_a_client_sends_before_it_is_answered_with_a_version_before_everything() -> None:
+    pair = Pair(start=False)
+    pair.client.conn.start(pair.now)
+    pair.client.conn.transport_state(datagrams=5, max_datagram=1000)
+    pair.client.conn.send(0, b"early", pair.now, mode=Mode.UNORDERED)
+    pair.client.conn.send(0, b"datagram", pair.now, mode=Mode.UNRELIABLE)
+    commands = pair.client.conn.data_to_send(pair.now)
+    assert len(commands) == 3
+    assert all(command.data.startswith(VERSION_BYTES) for command in commands)  # type: ignore[union-attr]
+    # They arrive in the wrong order, and are kept until the greeting is there.
+    for command in sorted(commands, key=lambda c: isinstance(c, SendStream) and c.stream_id == 0):
+        pair.deliver(pair.client, command)
+    pair.run()
+    assert sorted(pair.payloads(pair.server, 0)) == [b"datagram", b"early"]
+    pair.client.conn.send(0, b"later", pair.now, mode=Mode.UNORDERED)
+    assert not pair.client.conn.data_to_send(pair.now)[-1].data.startswith(VERSION_BYTES)  # type: ignore[union-attr]
+
+
+def test_a_client_keeps_what_overtakes_the_servers_answer() -> None:
+    pair = Pair(start=False)
+    pair.client.conn.start(pair.now)
+    pair.hold = lambda end, command: end is pair.server and isinstance(command, SendStream) and command.stream_id == 0
+    pair.run()
+    assert not pair.client.conn.is_ready
+    assert pair.client.conn._core.senders[0].control is None
+    pair.release()
+    assert pair.client.conn._core.senders[0].control is not None
+
+
+def test_a_channel_finishes_when_everything_sent_on_it_was_received() -> None:
+    pair = Pair()
+    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
+    for number in range(3):
+        pair.client.conn.send(inner, b"%d" % number, pair.now)
+    pair.client.conn.finish(inner, pair.now)
+    pair.run()
+    taken = pair.receive(pair.server, 0)
+    assert taken is not None
+    assert [(a.channel_id, a.is_sender, a.state) for a in taken.attachments] == [(inner, False, ReceiverState.FINISHED)]
+    assert pair.payloads(pair.server, inner) == [b"0", b"1", b"2"]
+    assert pair.client.of(SenderEnded) == [SenderEnded(inner, SenderState.FINISHED)]
+    with pytest.raises(LocalProtocolError):
+        pair.client.conn.send(inner, b"more", pair.now)
+
+
+def test_a_cancelled_channel_drops_what_was_not_received() -> None:
+    pair = Pair()
+    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
+    pair.client.conn.send(inner, b"unread", pair.now, tag="unread")
+    pair.run()
+    pair.receive(pair.server, 0)
+    pair.client.conn.cancel(inner, pair.now)
+    pair.run()
+    assert pair.payloads(pair.server, inner) == []
+    assert pair.server.of(ReceiverEnded) == [ReceiverEnded(inner, ReceiverState.CANCELLED)]
+    assert pair.client.of(SenderEnded) == [SenderEnded(inner, SenderState.CANCELLED)]
+    assert pair.client.conn.live_halves == pair.server.conn.live_halves == 1
+
+
+def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -> None:
+    pair = Pair()
+    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[SENDER])
+    pair.run()
+    pair.receive(pair.server, 0)
+    control = pair.server.conn._core.senders[inner].control
+    assert control is not None
+    resets = [c for c in pair.server.sent if isinstance(c, ResetStream)]
+    control.heard = False
+    pair.hold = lambda end, command: not isinstance(command, ResetStream) and end is pair.server
+    pair.server.conn.cancel(inner, pair.now)
+    pair.run()
+    assert [c for c in pair.server.sent if isinstance(c, ResetStream)] == resets, "it waits for the delivery"
+    pair.release()
+    assert ReceiverEnded(inner, ReceiverState.CANCELLED) in pair.client.events
+
+
+def test_a_receiver_that_closes_tells_its_sender_and_gives_up_the_rest() -> None:
+    pair = Pair()
+    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
+    pair.client.conn.send(inner, b"taken", pair.now, tag="taken")
+    pair.run()
+    pair.receive(pair.server, 0)
+    pair.hold = lambda end, command: isinstance(command, SendStream) and b"late" in command.data
+    pair.client.conn.send(inner, b"late", pair.now, tag="late")
+    pair.run()
+    pair.server.conn.close_receiver(inner, pair.now)
+    pair.wait(0.1)
+    assert [event.tag for event in pair.client.of(Acknowledged)] == ["taken"]
+    assert [event.tag for event in pair.client.of(Lost)] == ["late"]
+    assert SenderEnded(inner, SenderState.NO_RECEIVERS) in pair.client.events
+    pair.release()
+    assert pair.server.conn.counts.messages_discarded == 1, "the late message makes no ghost receiver"
+    assert pair.server.conn.live_halves == 1
+
+
+def test_a_lost_datagram_is_given_up_after_its_grace_and_never_taken_again() -> None:
+    pair = Pair()
+    pair.hold = lambda end, command: isinstance(command, SendDatagram) and b"second" in command.data
+    for name in (b"first", b"second", b"third"):
+        pair.client.conn.send(0, name, pair.now, mode=Mode.UNRELIABLE, tag=name)
+    pair.run()
+    pair.wait(0.5)
+    assert [event.tag for event in pair.client.of(Acknowledged)] == [b"first"], "the gap may still be filled"
+    pair.wait(1.5)
+    assert [event.tag for event in pair.client.of(Acknowledged)] == [b"first", b"third"]
+    assert [event.tag for event in pair.client.of(Lost)] == [b"second"]
+    pair.release()
+    assert pair.payloads(pair.server, 0) == [b"first", b"third"]
+    assert pair.server.conn.counts.unreliable_late == 1
+
+
+def test_an_unreliable_message_that_fits_no_datagram_goes_on_a_stream_and_is_reliable() -> None:
+    pair = Pair(max_datagram=100)
+    pair.client.conn.send(0, bytes(200), pair.now, mode=Mode.UNRELIABLE)
+    pair.client.conn.send(0, bytes(20), pair.now, mode=Mode.UNRELIABLE)
+    pair.run()
+    sender = pair.client.conn._core.senders[0]
+    assert (sender.next_reliable, sender.next_unreliable) == (1, 1)
+
+
+def test_without_room_for_datagrams_the_oldest_unreliable_message_makes_way() -> None:
+    pair = Pair(limits=Limits(send_messages=3))
+    pair.client.conn.transport_state(datagrams=0)
+    for number in range(6):
+        pair.client.conn.send(0, b"%d" % number, pair.now, mode=Mode.UNRELIABLE, tag=number)
+    assert pair.client.conn.counts.unreliable_dropped == 3
+    pair.run()
+    assert [event.tag for event in pair.client.of(Lost)] == [0, 1, 2]
+    assert pair.payloads(pair.server, 0) == [b"3", b"4", b"5"]
+
+
+def test_a_slow_reader_of_datagrams_gets_the_newest() -> None:
+    pair = Pair(limits=Limits(receive_messages=3))
+    for number in range(6):
+        pair.client.conn.send(0, b"%d" % number, pair.now, mode=Mode.UNRELIABLE)
+    pair.run()
+    assert pair.payloads(pair.server, 0) == [b"3", b"4", b"5"]
+
+
+def test_a_sender_waits_at_its_bound_and_is_told_of_room() -> None:
+    pair = Pair()
+    pair.client.conn.set_bounds(0, messages=4)
+    for _ in range(4):
+        pair.client.conn.send(0, b"x", pair.now)
+    with pytest.raises(BackPressured):
+        pair.client.conn.send(0, b"x", pair.now)
+    pair.wait(0.1)
+    assert pair.client.of(Writable) == [Writable(0)]
+    pair.client.conn.send(0, b"x", pair.now)
+
+
+def test_an_unread_receiver_stops_its_sender_and_reading_lets_it_go_on() -> None:
+    pair = Pair(limits=Limits(receive_messages=8))
+    pair.client.conn.set_bounds(0, messages=12)
+    sent = 0
+    for _ in range(100):
+        if pair.client.conn.has_room(0):
+            pair.client.conn.send(0, b"%d" % sent, pair.now)
+            sent += 1
+        pair.wait(0.02)
+    assert sent == 20, "eight are queued, twelve are unacknowledged"
+    assert len(pair.payloads(pair.server, 0)) == 20
+    pair.wait(0.1)
+    assert pair.client.conn.has_room(0)
+
+
+def test_a_oneshot_is_finished_by_its_message() -> None:
+    pair = Pair()
+    (reply,) = pair.client.conn.send(0, b"ask", pair.now, attach=[ONESHOT_SENDER])
+    pair.run()
+    asked = pair.receive(pair.server, 0)
+    assert asked is not None
+    pair.server.conn.send(reply, b"answer", pair.now, mode=Mode.UNORDERED)
+    with pytest.raises(LocalProtocolError):
+        pair.server.conn.send(reply, b"again", pair.now)
+    pair.run()
+    assert pair.payloads(pair.client, reply) == [b"answer"]
+    assert pair.client.conn.live_halves == pair.server.conn.live_halves == 1
+
+
+def test_attachments_of_a_message_that_nobody_received_are_dropped_with_their_receiver() -> None:
+    pair = Pair()
+    sender, receiver = pair.client.conn.send(0, b"both", pair.now, attach=[RECEIVER, SENDER])
+    pair.run()
+    pair.server.conn.close_receiver(0, pair.now)
+    pair.run()
+    assert SenderEnded(sender, SenderState.NO_RECEIVERS) in pair.client.events
+    assert ReceiverEnded(receiver, ReceiverState.CANCELLED) in pair.client.events
+    assert pair.client.conn.live_halves == pair.server.conn.live_halves == 0
+
+
+def test_messages_wait_for_stream_credit_and_keep_their_numbers_without_gaps() -> None:
+    pair = Pair()
+    pair.client.conn.transport_state(uni_streams=2)
+    for number in range(5):
+        pair.client.conn.send(0, b"%d" % number, pair.now, mode=Mode.UNORDERED)
+    pair.run()
+    assert pair.payloads(pair.server, 0) == [b"0", b"1"]
+    pair.client.conn.transport_state(uni_streams=10)
+    pair.run()
+    assert pair.payloads(pair.server, 0) == [b"2", b"3", b"4"]
+
+
+def test_control_streams_wait_for_stream_credit() -> None:
+    pair = Pair()
+    pair.server.conn.transport_state(bidi_streams=0)
+    (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
+    pair.client.conn.send(inner, b"x", pair.now)
+    pair.client.conn.finish(inner, pair.now)
+    pair.wait(0.1)
+    assert pair.client.conn.sender_state(inner) is SenderState.FINISH_PENDING
+    pair.server.conn.transport_state(bidi_streams=1)
+    pair.run()
+    assert SenderEnded(inner, SenderState.FINISHED) in pair.client.events
+
+
+def test_closing_the_connection_ends_every_half_once() -> None:
+    pair = Pair()
+    pair.client.conn.send(0, b"x", pair.now, attach=[RECEIVER, SENDER])
+    pair.run()
+    pair.client.conn.close(pair.now)
+    pair.run()
+    for end in (pair.client, pair.server):
+        assert end.conn.is_ended
+        assert end.error is None
+        ids = [(type(event), event.channel_id) for event in (*end.of(SenderEnded), *end.of(ReceiverEnded))]
+        assert len(ids) == len(set(ids))
+        assert end.conn.live_halves == end.conn.open_streams == 0
+    with pytest.raises(ClosedError):
+        pair.client.conn.send(0, b"x", pair.now)
