@@ -197,7 +197,9 @@ class JmuxEnds(RuleBasedStateMachine):
             if isinstance(event, jmux.events.SessionOpened):
                 session = event.session
                 self.responses.append(session)
-                mine = next(s for s in self.requests if s.id == session.id and id(s) not in self.partner)
+                # The newest of that id: one that was aborted before the server heard of it has left its id to the next.
+                mine = next(s for s in reversed(self.requests) if s.id == session.id)
+                assert id(mine) not in self.partner
                 self.partner[id(mine)] = session
                 self.partner[id(session)] = mine
                 self.written[id(session)] = bytearray()
