@@ -24,13 +24,14 @@ MAX_INPUT = 512  # bytes: enough for many frames, small enough to try thousands 
 KEPT = 200  # inputs kept for mutation
 
 
-def load(name: str) -> Callable[[bytes], None]:
+def load(name: str) -> tuple[Callable[[bytes], None], list[bytes]]:
+    """A target and, where its file has ``SEEDS``, inputs worth mutating."""
     spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.target  # type: ignore[no-any-return]
+    return module.target, list(getattr(module, "SEEDS", ()))
 
 
 def mutate(rng: random.Random, corpus: list[bytes]) -> bytes:
@@ -54,14 +55,14 @@ def mutate(rng: random.Random, corpus: list[bytes]) -> bytes:
     return bytes(data[:MAX_INPUT])
 
 
-def run(name: str, target: Callable[[bytes], None], *, seed: int, seconds: float) -> int | None:
+def run(name: str, target: Callable[[bytes], None], seeds: list[bytes], *, seed: int, seconds: float) -> int | None:
     """How many inputs the target took; None where one was too much for it, which is printed."""
     rng = random.Random(f"{seed} {name}")
     corpus: list[bytes] = []
     end = time.monotonic() + seconds
     count = 0
     while time.monotonic() < end:
-        data = mutate(rng, corpus)
+        data = mutate(rng, seeds if seeds and rng.random() < 0.5 else corpus)
         try:
             target(data)
         except Exception:
@@ -91,18 +92,18 @@ def main() -> int:
     arguments = parser.parse_args()
     names = arguments.names or sorted(path.stem for path in HERE.glob("fuzz_*.py"))
     if arguments.input is not None:
-        load(names[0])(bytes.fromhex(arguments.input))
+        load(names[0])[0](bytes.fromhex(arguments.input))
         return 0
     sys.stderr.flush()
     failed = 0
     for name in names:
-        count = run(name, load(name), seed=arguments.seed, seconds=arguments.seconds)
+        count = run(name, *load(name), seed=arguments.seed, seconds=arguments.seconds)
         failed += count is None
         if count is not None:
             print(f"{name}: {count} inputs")
     stream, sys.stderr, out, sys.stdout = sys.stderr, open("/dev/null", "w"), sys.stdout, open("/dev/null", "w")  # noqa: SIM115
     try:
-        seen = run("canary", canary, seed=arguments.seed, seconds=5.0) is None
+        seen = run("canary", canary, [], seed=arguments.seed, seconds=5.0) is None
     finally:
         sys.stderr.close()
         sys.stdout.close()

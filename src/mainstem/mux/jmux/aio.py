@@ -118,9 +118,8 @@ class JmuxEngine(Engine):
         if event.session.owner is not None:
             how = "after it may have been processed" if event.partial else "before any of it was processed"
             reason = event.detail.decode("utf-8", "replace")
-            event.session.owner._lost(
-                Cancelled(f"session {event.session.id} was aborted by the peer {how} {reason}".rstrip())
-            )
+            message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
+            event.session.owner._lost(Cancelled(message))
 
     def _on_failed(self, event: events.SessionFailed) -> None:
         if event.session.owner is not None:

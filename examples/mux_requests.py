@@ -1,0 +1,47 @@
+"""Requests over Jmux that are executed at most once, from a caller that blocks.
+
+python examples/mux_requests.py
+"""
+
+from __future__ import annotations
+
+from mainstem.errors import Cancelled
+from mainstem.mux import jmux
+from mainstem.mux.blocking import LoopThread
+from mainstem.mux.jmux import blocking
+
+
+async def serve(session: jmux.ServerSession) -> None:
+    """Upper case; what begins with an exclamation mark breaks off."""
+    request = await session.read(-1)
+    if request.startswith(b"!"):
+        session.abort("half-way")
+    else:
+        session.write(request.upper())
+
+
+async def refuse(session: jmux.ServerSession) -> None:
+    session.reject("too busy")
+
+
+def main() -> None:
+    thread = LoopThread()
+    listener = thread.run(jmux.serve(serve, "127.0.0.1", 0))
+    busy = thread.run(jmux.serve(refuse, "127.0.0.1", 0))
+    with blocking.connect("127.0.0.1", listener.port) as client, blocking.connect("127.0.0.1", busy.port) as refused:
+        print(client.call(b"tide"))
+        for who, what in ((client, b"!"), (refused, b"x")):
+            with who.request() as session:
+                session.write(what)
+                session.finish()
+                try:
+                    session.read(-1)
+                except Cancelled as error:
+                    print(f"{error}; may be sent again: {session.may_retry}")
+    thread.run(listener.close())
+    thread.run(busy.close())
+    thread.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The guide shows the tables as they are, and its examples run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("draw_mux_states", ROOT / "tools" / "draw_mux_states.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_drawings_are_those_of_the_tables() -> None:
+    text = (ROOT / "docs" / "mux.md").read_text()
+    assert tool().drawn(text) == text, "run tools/draw_mux_states.py"
+
+
+def test_every_move_of_a_table_is_an_arrow() -> None:
+    drawing = tool().drawings()["bymux-half"]
+    assert "OPEN --> CLOSED: CLOSE" in drawing
+    assert "STOPPED --> DONE: CLOSE" in drawing
+    assert "CLOSED --> CLOSED: CREDIT, PING, PONG" in drawing
+    assert "*write-after-close*" in drawing
+
+
+def test_the_first_example_runs(capsys) -> None:
+    text = (ROOT / "docs" / "mux.md").read_text()
+    source = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0].replace("7000", "PORT")
+    source = source.replace('"127.0.0.1", PORT):', '"127.0.0.1", 0) as listener:', 1).replace("PORT", "listener.port")
+    exec(compile(source, "docs/mux.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("b'tide' ")
