@@ -1,0 +1,132 @@
+"""Whoever can reach an endpoint can throw anything at it: a running driver counts it, drops it, and goes on."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from typing import Any
+
+import pytest
+from tests.support.live_driver import shared_memory, wait_for
+
+from mainstem._core import layout
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.protocol.data import Data, Heartbeat
+from mainstem.aeron.protocol.nak import Nak
+from mainstem.aeron.protocol.rttm import Rttm
+from mainstem.aeron.protocol.setup import Setup
+from mainstem.aeron.protocol.status_message import StatusMessage
+from mainstem.aeron.system_counter import SystemCounter
+
+pytestmark = pytest.mark.system
+
+DATAGRAMS = 100_000
+STREAM = 1001
+BURST = 50  # datagrams between two messages of the stream that must not notice
+SESSION_LIMIT = 8  # forged SETUPs would make as many images as this allows
+
+
+class Attacker:
+    """Makes datagrams that break a rule, or that speak for sessions which do not exist."""
+
+    def __init__(self, chance: random.Random, session_id: int) -> None:
+        self._chance = chance
+        self._session_id = session_id
+
+    def datagram(self) -> bytes:
+        kind = self._chance.randrange(4)
+        if kind == 0:
+            return self._chance.randbytes(self._chance.randrange(1, 1500) | 1)
+        frame = bytearray(self._stranger())
+        if kind == 1:
+            return bytes(frame)
+        if kind == 2:
+            for _ in range(self._chance.randrange(1, 4)):
+                frame[self._chance.randrange(len(frame))] ^= 1 << self._chance.randrange(8)
+            # Not the running session by accident: without a checksum nobody could tell that from its publisher.
+            return bytes(frame) if struct.pack("<i", self._session_id) not in frame else b"\x00"
+        del frame[self._chance.randrange(1, len(frame)) :]
+        return bytes(frame) + b"\x00" * (1 - len(frame) % 2)
+
+    def _stranger(self) -> bytes:
+        chance = self._chance
+        session = chance.choice([n for n in range(1, 60) if n != self._session_id])
+        stream = chance.choice((STREAM, STREAM, chance.randrange(5000)))
+        term, offset = chance.randrange(-(1 << 31), 1 << 31), 32 * chance.randrange(2048)
+        makers: list[Any] = [
+            lambda: Data(session_id=session, stream_id=stream, term_id=term, term_offset=offset, payload=bytes(40)),
+            lambda: Heartbeat(session_id=session, stream_id=stream, term_id=term, term_offset=offset),
+            lambda: Nak(session_id=session, stream_id=stream, term_id=term, term_offset=offset, length=32),
+            lambda: StatusMessage(
+                session_id=session,
+                stream_id=stream,
+                consumption_term_id=term,
+                consumption_term_offset=offset,
+                receiver_window=4096,
+                receiver_id=chance.getrandbits(60),
+            ),
+            lambda: Setup(
+                session_id=session,
+                stream_id=stream,
+                initial_term_id=term,
+                active_term_id=term,
+                term_offset=offset,
+                term_length=65_536,
+                mtu=1408,
+                ttl=0,
+            ),
+            lambda: Rttm(
+                session_id=session,
+                stream_id=stream,
+                echo_timestamp=1,
+                reception_delta=0,
+                receiver_id=0,
+                flags=layout.RTTM_FLAG_REPLY,
+            ),
+        ]
+        return bytes(chance.choice(makers)().encode())
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(180)
+def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
+    port = random.Random().randrange(20_000, 32_000)
+    channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
+    errors: list[BaseException] = []
+    with (
+        MediaDriver.launch(
+            threads=True,
+            threading_mode="SHARED",
+            driver_stream_session_limit=SESSION_LIMIT,
+            image_liveness_timeout_ns=10**9,
+        ) as driver,
+        Aeron.connect(driver.directory, on_error=errors.append) as aeron,
+        aeron.add_subscription(channel, STREAM) as subscription,
+        aeron.add_publication(f"{channel}|term-length=64k", STREAM) as publication,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attack,
+    ):
+        wait_for(lambda: subscription.is_connected and publication.is_connected)
+        chance = random.Random(20_261)
+        attacker = Attacker(chance, publication.session_id)
+        received: list[bytes] = []
+        sent: list[bytes] = []
+
+        def poll() -> None:
+            received.extend(subscription.poll_bytes(100))
+
+        for _ in range(DATAGRAMS // BURST):
+            for _ in range(BURST):
+                attack.sendto(attacker.datagram(), ("127.0.0.1", port))
+            message = chance.randbytes(chance.randrange(3000))
+            wait_for(lambda message=message: poll() or publication.offer(message) > 0)
+            sent.append(message)
+        wait_for(lambda: poll() or len(received) >= len(sent))
+        assert received == sent
+        invalid = aeron.counters.value(int(SystemCounter.INVALID_PACKETS))
+        # Some fall out of the socket's buffer before anybody reads them; most are read, and of those half break a rule.
+        assert invalid > DATAGRAMS // 10
+        assert not errors
+        assert driver.is_running
+    assert not shared_memory()
