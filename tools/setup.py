@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +25,8 @@ def main(venv: Path) -> None:
         sys.exit(
             f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer; {sys.executable} is {have}: try make PYTHON=python3.12"
         )
+    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+        sys.exit("Python's header files are missing, and Mainstem is compiled: on Debian, apt-get install python3-dev.")
     os.chdir(ROOT)
     python = venv / "bin" / "python"
     stamp = venv / "mainstem-installed"

@@ -28,7 +28,7 @@ class Ends:
     def __init__(self, options: Options) -> None:
         self._work: Callable[[], int] | None = None
         if options.invoker:
-            driver = mainstem.MediaDriver.launch(threading_mode="INVOKER", **tuning())
+            driver = mainstem.MediaDriver.launch(threading_mode="INVOKER")
             self._work = driver.do_work
             self.aeron = mainstem.Aeron.connect(driver.directory, driver_invoker=driver.do_work)
             self._open = [self.aeron, driver]
@@ -56,13 +56,9 @@ class Ends:
             one.close()
 
 
-def tuning() -> dict[str, object]:
-    """The reference driver's settings under which the peers run too: its defaults."""
-    return {}
-
-
 def driver(options: Options) -> None:
-    with mainstem.MediaDriver.launch(options.directory, dir_delete_on_shutdown=True, **tuning()):
+    # One thread for all agents, as pyaeron's driver has.
+    with mainstem.MediaDriver.launch(options.directory, dir_delete_on_shutdown=True, threading_mode="SHARED"):
         ready()
         run_until_told()
 
