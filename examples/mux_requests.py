@@ -32,9 +32,9 @@ def main() -> None:
         print(client.call(b"tide"))
         for who, what in ((client, b"!"), (refused, b"x")):
             with who.request() as session:
-                session.write(what)
-                session.finish()
                 try:
+                    session.write(what)
+                    session.finish()
                     session.read(-1)
                 except Cancelled as error:
                     print(f"{error}; may be sent again: {session.may_retry}")
