@@ -78,7 +78,8 @@ async def ask(options: Options) -> None:
             await sender.send(b"")
             idle.append(sender)
         if options.live:
-            await connection.sender.send_acknowledged(Message(b"idle"))
+            # By the time that this is answered, the others have their control streams.
+            await _echo(connection)
             await asyncio.sleep(0.5)
         if options.what == "memory":
             answer(bytes=(resident_bytes() - before) / max(1, options.live))

@@ -137,6 +137,9 @@ class RemoteSender(_Waiting):
         """Send, and wait for what becomes of the message."""
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.send(message, tag=outcome)
+        outcomes = self._session.outcomes
+        outcomes.add(outcome)
+        outcome.add_done_callback(outcomes.discard)
         await outcome
 
     def drain(self) -> None:

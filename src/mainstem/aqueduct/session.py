@@ -60,6 +60,8 @@ class Session:
         self.reason = "the connection ended"
         self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
+        # Messages whose fate somebody waits for.
+        self.outcomes: set[asyncio.Future[None]] = set()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         for future in (self.peer_headers, self.established):
@@ -208,6 +210,10 @@ class Session:
         for future in (self.peer_headers, self.established):
             if not future.done():
                 future.set_exception(failure)
+        for outcome in list(self.outcomes):
+            if not outcome.done():
+                outcome.set_exception(ConnectionLost(f"what became of the message is not known: {self.reason}"))
+                outcome.add_done_callback(_look_at)
         if not self.ended.done():
             self.ended.set_result(None)
         self.wake()

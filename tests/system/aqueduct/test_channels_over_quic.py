@@ -500,6 +500,20 @@ async def test_a_message_that_was_acknowledged_was_taken(certificates: Certifica
         await asyncio.wait_for(connection.sender.send_acknowledged(b"x"), 10)
 
 
+async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost(
+    certificates: CertificateFiles,
+) -> None:
+    async def handler(connection: Connection) -> None:
+        await asyncio.sleep(0.2)
+        raise RuntimeError("the handler fails")
+
+    limits = Limits(receive_messages=1)
+    async with joined(certificates, handler, limits=limits) as connection:
+        await connection.sender.send(b"fills the queue")
+        with pytest.raises(ConnectionLost):
+            await asyncio.wait_for(connection.sender.send_acknowledged(b"waits"), 10)
+
+
 async def test_qlog_files_are_written(certificates: CertificateFiles, tmp_path: Path) -> None:
     async with joined(certificates, echo, qlog_directory=tmp_path / "qlog") as connection:
         await connection.sender.send(b"x")
