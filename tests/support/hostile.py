@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Self
 
 STREAM_ID = 0x2044F002
@@ -13,6 +14,8 @@ _STATUS = struct.Struct("<iBBHiiiiiq")
 UNFRAGMENTED = 0xC0
 BEGIN = 0x80
 SETUP_FLAG = 0x80
+REPEATS = 4
+IMAGE_SECONDS = 0.1  # about what a driver takes for an image, and several times so in all
 
 
 def aligned(length: int) -> int:
@@ -42,8 +45,16 @@ class Hostile:
 
     def introduce(self, to: tuple[str, int], session: int, text: bytes, **more: int) -> None:
         """A stream with one message, sent blindly: nothing that comes back is needed."""
-        self.send(to, setup(session, **more))
-        self.send(to, data(session, text))
+        self.introduce_many(to, {session: text}, **more)
+
+    def introduce_many(self, to: tuple[str, int], texts: dict[int, bytes], **more: int) -> None:
+        """So many streams. Data that comes before the driver has made the image is lost, so that it is said again."""
+        for session in texts:
+            self.send(to, setup(session, **more))
+        for _ in range(REPEATS):
+            time.sleep(IMAGE_SECONDS)
+            for session, text in texts.items():
+                self.send(to, data(session, text))
 
     def send(self, to: tuple[str, int], datagram: bytes) -> None:
         try:

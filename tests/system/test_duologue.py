@@ -118,6 +118,21 @@ def test_one_address_gets_no_more_than_its_share(aeron: Aeron, port: int) -> Non
             client.close()
 
 
+def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: int) -> None:
+    settings = ServerSettings(
+        address="::1", initial_port=port, initial_control_port=port + 1, base_port=port + 2, max_per_address=1
+    )
+    asking = ClientSettings(server="::1", initial_port=port, initial_control_port=port + 1, timeout=15.0)
+    with (
+        DuologueServer(Echo(), settings, aeron=aeron),
+        DuologueClient.connect(settings=asking, aeron=aeron) as client,
+    ):
+        client.send("ECHO six")
+        assert client.receive(timeout=15) == b"ECHO six"
+        with pytest.raises(Refused, match="too many connections"):
+            DuologueClient.connect(settings=asking, aeron=aeron)
+
+
 def test_a_full_server_says_so(aeron: Aeron, port: int) -> None:
     with (
         DuologueServer(Echo(), server_settings(port, max_clients=1), aeron=aeron),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.duologue.limits import address_of
 from mainstem.duologue.messages import MAX_TEXT_LENGTH
+from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,4 +114,6 @@ class Introductions:
             del self._clients[client.image.session_id]
         self._statistics.introductions_refused += 1
         if not client.image.is_closed:
-            client.image.async_reject(reason)
+            # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
+            with suppress(MainstemError):
+                client.image.async_reject(reason)

@@ -54,9 +54,12 @@ class Outbox:
         if self.is_full:
             raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._octets} bytes wait already")
         sealed = message if self.seal is None else self.seal(message)
+        is_first = not self._queue
         self._queue.append(sealed)
         self._octets += len(sealed)
-        self.do_work(now_ns)
+        if is_first:
+            # Behind others it waits for ``do_work``, which is also where the failure of an older one is told.
+            self.do_work(now_ns)
 
     def do_work(self, now_ns: int) -> int:
         """Offers what waits; how many went. Raises an OfferError when the first was refused for 500 ms."""

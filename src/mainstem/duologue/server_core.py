@@ -218,7 +218,6 @@ class ServerCore:
         settings = self.settings
         duologue = Duologue(
             settings,
-            self._aeron,
             owner=client.address,
             prefix=prefix,
             session_id=duologue_session,
@@ -250,6 +249,10 @@ class ServerCore:
         # The client is told where to go once there is something to join.
         duologue.on_ready = lambda: self._tell(answer)
         duologue.on_failed = lambda: self._tell(Refusal(session_id, messages.INTERNAL_ERROR))
+        try:
+            duologue.begin(self._aeron)
+        except MainstemError as error:
+            self._end(duologue, str(error))
 
     def _tell(self, answer: Connect | Refusal) -> None:
         text = answer.encode()

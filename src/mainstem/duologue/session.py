@@ -45,7 +45,6 @@ class Duologue:
     def __init__(
         self,
         settings: ServerSettings,
-        aeron: Aeron,
         *,
         owner: str,
         prefix: str,
@@ -75,16 +74,21 @@ class Duologue:
         self._publication: ExclusivePublication | None = None
         self._subscription: Subscription | None = None
         self.opening: list[AsyncOperation[Subscription] | AsyncOperation[ExclusivePublication]] = []
-        port, control_port = ports
+        self._subscribing: AsyncOperation[Subscription] | None = None
+        self._publishing: AsyncOperation[ExclusivePublication] | None = None
+
+    def begin(self, aeron: Aeron) -> None:
+        """Asks the driver for both streams. Raises DriverTimeout when it takes no more commands."""
+        settings, (port, control_port) = self._settings, self.ports
         self._subscribing = aeron.async_add_subscription(
-            settings.duologue_subscription(port, session_id),
+            settings.duologue_subscription(port, self.session_id),
             settings.stream_id,
             on_available_image=lambda image: self._on_image(True, image),
             on_unavailable_image=lambda image: self._on_image(False, image),
         )
         self.opening.append(self._subscribing)
         self._publishing = aeron.async_add_exclusive_publication(
-            settings.duologue_publication(control_port, session_id), settings.stream_id
+            settings.duologue_publication(control_port, self.session_id), settings.stream_id
         )
         self.opening.append(self._publishing)
 
@@ -177,6 +181,8 @@ class Duologue:
         return work
 
     def _finish_opening(self, now_ns: int) -> int:
+        assert self._subscribing is not None
+        assert self._publishing is not None
         self._subscription = self._subscription or self._subscribing.poll()
         self._publication = self._publication or self._publishing.poll()
         if self._subscription is None or self._publication is None:

@@ -68,6 +68,17 @@ def test_every_message_has_500_ms_of_its_own() -> None:
         outbox.do_work(999 * NS_PER_MS)
 
 
+def test_the_failure_of_one_message_is_not_told_to_the_sender_of_the_next() -> None:
+    outbox = Outbox(Window(0, OfferStatus.NOT_CONNECTED), name="x")
+    outbox.send(b"a", 0)
+    outbox.send(b"b", 900 * NS_PER_MS)
+    with pytest.raises(NotConnected):
+        outbox.do_work(900 * NS_PER_MS)
+    outbox.drop_first()
+    assert len(outbox) == 1
+    assert outbox.do_work(900 * NS_PER_MS) == 0
+
+
 def test_a_closed_stream_is_an_error_at_once() -> None:
     with pytest.raises(ClosedError):
         Outbox(Window(0, OfferStatus.CLOSED), name="x").send(b"a", 0)

@@ -1,0 +1,323 @@
+"""Hostile clients, each with what must hold: ports, memory and the honest clients' latency stay bounded.
+
+Each test prints its figures; those in docs/duologue.md come from here. The attackers use raw sockets; ``127.x.y.z`` are the
+addresses they spoof: to the server, other machines.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.hostile import BEGIN, Hostile, data, setup, status
+from tests.support.live_driver import shared_memory, wait_for
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.counters import ENDPOINT_FILTER_TYPE_ID
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, ServerKey, ServerSettings
+from mainstem.duologue.settings import reserved_sessions
+from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+HERE = "127.0.0.1"
+MAX_CLIENTS = 8
+# The median of an honest client's round trips under attack; without one it is well under a millisecond on an idle machine.
+TOLERABLE_S = 0.25
+MEMORY = 192 << 20  # of the driver's directory: its own files, and what an attack may add
+
+
+class House:
+    """A server with its driver, one honest client on another driver, and what can be measured of them."""
+
+    def __init__(self, port: int, near: MediaDriver, server: DuologueServer, honest: DuologueClient) -> None:
+        self.port = port
+        self.near = near
+        self.server = server
+        self.honest = honest
+        self.initial = (HERE, port)
+
+    def held(self) -> tuple[int, int]:
+        """Ports and sessions in use."""
+        return self.server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(30)
+
+    def places(self) -> dict[int, tuple[int, int]]:
+        """Every open duologue's ports by its session."""
+        self.latency_s(1)
+        return self.server.call(lambda core: {each.session_id: each.ports for each in core.duologues}).result(30)
+
+    def count(self, name: str) -> int:
+        return self.server.statistics()[name]
+
+    def latency_s(self, rounds: int = 50) -> float:
+        """The median of an honest client's round trips."""
+        trips = []
+        for number in range(rounds):
+            began = time.monotonic()
+            self.honest.send(f"ECHO {number}")
+            assert self.honest.receive(timeout=20) == f"ECHO {number}".encode()
+            trips.append(time.monotonic() - began)
+        return sorted(trips)[len(trips) // 2]
+
+    def memory(self) -> int:
+        """What the server's driver holds in shared memory: blocks, as its files have holes."""
+        files = [path.lstat() for path in Path(self.near.directory).rglob("*") if path.is_file()]
+        return sum(each.st_blocks * 512 for each in files)
+
+    def settled(self, what: str) -> None:
+        """The honest client is served, nothing else is held, memory is bounded."""
+        latency, memory = self.latency_s(), self.memory()
+        print(
+            f"{what}: median round trip {latency * 1e3:.2f} ms, {memory >> 20} MiB in shared memory, {self.held()} held"
+        )
+        assert latency < TOLERABLE_S
+        assert memory < MEMORY
+
+
+@contextmanager
+def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Iterator[House]:
+    port = random.Random().randrange(20_000, 31_000)
+    key = ServerKey.generate(random.SystemRandom()) if encrypted else None
+    settings = ServerSettings(
+        address=HERE,
+        initial_port=port,
+        initial_control_port=port + 1,
+        base_port=port + 2,
+        **{"max_clients": MAX_CLIENTS, "join_timeout": 1.5, "initial_timeout": 2.0, **more},
+    )
+    driver = {**settings.driver_settings(), "image_liveness_timeout_ns": "2s"}
+    if not filtered:
+        driver = {**driver, "endpoint_filter_rate": 0}
+    client = ClientSettings(
+        server=HERE,
+        initial_port=port,
+        initial_control_port=port + 1,
+        timeout=30.0,
+        server_key=key.public if key else b"",
+    )
+    with (
+        MediaDriver.launch(**driver) as near,
+        MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16) as far,
+        Aeron.connect(far.directory) as aeron,
+        DuologueServer(Echo(), settings, directory=near.directory, key=key) as server,
+        DuologueClient.connect(settings=client, aeron=aeron) as honest,
+    ):
+        yield House(port, near, server, honest)
+    assert not shared_memory()
+
+
+def join(made: House, **more: Any) -> DuologueClient:
+    """Another client, on a driver of its own."""
+    return DuologueClient.connect(
+        settings=ClientSettings(
+            server=HERE, initial_port=made.port, initial_control_port=made.port + 1, **{"timeout": 30.0, **more}
+        )
+    )
+
+
+def filter_refusals(made: House) -> int:
+    with Aeron.connect(made.near.directory) as aeron:
+        counters = aeron.counters
+        return next(counters.value(each) for each in counters if counters.type_id(each) == ENDPOINT_FILTER_TYPE_ID)
+
+
+def test_an_unparseable_first_message_is_refused_and_its_stream_ended() -> None:
+    with house() as made, Hostile("127.9.0.1") as stranger:
+        for session, text in enumerate((b"", b"GET / HTTP/1.1", b"\xff" * 600, b"HELLO " + b"F" * 9, os.urandom(200))):
+            stranger.introduce(made.initial, -1000 - session, text)
+        wait_for(lambda: made.count("bad_hellos") == 5)
+        assert made.count("introductions_refused") >= 5
+        assert made.held() == (2, 1)
+        made.settled("unparseable first messages")
+
+
+def test_a_flood_of_hellos_from_one_address_takes_no_more_than_its_share() -> None:
+    with house(filtered=False) as made, Hostile("127.9.0.2") as flooder:
+        until = time.monotonic() + 5.0
+        session, most = -10_000, 0
+        while time.monotonic() < until:
+            flooder.introduce_many(made.initial, {session - each: b"HELLO %X" % each for each in range(20)})
+            session -= 20
+            most = max(most, made.held()[1])
+            made.latency_s(3)
+        assert most <= 1 + 4, "four duologues for one address"
+        assert made.count("hellos_ignored") + made.count("refused_address") > 0
+        made.settled(f"{-10_000 - session} HELLOs from one address in 5 s")
+        wait_for(lambda: made.held() == (2, 1))
+
+
+def test_the_endpoint_filter_refuses_a_flood_before_it_has_images() -> None:
+    with house(hello_rate=5.0, hello_burst=8) as made, Hostile("127.9.0.3") as flooder:
+        for session in range(-2_000, -1_000):
+            flooder.send(made.initial, setup(session))
+            time.sleep(0.0005)
+        refusals = wait_for(lambda: (found := filter_refusals(made)) > 100 and found)
+        images = made.count("introductions")
+        print(f"1000 SETUPs of one address: {images - 1} images, {refusals} refused by the filter")
+        assert images <= 1 + 16 + 5 * 20, "the burst, and the rate for as long as this may have taken"
+        made.settled("1000 SETUPs from one address")
+
+
+def test_a_flood_of_hellos_from_many_spoofed_addresses_ends_with_the_flood() -> None:
+    with house() as made:
+        stop, sent = threading.Event(), [0]
+
+        def flood() -> None:
+            with ExitStack() as opened:
+                many = [opened.enter_context(Hostile(f"127.10.{each // 250}.{1 + each % 250}")) for each in range(400)]
+                first = -50_000
+                while not stop.is_set():
+                    first -= len(many)
+                    for number, each in enumerate(many):
+                        each.send(made.initial, setup(first - number))
+                        if number % 20 == 19:
+                            time.sleep(0.005)
+                    for number, each in enumerate(many):
+                        each.send(made.initial, data(first - number, b"HELLO 1"))
+                        sent[0] += 1
+
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        try:
+            until, most, latency = time.monotonic() + 4.0, 0, 0.0
+            while time.monotonic() < until:
+                most = max(most, made.held()[1])
+                latency = max(latency, made.latency_s(5))
+        finally:
+            stop.set()
+            flooding.join()
+        assert most <= MAX_CLIENTS
+        assert made.count("duologues_opened") > 1, "the flood reached the server"
+        assert latency < TOLERABLE_S
+        made.settled(f"{sent[0]} HELLOs from 400 addresses in 4 s, {latency * 1e3:.1f} ms meanwhile")
+        wait_for(lambda: made.held() == (2, 1))
+        with join(made) as late:
+            late.send("ECHO after the flood")
+            assert late.receive(timeout=20) == b"ECHO after the flood"
+
+
+def test_a_guessed_session_reaches_nobody() -> None:
+    with house() as made, Hostile("127.9.0.4") as guesser:
+        ((session, (port, _)),) = made.places().items()
+        guesses = {random.Random().randrange(1, 1 << 31): b"ECHO injected" for _ in range(500)}
+        guesses.pop(session, None)
+        guesser.introduce_many((HERE, port), guesses)
+        made.settled("500 guessed sessions at a duologue's port")
+        assert made.honest.poll() is None
+        assert made.held() == (2, 1)
+
+
+def test_a_session_that_was_never_given_out_by_a_forged_connect_is_not_joined() -> None:
+    """A stranger says CONNECT on the clients' side: only the server's stream is listened to, so nobody hears it."""
+    with house() as made, Hostile("127.9.0.5") as stranger:
+        stranger.introduce(made.initial, -77, b"-5 CONNECT 1 2 FF")
+        wait_for(lambda: made.count("bad_hellos") == 1)
+        assert made.held() == (2, 1)
+
+
+def test_a_client_that_never_joins_gives_its_place_back() -> None:
+    with house() as made, Hostile("127.9.0.6") as absent:
+        absent.introduce(made.initial, -5, b"HELLO ABCD")
+        wait_for(lambda: made.held() == (4, 2))
+        began = time.monotonic()
+        wait_for(lambda: made.held() == (2, 1))
+        print(f"a duologue that nobody joined was free again after {time.monotonic() - began:.2f} s of 1.5 s")
+        assert made.count("duologues_joined") == 1
+
+
+def test_a_client_that_joins_and_says_nothing_is_ended() -> None:
+    with house(silence_timeout=6.0) as made:
+        with join(made) as silent:
+            wait_for(lambda: made.latency_s(1) and made.held() == (4, 2))
+            wait_for(lambda: made.latency_s(1) and made.held() == (2, 1))
+            assert silent.step.name != "CLOSED"
+        made.settled("a silent client")
+
+
+def test_the_largest_possible_message_costs_its_sender_the_duologue() -> None:
+    with house() as made:
+        with Aeron.connect(made.near.directory) as aeron:
+            assert aeron.counters is not None
+        # A term of 16 MiB is the longest that is let in; its longest message is 2 MiB, far above a duologue's 8 KiB.
+        with join(made, term_length=16 << 20) as large:
+            large.send(b"ECHO " + b"x" * ((2 << 20) - 5))
+            with pytest.raises((ClosedError, RemoteProtocolError), match=r"bad message|ended the duologue"):
+                large.receive(timeout=30)
+        wait_for(lambda: made.held() == (2, 1))
+        assert made.count("bad_messages") == 1
+        made.settled("a message of 2 MiB")
+
+
+def test_a_term_that_is_too_long_never_has_an_image() -> None:
+    with house() as made, Hostile("127.9.0.7") as greedy:
+        greedy.introduce(made.initial, -9, b"HELLO 1", term_length=1 << 30)
+        wait_for(lambda: filter_refusals(made) > 0)
+        assert made.count("introductions") == 1
+        made.settled("a SETUP with a term of 1 GiB")
+
+
+def test_a_message_that_begins_and_never_ends_is_not_put_together() -> None:
+    with house() as made, Hostile("127.9.0.8") as endless:
+        endless.send(made.initial, setup(-11))
+        time.sleep(1.0)
+        for number in range(40):
+            endless.send(made.initial, data(-11, b"y" * 992, offset=number * 1024, flags=BEGIN if not number else 0))
+        wait_for(lambda: made.count("bad_hellos") >= 1)
+        made.settled("a HELLO of 40 fragments")
+
+
+def test_changed_and_replayed_messages_end_an_encrypted_duologue_and_are_never_taken() -> None:
+    """Whoever knows the session (it is in every frame) and the port can put bytes into the stream; none is believed."""
+    with house(encrypted=True) as made, Hostile("127.9.0.9") as forger:
+        made.latency_s(3)
+        ((session, (port, control)),) = made.places().items()
+        # What a third party can see on its own: it asks the duologue's control port for a copy, and gets one.
+        copies: list[bytes] = []
+        for _ in range(20):
+            forger.send((HERE, control), status(session))
+            made.latency_s(2)
+            copies += [each for each in forger.received() if each[6:8] == b"\x01\x00" and len(each) > 40]
+        assert all(b"ECHO" not in each for each in copies)
+        print(f"a third party copied {len(copies)} frames of an encrypted duologue, and read none")
+        before = made.count("duologues_closed")
+        frames = copies or [data(session, os.urandom(40))]
+        for each in frames[:4]:
+            forger.send((HERE, port), each)  # replayed to the other side
+            forger.send((HERE, port), each[:50] + bytes([each[50] ^ 1]) + each[51:])
+        # They fall outside the stream's window or term, or are refused: the honest client is served, or told of the end.
+        with suppress(MainstemError):
+            made.latency_s(3)
+            before = -1
+        assert before == -1 or made.count("duologues_closed") == before + 1
+        assert made.count("bad_messages") == 0
+
+
+def test_a_third_party_sees_the_connect_of_others_and_cannot_join() -> None:
+    """The all-clients channel is for all: without the pad, CONNECT tells ports and nothing else."""
+    with house() as made, Hostile("127.9.0.10") as listener:
+        listener.send((HERE, made.port + 1), status(0, stream=0))
+        with join(made) as client:
+            seen: list[bytes] = []
+
+            def heard() -> bool:
+                listener.send((HERE, made.port + 1), status(0, stream=0))
+                seen.extend(listener.received())
+                return True
+
+            heard()
+            wait_for(lambda: made.held()[1] == 2)
+            heard()
+            assert all(client.session_id.to_bytes(4, "big").hex().upper().encode() not in each for each in seen)
+            client.send("ECHO mine")
+            assert client.receive(timeout=20) == b"ECHO mine"
+        made.settled("a listener on the all-clients channel")
