@@ -43,6 +43,7 @@ DOORS: dict[str, set[str]] = {
     "clock.py": {"time"},
     "duologue/aio.py": {"asyncio"},
     "duologue/doors.py": {"random", "threading"},
+    "sim/scenarios/duologue.py": {"random"},
     "sim/world.py": {"random"},
     "aeron/driver/context.py": {"random"},
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},

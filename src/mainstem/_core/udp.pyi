@@ -6,7 +6,8 @@ class UdpTransport(Transport):
 
     Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
     kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` tells
-    what was found for receiving; ``slots`` is how many datagrams or runs come at once, 0 for as many as is usual. ``max_segments`` for sending.
+    what was found for receiving, ``max_segments`` for sending; ``slots`` is how many datagrams or runs come at once, 0 for
+    as many as is usual.
     """
 
     fd: int

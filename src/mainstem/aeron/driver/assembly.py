@@ -68,26 +68,9 @@ class DriverCore:
         self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
         self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters)
         self.to_conductor = EventQueue()
-        source_filter = context.source_filter()
-        refusals = None if source_filter is None else counters.allocate(endpoint_filter_refusals())
         self.ipc_cycle = IpcCycle()
-        self.sender = Sender(
-            counters=cnc.counters_values,
-            to_conductor=self.to_conductor,
-            status_poll_ratio=settings.send_to_status_poll_ratio,
-            status_poll_interval_ns=settings.rcv_status_message_timeout_ns // 2,
-            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
-            now_ns=now_ns,
-        )
-        self.receiver = Receiver(
-            counters=cnc.counters_values,
-            to_conductor=self.to_conductor,
-            stream_session_limit=settings.driver_stream_session_limit,
-            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
-            now_ns=now_ns,
-            source_filter=source_filter,
-            refusals=refusals,
-        )
+        self.sender = self._make_sender(now_ns)
+        self.receiver = self._make_receiver(counters, now_ns)
         resources = Resources(
             settings=settings,
             clock=context.clock,
@@ -117,6 +100,30 @@ class DriverCore:
         self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
         cnc.to_driver.consumer_heartbeat_ms = now_ms
         cnc.signal_ready()
+
+    def _make_sender(self, now_ns: int) -> Sender:
+        settings = self.context.settings
+        return Sender(
+            counters=self.cnc.counters_values,
+            to_conductor=self.to_conductor,
+            status_poll_ratio=settings.send_to_status_poll_ratio,
+            status_poll_interval_ns=settings.rcv_status_message_timeout_ns // 2,
+            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
+            now_ns=now_ns,
+        )
+
+    def _make_receiver(self, counters: DriverCounters, now_ns: int) -> Receiver:
+        settings = self.context.settings
+        source_filter = self.context.source_filter()
+        return Receiver(
+            counters=self.cnc.counters_values,
+            to_conductor=self.to_conductor,
+            stream_session_limit=settings.driver_stream_session_limit,
+            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
+            now_ns=now_ns,
+            source_filter=source_filter,
+            refusals=None if source_filter is None else counters.allocate(endpoint_filter_refusals()),
+        )
 
     def do_work(self, now_ns: int) -> int:
         """One duty cycle of every agent; how much work there was."""
