@@ -211,7 +211,11 @@ class Receiver:
             session_id = int.from_bytes(frame[12:16], "little", signed=True)
             stream_id = int.from_bytes(frame[16:20], "little", signed=True)
             image = self._image_of(endpoint, stream_id, session_id)
-            if image is not None:
+            if self._filter is not None and not self._filter.admits(InetAddress.unpack(source).ip):
+                self._refuse()
+                if image is None:
+                    self._dispatchers[endpoint.key].on_refused(stream_id, session_id, now_ns)
+            elif image is not None:
                 self._connect(endpoint, image, index, source, now_ns)
             elif self._dispatchers[endpoint.key].on_unknown(stream_id, session_id, now_ns):
                 self._elicit(endpoint, index, source, stream_id, session_id)
