@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,8 @@ RECEIVE_BUFFER = 256 * 1024
 WRITE_HIGH_WATER = 64 * 1024
 # Unsent bytes that the kernel holds, for the same reason (Linux's TCP_NOTSENT_LOWAT).
 KERNEL_LOW_WATER = 128 * 1024
+# Pieces that one system call gathers; more (many small messages) are cheaper joined.
+GATHER_LIMIT = 64
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 # Idle polls of a pair of publications back off to this many seconds.
 POLL_IDLE_MAX_S = 0.001
@@ -50,8 +53,8 @@ class Carrier(Protocol):
     paused: bool
     peer: str
 
-    def write(self, data: bytes) -> None:
-        """Hands over bytes; may set ``paused``."""
+    def write(self, segments: list[bytes | memoryview]) -> None:
+        """Hands over bytes in pieces; may set ``paused``."""
         ...
 
     def close(self) -> None:
@@ -64,12 +67,21 @@ class Carrier(Protocol):
 
 
 class SocketCarrier(asyncio.BufferedProtocol):
-    """A carrier over an asyncio transport, received into one buffer that is used again and again."""
+    """A carrier over an asyncio transport, received into one buffer that is used again and again.
+
+    Where nothing stands between transport and socket (no TLS), bytes are gathered into the socket straight from where they
+    lie: a transport would copy them twice, and would copy what the kernel does not take a third time.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
         self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._fd = -1
+        self._pending: list[bytes | memoryview] = []
+        self._closing = False
+        self._error: OSError | None = None
         self.paused = False
         self.peer = "peer"
 
@@ -79,9 +91,13 @@ class SocketCarrier(asyncio.BufferedProtocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            with contextlib.suppress(OSError):
-                raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
+        if raw is not None:
+            if raw.family in (socket.AF_INET, socket.AF_INET6):
+                with contextlib.suppress(OSError):
+                    raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
+            if transport.get_extra_info("sslcontext") is None:
+                # A descriptor of our own: the loop lets nobody else watch the transport's.
+                self._fd = os.dup(raw.fileno())
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
         self._driver.carrier_ready(self)
@@ -97,7 +113,12 @@ class SocketCarrier(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
         self.paused = True
-        self._driver.carrier_lost(exc)
+        self._pending.clear()
+        if self._fd >= 0:
+            self._loop.remove_writer(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+        self._driver.carrier_lost(exc or self._error)
 
     def pause_writing(self) -> None:
         """The transport holds enough."""
@@ -108,17 +129,55 @@ class SocketCarrier(asyncio.BufferedProtocol):
         self.paused = False
         self._driver.carrier_resumed()
 
-    def write(self, data: bytes) -> None:
+    def write(self, segments: list[bytes | memoryview]) -> None:
         """Hands over bytes; a transport that broke takes none, and says so with ``connection_lost`` soon."""
         transport = self._transport
         if transport is None or transport.is_closing():
             self.paused = True
+        elif self._fd < 0:
+            transport.write(b"".join(segments))
         else:
-            transport.write(data)
+            if len(segments) > GATHER_LIMIT:
+                segments = [b"".join(segments)]
+            rest = self._gather(segments)
+            if rest:
+                self._pending = rest
+                self.paused = True
+                self._loop.add_writer(self._fd, self._on_writable)
+
+    def _gather(self, segments: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """Gives the kernel what it takes; returns the rest."""
+        try:
+            sent = os.writev(self._fd, segments)
+        except BlockingIOError:
+            return segments
+        except OSError as error:
+            self._error = error
+            if self._transport is not None:
+                self._transport.abort()
+            return segments
+        for index, segment in enumerate(segments):
+            length = len(segment)
+            if sent < length:
+                return [memoryview(segment)[sent:], *segments[index + 1 :]]
+            sent -= length
+        return []
+
+    def _on_writable(self) -> None:
+        self._pending = self._gather(self._pending)
+        if self._pending:
+            return
+        self._loop.remove_writer(self._fd)
+        if self._closing:
+            self.close()
+        else:
+            self.paused = False
+            self._driver.carrier_resumed()
 
     def close(self) -> None:
-        """Ends the transport once what it holds has left."""
-        if self._transport is not None:
+        """Ends the transport once what is held has left."""
+        self._closing = True
+        if self._transport is not None and not self._pending:
             self._transport.close()
 
     def abort(self) -> None:
@@ -132,7 +191,7 @@ class _TaskCarrier:
 
     def __init__(self, driver: Driver, *, peer: str) -> None:
         self._driver = driver
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self._wake = asyncio.Event()
         self._closing = False
         self._ended = False
@@ -159,9 +218,9 @@ class _TaskCarrier:
             error = caught
         self._end(error)
 
-    def write(self, data: bytes) -> None:
+    def write(self, segments: list[bytes | memoryview]) -> None:
         """Takes one batch, and is paused until it has left."""
-        self._out.append(data)
+        self._out += segments
         self.paused = True
         self._wake.set()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mainstem.mux")
 
 # Bytes asked of a connection at a time; whatever becomes urgent meanwhile goes before the next batch.
-FLUSH_BATCH = 256 * 1024
+FLUSH_BATCH = 64 * 1024
 # Batches handed to a carrier before other tasks get a turn.
 FLUSH_BATCHES = 8
 
@@ -33,7 +33,7 @@ class SansIo(Protocol):
     def receive_data(self, data: memoryview, now_ns: int) -> None: ...
     def receive_eof(self, now_ns: int) -> None: ...
     def next_event(self) -> Any: ...
-    def data_to_send(self, limit: int) -> bytes: ...
+    def segments_to_send(self, limit: int) -> list[bytes | memoryview]: ...
     def next_timeout_ns(self) -> int | None: ...
     def handle_timeout(self, now_ns: int) -> None: ...
 
@@ -152,13 +152,13 @@ class Engine:
         carrier = self._carrier
         if carrier is None or self._over:
             return
-        data_to_send = self._sans_io.data_to_send
+        segments_to_send = self._sans_io.segments_to_send
         batches = 0
         while not carrier.paused:
-            data = data_to_send(FLUSH_BATCH)
-            if not data:
+            segments = segments_to_send(FLUSH_BATCH)
+            if not segments:
                 break
-            carrier.write(data)
+            carrier.write(segments)
             batches += 1
             if batches == FLUSH_BATCHES:
                 self.schedule_flush()
@@ -200,8 +200,8 @@ class Engine:
         carrier = self._carrier
         if carrier is not None and not abort:
             # An Error or Shutdown message, or answers that were still due.
-            while not carrier.paused and (data := self._sans_io.data_to_send(FLUSH_BATCH)):
-                carrier.write(data)
+            while not carrier.paused and (segments := self._sans_io.segments_to_send(FLUSH_BATCH)):
+                carrier.write(segments)
         self._over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -435,6 +435,10 @@ class BymuxConnection:
 
         At most about ``limit`` bytes of data (a packet is not cut), so that whatever becomes urgent meanwhile goes next.
         """
+        return b"".join(self.segments_to_send(limit))
+
+    def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
+        """What :meth:`data_to_send` returns, in pieces that were not copied: for transports that can gather."""
         out: list[bytes | memoryview] = []
         if self._grants:
             self._emit_grants()
@@ -443,7 +447,7 @@ class BymuxConnection:
             self._control.clear()
         if self._ready:
             self._ready.run(limit, out, self._turn)
-        return out[0] if len(out) == 1 and isinstance(out[0], bytes) else b"".join(out)
+        return out
 
     def _turn(self, stream: Stream, out: list[bytes | memoryview]) -> int:
         queue = stream.queue

@@ -333,6 +333,10 @@ class JmuxConnection:
 
         At most about ``limit`` bytes of data (a message is not cut), so that whatever becomes urgent meanwhile goes next.
         """
+        return b"".join(self.segments_to_send(limit))
+
+    def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
+        """What :meth:`data_to_send` returns, in pieces that were not copied: for transports that can gather."""
         out: list[bytes | memoryview] = []
         greeting = self._greeting()
         if greeting:
@@ -346,7 +350,7 @@ class JmuxConnection:
                 self._control.clear()
             if self._ready and self.failure is None:
                 self._ready.run(limit, out, self._turn)
-        return out[0] if len(out) == 1 and isinstance(out[0], bytes) else b"".join(out)
+        return out
 
     def _greeting(self) -> bytearray:
         """Our connection header as long as it is due."""
