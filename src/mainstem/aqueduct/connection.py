@@ -151,6 +151,7 @@ class AqueductConnection:
         """The peer reads no more of a stream; the QUIC connection has reset it."""
         core = self._core
         core.now_ns = now_ns
+        core.out.forget(stream_id)
         for sender in core.senders.values():
             if sender.ordered_stream == stream_id:
                 sender.ordered_stream = None
@@ -191,9 +192,9 @@ class AqueductConnection:
         alone."""
         core, out = self._core, self._core.out
         if bidi_streams is not None:
-            out.bidi_room = bidi_streams
+            out.bidi_room = bidi_streams - out.untold[False]
         if uni_streams is not None:
-            out.uni_room = uni_streams
+            out.uni_room = uni_streams - out.untold[True]
         if datagrams is not None:
             out.datagram_room = datagrams
         if max_datagram is not None:

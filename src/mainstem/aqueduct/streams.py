@@ -99,6 +99,8 @@ class Output:
         self._commands: list[Command] = []
         self._writes: dict[int, tuple[list[bytes], bool]] = {}
         self._new: set[int] = set()
+        # Streams opened here that the transport has not been told of.
+        self.untold = {True: 0, False: 0}
         self.prefix = b""
         self.bidi_room = UNLIMITED
         self.uni_room = UNLIMITED
@@ -107,6 +109,7 @@ class Output:
 
     def open(self, *, unidirectional: bool) -> int:
         """A new stream's id. The caller has seen that there is room, and writes a frame at once."""
+        self.untold[unidirectional] += 1
         if unidirectional:
             stream_id = self._next_uni
             self._next_uni += 4
@@ -169,7 +172,13 @@ class Output:
         if self._writes:
             self._flush()
         commands, self._commands = self._commands, []
+        self.untold[True] = self.untold[False] = 0
         return commands
+
+    def forget(self, stream_id: int) -> None:
+        """The peer reads no more of this stream: what was not given to the transport is dropped."""
+        if stream_id not in self._new:
+            self._writes.pop(stream_id, None)
 
     def clear(self) -> None:
         """Forget what has not gone out."""

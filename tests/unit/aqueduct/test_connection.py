@@ -248,6 +248,19 @@ def test_messages_wait_for_stream_credit_and_keep_their_numbers_without_gaps() -
     assert pair.payloads(pair.server, 0) == [b"2", b"3", b"4"]
 
 
+def test_streams_that_the_transport_was_not_told_of_yet_count_against_its_credit() -> None:
+    pair = Pair()
+    conn = pair.client.conn
+    conn.transport_state(uni_streams=3)
+    for _ in range(2):
+        conn.send(0, b"x", pair.now, mode=Mode.UNORDERED)
+    # The transport still says three: it has not seen the two.
+    conn.transport_state(uni_streams=3)
+    for _ in range(4):
+        conn.send(0, b"x", pair.now, mode=Mode.UNORDERED)
+    assert len(conn.data_to_send(pair.now)) == 3
+
+
 def test_control_streams_wait_for_stream_credit() -> None:
     pair = Pair()
     pair.server.conn.transport_state(bidi_streams=0)

@@ -93,10 +93,6 @@ class AioquicLink(Link):
 
     library_errors = (*Link.library_errors, QuicConnectionError)
 
-    def can_send(self, stream_id: int) -> bool:
-        stream = self.quic._streams.get(stream_id)
-        return stream is not None and stream.sender._reset_error_code is None and stream.sender._buffer_fin is None
-
     def hold_stream(self, stream_id: int, held: bool) -> None:
         if held:
             self.quic.held_streams.add(stream_id)

@@ -140,6 +140,8 @@ class Link:
         self.cids_issued: list[bytes] = []
         self.cids_retired: list[bytes] = []
         self._watched: dict[int, object] = {}
+        # Streams that the peer stopped, whose last commands may still come.
+        self._stopped: set[int] = set()
         self._error: Exception | None = None
         self._handlers = {
             "StreamDataReceived": self._stream_data,
@@ -205,6 +207,7 @@ class Link:
         conn.receive_reset(event.stream_id, event.error_code, now_ns)
 
     def _stop_sending(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        self._stopped.add(event.stream_id)
         conn.receive_stop_sending(event.stream_id, now_ns)
 
     def _datagram(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
@@ -274,15 +277,13 @@ class Link:
                     self.close(command.code, command.reason)  # type: ignore[union-attr]
             except self.library_errors as error:
                 # The peer asked the library to stop this stream, and the library obeyed before the engine heard of it.
-                if kind not in (SendStream, ResetStream) or self.can_send(command.stream_id):  # type: ignore[union-attr]
+                if kind not in (SendStream, ResetStream) or command.stream_id not in self._stopped:  # type: ignore[union-attr]
                     raise ConnectionLost(f"the QUIC library refused a command: {error}") from error
+
+        self._stopped.clear()
 
     def update(self, conn: AqueductConnection, now_ns: int) -> None:
         """Tell the engine what room there is, and which streams' bytes have arrived."""
-        raise NotImplementedError
-
-    def can_send(self, stream_id: int) -> bool:
-        """The library still takes bytes for this stream."""
         raise NotImplementedError
 
     def hold_stream(self, stream_id: int, held: bool) -> None:

@@ -108,9 +108,6 @@ class Qh3Link(Link):
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         self.quic.receive_many_datagrams(datagrams, address, now=now)
 
-    def can_send(self, stream_id: int) -> bool:
-        return bool(self.quic._stream_can_send(stream_id))
-
     def hold_connection(self, held: bool) -> None:
         self.quic.held = held
         if not held:
