@@ -24,6 +24,7 @@ cdef class FrameWalk:
     cdef readonly int64_t others
     cdef readonly int64_t last
     cdef readonly int stopped
+    cdef public int64_t term_mask
 
     cdef void walk(self, uint8_t *base, int64_t offset, int64_t limit, int64_t rows) noexcept nogil
 
@@ -46,6 +47,7 @@ cdef class Columns:
     cdef readonly int64_t rows
     cdef readonly int64_t payload_length
     cdef readonly int stopped
+    cdef public int64_t term_mask
     cdef int64_t row_capacity
     cdef int64_t payload_capacity
     cdef list owners

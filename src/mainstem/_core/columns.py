@@ -82,6 +82,7 @@ class FrameWalk:
         self.others = 0
         self.last = 0
         self.stopped = WALK_AT_LIMIT
+        self.term_mask = 0
 
     def run(self, source, offset: cython.longlong, limit: cython.longlong, max_messages: cython.longlong = -1):
         region: Region = Region(source)
@@ -106,6 +107,7 @@ class FrameWalk:
         frames: cython.longlong = 0
         messages: cython.longlong = 0
         stopped: cython.int = 0
+        mask: cython.longlong = self.term_mask
         while True:
             if limit - o < DATA_HEADER_LENGTH:
                 stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
@@ -113,6 +115,9 @@ class FrameWalk:
             length = ld32(base, o)
             if length < DATA_HEADER_LENGTH:
                 stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            if mask and get32(base, o + FRAME_TERM_OFFSET_OFFSET) != (o & mask):
+                stopped = WALK_CORRUPT
                 break
             step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
             if step > limit - o:
@@ -191,6 +196,7 @@ class Columns:
         self.rows = 0
         self.payload_length = 0
         self.stopped = WALK_AT_LIMIT
+        self.term_mask = 0
         self.owners = []
         self.found = 0
         self.found_payload = 0
@@ -313,6 +319,7 @@ class Columns:
         kind: cython.int = 0
         flags: cython.int = FLAG_UNFRAGMENTED
         stopped: cython.int = 0
+        mask: cython.longlong = self.term_mask
         while True:
             if limit - o < DATA_HEADER_LENGTH:
                 stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
@@ -320,6 +327,9 @@ class Columns:
             length = ld32(base, o)
             if length < DATA_HEADER_LENGTH:
                 stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            if mask and get32(base, o + FRAME_TERM_OFFSET_OFFSET) != (o & mask):
+                stopped = WALK_CORRUPT
                 break
             step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
             if step > limit - o:

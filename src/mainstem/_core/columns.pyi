@@ -12,6 +12,9 @@ class FrameWalk:
     it included), ``frames`` and ``messages`` how many DATA frames and ends of messages were passed, ``others`` how
     many frames of other types (padding), ``last`` where the last frame of all starts, ``stopped`` why the walk ended
     (``layout.WALK_...``).
+
+    With ``term_mask`` (a term's length less one; 0 does not look) a frame whose header tells another offset in its term
+    than it lies at counts as corrupt. The memory must begin where a term does.
     """
 
     offset: int
@@ -21,6 +24,7 @@ class FrameWalk:
     others: int
     last: int
     stopped: int
+    term_mask: int
     def __init__(self) -> None: ...
     def run(self, source: Buffer | AtomicBuffer, offset: int, limit: int, max_messages: int = -1) -> int:
         """Walks ``[offset, limit)`` of ``source``, at most until ``max_messages`` have ended; returns ``stopped``.
@@ -51,13 +55,15 @@ class Columns:
     ``length`` counts payload only; ``offset`` is where the payload starts in the memory that was read (frames only:
     nothing is copied then).
 
-    Runs may be added until ``take``. ``stopped`` says why the last run ended (``layout.WALK_...``).
+    Runs may be added until ``take``. ``stopped`` says why the last run ended (``layout.WALK_...``). ``term_mask`` as in
+    ``FrameWalk``.
     """
 
     wanted: int
     rows: int
     payload_length: int
     stopped: int
+    term_mask: int
     def __init__(self, wanted: int = 1791, rows: int = 4096, payload_bytes: int = 65536) -> None: ...
     def add_frames(
         self,

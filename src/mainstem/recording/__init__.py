@@ -5,13 +5,16 @@ from mainstem.recording.catalog import RecordingDescriptor, read_catalog
 from mainstem.recording.reader import RecordingReader, open_recording, open_recordings
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import batches, messages, replay_onto
+from mainstem.recording.verify import Fault, faults
 
 __all__ = [
     "Anchor",
+    "Fault",
     "Recorder",
     "RecordingDescriptor",
     "RecordingReader",
     "batches",
+    "faults",
     "messages",
     "open_recording",
     "open_recordings",

@@ -2,8 +2,9 @@
 
 It is Mainstem's own, beside the files of Aeron Archive; a directory without it is read all the same, only by walking. Its
 header of 64 bytes holds the *recorded position*, which is stored only after the frames up to it were written, in one aligned
-store, so that a reader in another process may trust it at any moment. Entries of 24 bytes follow, about one for each 64 to 256 KiB:
-a position between two messages, the time from which on what follows was recorded, and how many messages lie before it.
+store, so that a reader in another process may trust it at any moment. Entries of 32 bytes follow, about one for each 64 to 256 KiB:
+a position between two messages, the time from which on what follows was recorded, how many messages lie before it, and the
+CRC-32 of the bytes since the entry before (or since the recording's start).
 Every entry is there before the recorded position moves past it, so each reading finds the same ones.
 """
 
@@ -22,18 +23,18 @@ from mainstem.errors import RecordingError
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAGIC = b"MSPOSN01"
+MAGIC = b"MSPOSN02"
 HEADER_LENGTH = 64
-ENTRY_LENGTH = 24
+ENTRY_LENGTH = 32
 RECORDED_POSITION_OFFSET = 16
 RECORDED_TIME_OFFSET = 24
-# A split or a time filter is exact to about so much; it costs one part in three thousand of the recording's size.
+# A split or a time filter is exact to about so much; it costs one part in two thousand of the recording's size.
 INDEX_INTERVAL = 64 << 10
 # On a slow stream times are exact to this.
 INDEX_INTERVAL_NS = 100_000_000
 
 _HEADER = struct.Struct("<8sqqq")
-_ENTRY = struct.Struct("<3q")
+_ENTRY = struct.Struct("<3qIi")
 
 
 def positions_file(directory: Path, recording_id: int) -> Path:
@@ -43,11 +44,15 @@ def positions_file(directory: Path, recording_id: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """``messages`` messages end at or before ``position``; what follows it was recorded at epoch ``time_ns`` or later."""
+    """``messages`` messages end at or before ``position``; what follows it was recorded at epoch ``time_ns`` or later.
+
+    ``checksum`` is the CRC-32 of the file's bytes from the entry before, or the recording's start, to ``position``.
+    """
 
     position: int
     time_ns: int
     messages: int
+    checksum: int = 0
 
 
 class PositionsWriter:
@@ -71,7 +76,7 @@ class PositionsWriter:
 
     def append(self, entry: IndexEntry) -> None:
         """Adds an entry to the index, before anything past its position is written."""
-        os.pwrite(self._fd, _ENTRY.pack(entry.position, entry.time_ns, entry.messages), self._end)
+        os.pwrite(self._fd, _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, 0), self._end)
         self._end += ENTRY_LENGTH
         self.last = entry
 
@@ -129,6 +134,16 @@ class PositionsReader:
         at = bisect.bisect_right(self._positions, position)
         return self.entries[at - 1] if at else None
 
+    def after(self, position: int) -> IndexEntry | None:
+        """The first entry past ``position``."""
+        at = bisect.bisect_right(self._positions, position)
+        return self.entries[at] if at < len(self.entries) else None
+
+    def at_time(self, time_ns: int) -> IndexEntry | None:
+        """The first entry not earlier than ``time_ns``: what is stamped with that time or a later one lies after it."""
+        at = bisect.bisect_left(self.entries, time_ns, key=lambda entry: entry.time_ns)
+        return self.entries[at] if at < len(self.entries) else None
+
     def before_time(self, time_ns: int) -> IndexEntry | None:
         """The last entry earlier than ``time_ns``: reading on from it meets everything recorded since then."""
         at = bisect.bisect_left(self.entries, time_ns, key=lambda entry: entry.time_ns)
@@ -146,4 +161,4 @@ def _read_entries(fd: int, skip: int = 0) -> list[IndexEntry]:
     size = max(os.fstat(fd).st_size - start, 0) // ENTRY_LENGTH * ENTRY_LENGTH
     data = os.pread(fd, size, start) if size else b""
     data = data[: len(data) // ENTRY_LENGTH * ENTRY_LENGTH]
-    return [IndexEntry(*values) for values in _ENTRY.iter_unpack(data)]
+    return [IndexEntry(*values[:4]) for values in _ENTRY.iter_unpack(data)]

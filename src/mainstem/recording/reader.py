@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.columns import FrameWalk
 from mainstem._core.layout import WALK_AT_LIMIT
+from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor, read_catalog
 from mainstem.recording.positions import IndexEntry, PositionsReader, positions_file
@@ -99,6 +100,16 @@ class RecordingReader:
         self._walked = max(end.suspect, self._walked)
         return self._walked
 
+    @property
+    def is_sure_of_its_end(self) -> bool:
+        """Whether everything before ``end_position`` was said to be written, rather than found by a walk."""
+        return self.descriptor.stop_position != NULL or self.positions is not None
+
+    def boundary_after(self, position: int, end: int) -> int:
+        """Where reading can go on after a fault at ``position``: the next entry of the index, else ``end``."""
+        entry = self.positions.after(position) if self.positions is not None else None
+        return min(entry.position, end) if entry is not None else end
+
     def runs(self, start: int, end: int) -> Iterator[Run]:
         """The memory of ``[start, end)``, one run for each segment. Raises RecordingError when a segment is missing."""
         position = start
@@ -130,6 +141,7 @@ class RecordingReader:
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
         """Walks ``[start, end)`` from a message's start; stops at ``end``, after so many messages, or at a fault."""
         walk, position, messages = FrameWalk(), start, 0
+        walk.term_mask = self.descriptor.term_buffer_length - 1
         for run in self.runs(start, end):
             left = -1 if max_messages is None else max_messages - messages
             stopped = walk.run(run.memory, run.offset, run.limit, left)
@@ -197,12 +209,18 @@ class RecordingReader:
         return Progress(progress.position, count + progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """``[start, end)`` in up to ``parts`` ranges of about equal size; each starts where a message starts."""
+        """``[start, end)`` in up to ``parts`` ranges of about equal size; each starts where a message starts.
+
+        What follows a fault stays in one range: whoever reads it meets the fault.
+        """
         borders = [start]
         for i in range(1, parts):
             target = start + (end - start) * i // parts
             if target > borders[-1]:
-                border = self.advance(borders[-1], end, max_bytes=target - borders[-1])
+                try:
+                    border = self.advance(borders[-1], end, max_bytes=target - borders[-1])
+                except RecordingError:
+                    break
                 if borders[-1] < border < end:
                     borders.append(border)
         borders.append(end)
@@ -215,6 +233,19 @@ class RecordingReader:
         self.positions.refresh()
         entry = self.positions.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
+
+    def stamped_since(self, time_ns: int) -> int | None:
+        """Where what is stamped with ``time_ns`` or later begins; None when there is nothing of it yet.
+
+        Rows are stamped with the time of the index entry before them, so this is exact for rows. Without an index the whole
+        recording is stamped with the time of its start.
+        """
+        if self.positions is not None:
+            self.positions.refresh()
+            if self.positions.entries:
+                entry = self.positions.at_time(time_ns)
+                return None if entry is None else entry.position
+        return self.start_position if self.descriptor.start_timestamp * NS_PER_MS >= time_ns else None
 
 
 def open_recordings(directory: Path | str) -> list[RecordingReader]:

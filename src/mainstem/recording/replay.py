@@ -27,10 +27,10 @@ ROWS_PER_BATCH = 10_000
 # A batch of large messages ends earlier.
 BYTES_PER_BATCH = 8 << 20
 
-_REASONS = {
+REASONS = {
     WALK_AT_END: "nothing was written there",
     WALK_TORN: "a frame is cut off",
-    WALK_CORRUPT: "a frame length is not possible",
+    WALK_CORRUPT: "a frame header is not possible",
 }
 
 
@@ -51,6 +51,7 @@ def batches(
     iteration instead.
     """
     columns, fragments = Columns(wanted, rows), Fragments()
+    columns.term_mask = reader.descriptor.term_buffer_length - 1
     for run in reader.runs(start, end):
         at, span = run.offset, BYTES_PER_BATCH
         while at < run.limit:
@@ -72,7 +73,7 @@ def batches(
             if faulty and not strict:
                 return
             if faulty:
-                reason = _REASONS[columns.stopped]
+                reason = REASONS[columns.stopped]
                 where = f"{run.path} at offset {at} (position {run.position + at - run.offset})"
                 raise RecordingError(f"{where}: {reason}, although {end} was recorded")
     if columns.rows:

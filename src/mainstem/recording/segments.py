@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from dataclasses import dataclass
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
+
+# Read and summed at a time.
+PIECE = 1 << 20
+ZEROS = memoryview(bytes(1 << 16))
 
 _NAME = re.compile(r"(\d+)-(\d+)\.rec")
 
@@ -100,6 +105,7 @@ def find_end(
         if begin > end:
             return RecordingEnd(start, start, "torn")
         walk = FrameWalk()
+        walk.term_mask = descriptor.term_buffer_length - 1
         stopped = walk.run(segment.memory, begin, end)
         position = base + walk.offset
         if stopped == WALK_AT_LIMIT:
@@ -111,6 +117,26 @@ def find_end(
         return RecordingEnd(position, base + last if crosses else position, reason)
     finally:
         segment.close()
+
+
+def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
+    """The CRC-32 of the bytes ``[start, end)`` of a recording. Raises RecordingError when a file is missing or short."""
+    value, position = 0, start
+    while position < end:
+        base = segment_base(descriptor, position)
+        path = directory / segment_name(descriptor.recording_id, base)
+        stop = min(end, base + descriptor.segment_file_length)
+        try:
+            with path.open("rb", buffering=0) as file:
+                while position < stop:
+                    data = os.pread(file.fileno(), min(PIECE, stop - position), position - base)
+                    if not data:
+                        raise RecordingError(f"{path} ends before position {stop}")
+                    value = zlib.crc32(data, value)
+                    position += len(data)
+        except FileNotFoundError as error:
+            raise RecordingError(f"segment {path} is missing") from error
+    return value
 
 
 class SegmentWriter:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 from mainstem._core.columns import FrameWalk
-from mainstem._core.layout import FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem.errors import RecordingError
 from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, PositionsWriter
-from mainstem.recording.segments import SegmentWriter
+from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,9 @@ class RecordingWriter:
         self._positions = PositionsWriter(directory, descriptor.recording_id, position)
         self._segments = SegmentWriter(directory, descriptor, position, durable=durable)
         self._walk = FrameWalk()
+        last = self._positions.last
+        since = last.position if last is not None else descriptor.start_position
+        self._checksum = checksum(directory, descriptor, since, position)
 
     @property
     def position(self) -> int:
@@ -64,7 +68,7 @@ class RecordingWriter:
         if walk.others:
             self._write_with_padding(frames)
         else:
-            self._segments.write(frames)
+            self._append(frames)
         self.messages += walk.messages
         self._whole = walk.boundary == frames.nbytes
         if self._durable:
@@ -80,7 +84,8 @@ class RecordingWriter:
         ):
             # An index is in the order of its times even when the clock was set back.
             since = last.time_ns if last else 0
-            self._positions.append(IndexEntry(self.position, max(time_ns, since), self.messages))
+            self._positions.append(IndexEntry(self.position, max(time_ns, since), self.messages, self._checksum))
+            self._checksum = 0
 
     def _write_with_padding(self, frames: memoryview) -> None:
         start = at = 0
@@ -89,12 +94,25 @@ class RecordingWriter:
             aligned = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
             if int.from_bytes(frames[at + 6 : at + 8], "little") != TYPE_DATA:
                 if at > start:
-                    self._segments.write(frames[start:at])
-                self._segments.write_padding(frames[at : at + 32], aligned)
+                    self._append(frames[start:at])
+                self._append_padding(frames[at : at + DATA_HEADER_LENGTH], aligned)
                 start = at + aligned
             at += aligned
         if at > start:
-            self._segments.write(frames[start:at])
+            self._append(frames[start:at])
+
+    def _append(self, frames: memoryview) -> None:
+        self._segments.write(frames)
+        self._checksum = zlib.crc32(frames, self._checksum)
+
+    def _append_padding(self, header: memoryview, aligned: int) -> None:
+        self._segments.write_padding(header, aligned)
+        self._checksum = zlib.crc32(header, self._checksum)
+        # The file holds zeros there.
+        left = aligned - DATA_HEADER_LENGTH
+        while left > 0:
+            self._checksum = zlib.crc32(ZEROS[:left], self._checksum)
+            left -= len(ZEROS)
 
     def close(self) -> None:
         """Closes the files; may be called twice. The catalog is the recorder's matter."""

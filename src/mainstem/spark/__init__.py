@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pathlib import Path
 
-__all__ = ["create_session", "register"]
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from mainstem.spark.lags import Lag
+
+__all__ = ["create_session", "lag", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -22,3 +27,10 @@ def create_session(name: str = "mainstem", **options: Any) -> SparkSession:
     from mainstem.spark.session import create
 
     return create(name, **options)
+
+
+def lag(query: StreamingQuery, path: Path | str) -> list[Lag]:
+    """How far a streaming query is behind the recordings of ``path``. See ``mainstem.spark.lags``."""
+    from mainstem.spark.lags import lag as measured
+
+    return measured(query, path)

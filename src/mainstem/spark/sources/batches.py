@@ -10,7 +10,9 @@ from pyspark.sql.datasource import InputPartition
 
 from mainstem.arrow import arrays
 from mainstem.clock import NS_PER_MS
-from mainstem.recording import RecordingDescriptor, RecordingReader, batches
+from mainstem.errors import RecordingError
+from mainstem.recording import RecordingDescriptor, RecordingReader, batches, faults
+from mainstem.recording.verify import end_fault
 from mainstem.spark.sources.schema import wanted_bits
 
 if TYPE_CHECKING:
@@ -28,9 +30,10 @@ class RecordingRange(InputPartition):
     start: int
     end: int
     names: list[str]
-    frames: bool
+    rows: str
     rows_per_batch: int
     strict: bool
+    verify: bool
 
 
 _frozen = False
@@ -46,20 +49,44 @@ def _freeze_once() -> None:
         gc.freeze()
 
 
-def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
-    """The rows of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
+def rows_of(part: RecordingRange) -> Iterator[pa.RecordBatch]:
+    """The rows of one range, whatever they are."""
+    _freeze_once()
+    return read_problems(part) if part.rows == "problems" else read_range(part)
+
+
+def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
+    """A row for each fault of the range, and for a last frame that is not whole."""
     import pyarrow as pa
 
-    _freeze_once()
-    wanted = wanted_bits(part.names, part.frames)
+    kinds = {"recording_id": pa.int64(), "position": pa.int64(), "kind": pa.string(), "text": pa.string()}
     with RecordingReader(part.directory, part.descriptor) as reader:
+        found = list(faults(reader, part.start, part.end))
+        last = end_fault(reader) if part.end == reader.end_position() else None
+        found += [last] if last is not None else []
+        if found:
+            columns: list[Any] = [pa.array([getattr(f, name) for f in found], kinds[name]) for name in part.names]
+            yield pa.RecordBatch.from_arrays(columns, names=part.names)
+
+
+def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
+    """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
+    import pyarrow as pa
+
+    wanted = wanted_bits(part.names, part.rows)
+    with RecordingReader(part.directory, part.descriptor) as reader:
+        end = part.end
+        if part.verify and (fault := next(faults(reader, part.start, end), None)) is not None:
+            if part.strict:
+                raise RecordingError(f"recording {fault.recording_id}: {fault.text}")
+            end = fault.position
         clock = _RecordedAt(reader) if "recorded_at" in part.names else None
         taken_batches = batches(
             reader,
             part.start,
-            part.end,
+            end,
             wanted=wanted,
-            frames=part.frames,
+            frames=part.rows == "frames",
             rows=part.rows_per_batch,
             strict=part.strict,
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PARTITION_BYTES = 32 << 20
 
 Where = str | int
+ROWS = ("messages", "frames", "problems")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,9 @@ class RecordingOptions:
     recording_ids: frozenset[int] = frozenset()
     stream_ids: frozenset[int] = frozenset()
     session_ids: frozenset[int] = frozenset()
-    frames: bool = False
+    rows: str = "messages"
+    from_time_ns: int | None = None
+    to_time_ns: int | None = None
     starting: Where | dict[int, Where] = "earliest"
     ending: Where | dict[int, Where] = "latest"
     max_bytes: int | None = None
@@ -40,6 +43,7 @@ class RecordingOptions:
     partition_bytes: int = PARTITION_BYTES
     rows_per_batch: int = ROWS_PER_BATCH
     fail_on_data_loss: bool = True
+    verify: bool = False
 
     def takes(self, descriptor: RecordingDescriptor) -> bool:
         """Whether a recording is one of those asked for."""
@@ -55,22 +59,25 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
     given = {key.lower(): value for key, value in options.items()}
     known = {
-        "path", "recordingid", "streamid", "sessionid", "rows", "startingpositions", "endingpositions",
-        "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes", "rowsperbatch", "failondataloss",
+        "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
+        "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
+        "rowsperbatch", "failondataloss",
     }  # fmt: skip
     if unknown := sorted(set(given) - known):
         raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
     if not given.get("path"):
         raise ConfigurationError("mainstem.recording needs the option 'path': the directory of the recordings")
     rows = given.get("rows", "messages")
-    if rows not in ("messages", "frames"):
-        raise ConfigurationError(f"rows: {rows!r} is neither 'messages' nor 'frames'")
+    if rows not in ROWS:
+        raise ConfigurationError(f"rows: {rows!r} is none of {', '.join(map(repr, ROWS))}")
     return RecordingOptions(
         path=Path(given["path"]),
         recording_ids=_ids(given, "recordingid"),
         stream_ids=_ids(given, "streamid"),
         session_ids=_ids(given, "sessionid"),
-        frames=rows == "frames",
+        rows=rows,
+        from_time_ns=_time(given, "fromtime", "fromTime"),
+        to_time_ns=_time(given, "totime", "toTime"),
         starting=_where(given.get("startingpositions", "earliest"), "startingPositions"),
         ending=_where(given.get("endingpositions", "latest"), "endingPositions"),
         max_bytes=_positive(given, "maxbytespertrigger", None),
@@ -78,8 +85,13 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         min_partitions=_positive(given, "minpartitions", 1) or 1,
         partition_bytes=_positive(given, "partitionbytes", PARTITION_BYTES) or PARTITION_BYTES,
         rows_per_batch=_positive(given, "rowsperbatch", ROWS_PER_BATCH) or ROWS_PER_BATCH,
-        fail_on_data_loss=_flag(given, "failondataloss", True),
+        fail_on_data_loss=_flag(given, "failondataloss", True) and rows != "problems",
+        verify=_flag(given, "verify", False),
     )
+
+
+def _time(given: Mapping[str, str], name: str, shown: str) -> int | None:
+    return time_ns_of(given[name], shown, "no time as in 2026-01-31T12:00:00") if name in given else None
 
 
 def _ids(given: Mapping[str, str], name: str) -> frozenset[int]:
@@ -134,15 +146,18 @@ def _place(value: object, name: str) -> Where:
     return text
 
 
-def time_ns_of(text: str, name: str) -> int:
+_PLACES = (
+    "none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
+    'or JSON as in {"0": 4096, "1": "latest"}'
+)
+
+
+def time_ns_of(text: str, name: str, wanted: str = _PLACES) -> int:
     """Epoch nanoseconds of an ISO 8601 time, UTC unless it says otherwise."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(
-            f"{name}: {text!r} is none of 'earliest', 'latest', a position, a time as in 2026-01-31T12:00:00, "
-            'or JSON as in {"0": 4096, "1": "latest"}'
-        ) from None
+        raise ConfigurationError(f"{name}: {text!r} is {wanted}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000) * 1000

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
-from mainstem.recording import RecordingReader, read_catalog
+from mainstem.recording import RecordingReader, faults, read_catalog
 from mainstem.spark.sources.batches import RecordingRange
 from mainstem.spark.sources.options import resolve
 
@@ -60,9 +60,24 @@ class Planner:
         """How far each recording can be read now."""
         return {key: reader.end_position() for key, reader in self.readers().items()}
 
+    def targets(self) -> Positions:
+        """How far a query should come now: as far as there is, and not past where the options say to end."""
+        return self.ending() if self._options.ending != "latest" else self.latest()
+
     def begin_of(self, key: str, start: Mapping[str, int]) -> int:
         """Where a range starts: a recording that was not there before is read from its beginning."""
         return start.get(key, self._readers[key].descriptor.start_position)
+
+    def within(self, reader: RecordingReader, begin: int, stop: int) -> tuple[int, int]:
+        """``[begin, stop)`` without what lies before ``fromTime`` or from ``toTime`` on; empty when nothing is left."""
+        stop = max(begin, stop)
+        earliest, until = self._options.from_time_ns, self._options.to_time_ns
+        if earliest is not None:
+            since = reader.stamped_since(earliest)
+            begin = stop if since is None else min(max(begin, since), stop)
+        if until is not None and (after := reader.stamped_since(until)) is not None:
+            stop = max(min(stop, after), begin)
+        return begin, stop
 
     def advance(self, start: Positions, targets: Positions, *, limited: bool) -> Positions:
         """The offsets of the next micro-batch: at ends of messages, and within the limits when ``limited``.
@@ -70,7 +85,11 @@ class Planner:
         A limit is shared by what each recording has waiting.
         """
         readers = self.readers()
-        begins = {key: self.begin_of(key, start) for key in targets if key in readers}
+        spans = {
+            key: self.within(readers[key], self.begin_of(key, start), targets[key]) for key in targets if key in readers
+        }
+        begins = {key: begin for key, (begin, _) in spans.items()}
+        targets = {key: stop for key, (_, stop) in spans.items()}
         waiting = {key: max(targets[key] - begin, 0) for key, begin in begins.items()}
         total = sum(waiting.values())
         end: Positions = dict(start)
@@ -97,7 +116,18 @@ class Planner:
         if begin < first:
             self._lost(f"recording {reader.descriptor.recording_id}: positions {begin} to {first} were purged")
             begin = first
-        return reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
+        try:
+            found = reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
+        except RecordingError:
+            found = begin
+        if found > begin or not reader.is_sure_of_its_end:
+            return found
+        fault = next(faults(reader, begin, target, checksums=False), None)
+        if fault is None:
+            return found
+        # Without this the query would stand still here for ever, and say nothing.
+        self._lost(fault.text)
+        return reader.boundary_after(fault.position, target)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
@@ -114,7 +144,8 @@ class Planner:
         for key, stop in end.items():
             if key not in readers:
                 continue
-            begin, first = self.begin_of(key, start), readers[key].start_position
+            begin, stop = self.within(readers[key], self.begin_of(key, start), stop)
+            first = readers[key].start_position
             if begin < first and begin < stop:
                 self._lost(f"recording {key}: positions {begin} to {first} were purged")
                 begin = first
@@ -136,7 +167,8 @@ class Planner:
             start,
             end,
             self._names,
-            self._options.frames,
+            self._options.rows,
             self._options.rows_per_batch,
             self._options.fail_on_data_loss,
+            self._options.verify,
         )

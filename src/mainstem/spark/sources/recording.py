@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem.spark.sources.batches import RecordingRange, read_range
+from mainstem.spark.sources.batches import RecordingRange, rows_of
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.planning import Planner, Positions
 from mainstem.spark.sources.schema import ddl, names_of
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 def _rows_of(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     # Where there are no partitions Spark starts one task all the same, for none.
-    return read_range(partition) if isinstance(partition, RecordingRange) else iter(())
+    return rows_of(partition) if isinstance(partition, RecordingRange) else iter(())
 
 
 class RecordingBatchReader(DataSourceReader):
     """Reads what the recordings hold now.
 
     It does not take part in Spark's filter pushdown: Spark 4.3 keeps what one query pushed for the next query on the same
-    DataFrame, which then misses rows. The options narrow what is read instead.
+    DataFrame, which then misses rows. The options (streamId, sessionId, fromTime, ...) narrow what is read instead.
     """
 
     def __init__(self, options: RecordingOptions, names: list[str]) -> None:
@@ -86,14 +86,14 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:  # noqa: N802
-        targets = self.planner.latest() if self._frozen is None else self._frozen
+        targets = self.planner.targets() if self._frozen is None else self._frozen
         return self.planner.advance(start, targets, limited=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> Positions:  # noqa: N802
-        return self.planner.latest()
+        return self.planner.targets()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._frozen = self.planner.latest()
+        self._frozen = self.planner.targets()
 
     def partitions(self, start: Positions, end: Positions) -> Sequence[InputPartition]:
         return self.planner.ranges(start, end)
@@ -116,12 +116,12 @@ class RecordingSource(DataSource):
         return "mainstem.recording"
 
     def schema(self) -> str:
-        return ddl(parse_options(self.options).frames)
+        return ddl(parse_options(self.options).rows)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
-        return RecordingBatchReader(options, names_of(schema, options.frames))
+        return RecordingBatchReader(options, names_of(schema, options.rows))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = parse_options(self.options)
-        return RecordingStreamReader(options, names_of(schema, options.frames))
+        return RecordingStreamReader(options, names_of(schema, options.rows))

@@ -31,21 +31,29 @@ FRAME_COLUMNS = {
         {key: value, "type": ("smallint", layout.COLUMN_TYPE)} if key == "flags" else {key: value}
     ).items()
 }
+# A row for each fault of a recording; no frame's columns are gathered for it.
+PROBLEM_COLUMNS = {
+    "recording_id": ("bigint", 0),
+    "position": ("bigint", 0),
+    "kind": ("string", 0),
+    "text": ("string", 0),
+}
+_COLUMNS = {"messages": MESSAGE_COLUMNS, "frames": FRAME_COLUMNS, "problems": PROBLEM_COLUMNS}
 
 
-def columns_of(frames: bool) -> dict[str, tuple[str, int]]:
-    """The columns of a row for each message, or of one for each frame."""
-    return FRAME_COLUMNS if frames else MESSAGE_COLUMNS
+def columns_of(rows: str) -> dict[str, tuple[str, int]]:
+    """The columns of a row for each message, for each frame, or for each problem."""
+    return _COLUMNS[rows]
 
 
-def ddl(frames: bool) -> str:
+def ddl(rows: str) -> str:
     """The whole schema, as Spark's DDL."""
-    return ", ".join(f"{name} {kind}" for name, (kind, _) in columns_of(frames).items())
+    return ", ".join(f"{name} {kind}" for name, (kind, _) in columns_of(rows).items())
 
 
-def names_of(schema: StructType, frames: bool) -> list[str]:
+def names_of(schema: StructType, rows: str) -> list[str]:
     """The columns that a schema asks for, in its order. Raises ConfigurationError for one that there is not."""
-    columns = columns_of(frames)
+    columns = columns_of(rows)
     for item in schema.fields:
         if item.name not in columns:
             raise ConfigurationError(f"mainstem.recording has no column {item.name!r}; it has {', '.join(columns)}")
@@ -55,9 +63,9 @@ def names_of(schema: StructType, frames: bool) -> list[str]:
     return [item.name for item in schema.fields]
 
 
-def wanted_bits(names: list[str], frames: bool) -> int:
+def wanted_bits(names: list[str], rows: str) -> int:
     """What ``_core.columns`` must gather for these columns; at least something, so that rows are counted."""
-    columns, bits = columns_of(frames), 0
+    columns, bits = columns_of(rows), 0
     for name in names:
         bits |= columns[name][1]
     return bits or layout.COLUMN_LENGTH

@@ -1,0 +1,92 @@
+"""Faults of a recording: found by walking its frames and by the checksums of its index, and told, not raised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core.columns import FrameWalk
+from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT, WALK_TORN
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import NULL
+from mainstem.recording.replay import REASONS
+from mainstem.recording.segments import checksum, find_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem.recording.reader import RecordingReader
+
+_KINDS = {WALK_AT_END: "unwritten", WALK_TORN: "torn", WALK_CORRUPT: "corrupt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a recording, and the position up to which it can be trusted.
+
+    ``kind`` is ``unwritten`` (zeros where frames should be), ``torn`` (a frame is cut off), ``corrupt`` (a header that cannot
+    be), ``checksum`` (bytes changed after they were recorded; exact to an entry of the index) or ``missing`` (no file, or a
+    short one).
+    """
+
+    recording_id: int
+    position: int
+    kind: str
+    text: str
+
+
+def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Fault]:
+    """The faults in ``[start, end)``, where ``start`` is between two messages.
+
+    With ``checksums`` what the index covers is summed and compared: entries that lie in the range as a whole or in part. Only
+    recordings of Mainstem's recorder have them; what follows the last entry has none yet. A walk cannot go past the first
+    broken frame, so of those at most one is told; of the sums, each.
+    """
+    recording_id = reader.descriptor.recording_id
+    position = start
+    walk = FrameWalk()
+    walk.term_mask = reader.descriptor.term_buffer_length - 1
+    try:
+        for run in reader.runs(start, end):
+            stopped = walk.run(run.memory, run.offset, run.limit)
+            position = run.position + walk.offset - run.offset
+            if stopped != WALK_AT_LIMIT:
+                text = f"{run.path} at offset {walk.offset}: {REASONS[stopped]}, although {end} was recorded"
+                yield Fault(recording_id, position, _KINDS[stopped], text)
+                break
+    except RecordingError as error:
+        yield Fault(recording_id, position, "missing", str(error))
+    if checksums:
+        yield from _changed(reader, start, end)
+
+
+def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
+    """Where the index has another sum than the files."""
+    if reader.positions is None:
+        return
+    reader.positions.refresh()
+    before = reader.positions.at_or_before(start)
+    at = before.position if before is not None else reader.descriptor.start_position
+    first = reader.start_position
+    while at < end and (entry := reader.positions.after(at)) is not None:
+        if at >= first:
+            try:
+                same = checksum(reader.directory, reader.descriptor, at, entry.position) == entry.checksum
+            except RecordingError:
+                # Told already, by the walk.
+                return
+            if not same:
+                text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
+                yield Fault(reader.descriptor.recording_id, max(at, start), "checksum", text)
+        at = entry.position
+
+
+def end_fault(reader: RecordingReader) -> Fault | None:
+    """What a recording that nobody ended, and that has no positions of Mainstem's, ends with, if that is no clean end."""
+    if reader.descriptor.stop_position != NULL or reader.positions is not None:
+        return None
+    end = find_end(reader.directory, reader.descriptor)
+    if end.reason == "end":
+        return None
+    text = f"the frames end at {end.position}: the next one is {end.reason}"
+    return Fault(reader.descriptor.recording_id, end.position, end.reason, text)

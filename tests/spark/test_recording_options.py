@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.streams import Stream, record
+
+from mainstem.recording import Recorder, open_recording
+from mainstem.recording.positions import positions_file
+from mainstem.spark import lag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+TERM = 65536
+STREAM = {"session_id": 7, "stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
+START_NS = 1_700_000_000_000_000_000
+COUNT = 600
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """One recording of 600 messages, one a millisecond."""
+    with Recorder(tmp_path / "recordings", segment_length=2 * TERM) as recorder:
+        sent = [struct.pack("<q", i) + bytes(i % 1500) for i in range(COUNT)]
+        writer = recorder.start(**STREAM, join_position=0)
+        record(writer, Stream(session_id=7), sent, time_ns=START_NS, step_ns=1_000_000)
+    return tmp_path / "recordings"
+
+
+def source(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
+    return spark.read.format("mainstem.recording").options(**options).load(str(path))
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(START_NS / 1e9 + seconds, UTC).isoformat()
+
+
+def test_a_range_of_times_is_what_a_filter_on_the_column_leaves(spark: SparkSession, path: Path) -> None:
+    everything = source(spark, path).select("position", "recorded_at").cache()
+    for begin, end in ((at(0.15), at(0.45)), (at(-5), at(9)), (at(0.3), at(9)), (at(-5), at(0.2)), (at(8), at(9))):
+        narrowed = source(spark, path, fromTime=begin, toTime=end).select("position", "recorded_at")
+        kept = everything.where(f"recorded_at >= timestamp'{begin}' and recorded_at < timestamp'{end}'")
+        assert sorted(narrowed.collect()) == sorted(kept.collect())
+    assert 0 < source(spark, path, fromTime=at(0.15), toTime=at(0.45)).count() < COUNT
+    streamed = spark.readStream.format("mainstem.recording").options(fromTime=at(0.15), toTime=at(0.45)).load(str(path))
+    query = streamed.writeStream.format("memory").queryName("between").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert spark.table("between").count() == source(spark, path, fromTime=at(0.15), toTime=at(0.45)).count()
+
+
+def test_a_stream_ends_where_its_options_say_and_knows_how_far_behind_it_is(spark: SparkSession, path: Path) -> None:
+    with open_recording(path, 0) as reader:
+        end = reader.advance(0, reader.end_position(), max_messages=200)
+    stream = spark.readStream.format("mainstem.recording").options(endingPositions=end, maxRowsPerTrigger=150)
+    query = stream.load(str(path)).writeStream.format("memory").queryName("ended").start()
+    try:
+        query.processAllAvailable()
+        (behind,) = lag(query, path)
+    finally:
+        query.stop()
+    assert spark.table("ended").count() == 200
+    assert behind.position == end
+    assert behind.bytes == behind.recorded_position - end > 0
+    assert behind.seconds is not None
+    assert behind.seconds > 1e6
+
+
+def test_faults_are_rows_and_everything_before_them_is_read(spark: SparkSession, path: Path) -> None:
+    assert source(spark, path, rows="problems").count() == 0
+    with (path / "0-0.rec").open("r+b") as file:
+        file.seek(90_000)
+        (byte,) = file.read(1)
+        file.seek(90_000)
+        file.write(bytes([byte ^ 1]))
+    (row,) = source(spark, path, rows="problems").collect()
+    assert (row.recording_id, row.kind) == (0, "checksum")
+    assert row.position <= 90_000
+    assert "not those that were recorded" in row.text
+    with pytest.raises(Exception, match="not those that were recorded"):
+        source(spark, path, verify="true").count()
+    kept = source(spark, path, verify="true", failOnDataLoss="false").selectExpr("max(position) p").first().p
+    assert kept == row.position
+    (path / f"0-{2 * TERM}.rec").unlink()
+    problems = spark.readStream.format("mainstem.recording").option("rows", "problems").load(str(path))
+    query = problems.writeStream.format("memory").queryName("problems").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert {row.kind for row in spark.table("problems").collect()} == {"checksum", "missing"}
+
+
+def test_a_directory_of_aeron_archive_is_read_without_positions_of_ours(spark: SparkSession, path: Path) -> None:
+    expected = source(spark, path).select("position", "payload").collect()
+    positions_file(path, 0).unlink()
+    found = source(spark, path, minPartitions=5).select("position", "payload", "recorded_at").collect()
+    assert sorted((r.position, r.payload) for r in found) == sorted((r.position, r.payload) for r in expected)
+    assert len({row.recorded_at for row in found}) == 1
+    assert source(spark, path, fromTime="2000-01-01").count() == COUNT
+    assert source(spark, path, toTime="2000-01-01").count() == 0
+    assert source(spark, path, rows="problems").count() == 0
