@@ -1,174 +1,291 @@
-"""The QUIC library alone, as its own asyncio classes offer it: streams and datagrams, a length before each message."""
+"""The QUIC library alone, driven as Mainstem drives it and without Aqueduct: the same connection objects, the same UDP
+socket with the same batches, one flush a turn of the event loop, a bound on what waits; a length before each message.
+
+Messages are given one by one and handed over one by one, as any use of streams must; they are joined into one write a
+turn, and taken apart in one loop a piece.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import socket
 import time
 from pathlib import Path
 from typing import Any
 
-from aqueduct_common import BATCH, PACKET, Options, answer, options, rate, ready, run, time_rounds
+from aqueduct_common import BATCH, PACKET, Options, answer, rate, ready, run, time_rounds
 
-LIBRARY = options().backend
-asyncio_part = importlib.import_module(f"{LIBRARY}.asyncio")
-configuration_part = importlib.import_module(f"{LIBRARY}.quic.configuration")
-events = importlib.import_module(f"{LIBRARY}.quic.events")
-Protocol = importlib.import_module(f"{LIBRARY}.asyncio.protocol").QuicConnectionProtocol
+from mainstem.aqueduct.quic import load_backend
+from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.quic.udp import UdpSocket
+
 MAX_WAITING = 1 << 20  # bytes that may wait in the library, which has no bound of its own
+DATAGRAMS_WAITING = 256  # datagrams given to the library in one turn
 
 
-class Counting(Protocol):  # type: ignore[misc, valid-type]
-    """The server: counts messages, echoes on bidirectional streams that begin with an ``e``."""
+class Endpoint:
+    """One connection, client or server, over one socket."""
 
-    count = 0
+    def __init__(self, port: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.udp = UdpSocket(host="127.0.0.1", port=port, family=socket.AF_INET)
+        self.loop.add_reader(self.udp.fileno(), self._readable)
+        self.link: Any = None
+        self.established = self.loop.create_future()
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._pieces: dict[int, list[bytes]] = {}
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._parts: dict[int, bytearray] = {}
+    def accept(self, data: bytes, address: Any) -> None:
+        """A server's first datagram."""
 
-    def quic_event_received(self, event: Any) -> None:
-        if isinstance(event, events.StreamDataReceived):
-            stream_id = event.stream_id
-            if not stream_id & 2 and event.data[:1] == b"e":
-                self._quic.send_stream_data(stream_id, event.data, event.end_stream)
-                return
-            buffer = self._parts.setdefault(stream_id, bytearray())
-            buffer += event.data
-            position, messages = 0, []
-            while len(buffer) - position >= 4:
-                size = int.from_bytes(buffer[position : position + 4], "big")
-                if len(buffer) - position - 4 < size:
-                    break
-                messages.append(bytes(buffer[position + 4 : position + 4 + size]))
-                position += 4 + size
-            del buffer[:position]
-            self.count += len(messages)
-            if event.end_stream:
-                del self._parts[stream_id]
-                if not stream_id & 2:
-                    self._quic.send_stream_data(stream_id, b"%d" % self.count, True)
-        elif isinstance(event, events.DatagramFrameReceived):
-            self.count += 1
+    # What the link hands over: bytes of one stream that came together are one call.
 
+    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        raise NotImplementedError
 
-class Asking(Protocol):  # type: ignore[misc, valid-type]
-    """The client: keeps what comes back, by stream."""
+    def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
+        """Datagrams arrived."""
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.replies: dict[int, asyncio.Future[bytes]] = {}
+    def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
+        """Nobody resets."""
 
-    def quic_event_received(self, event: Any) -> None:
-        if isinstance(event, events.StreamDataReceived):
-            reply = self.replies.pop(event.stream_id, None)
-            if reply is not None and not reply.done():
-                reply.set_result(event.data)
+    def handshake_completed(self, now_ns: int) -> None:
+        if not self.established.done():
+            self.established.set_result(None)
+
+    def connection_lost(self, error: Exception | None, now_ns: int) -> None:
+        """The other side has gone."""
+
+    def _readable(self) -> None:
+        found = self.udp.receive()
+        if not found:
+            return
+        address = found[0][1]
+        if self.link is None:
+            self.accept(found[0][0], address)
+        self.link.receive([data for data, _ in found], address, self.loop.time())
+        self._deliver()
+        self.wake()
+
+    def _deliver(self) -> None:
+        self.link.deliver(self, 0)
+
+    def wake(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self.flush)
+
+    def send(self, stream_id: int, message: bytes) -> None:
+        """One message, which goes out with the others of this turn."""
+        pieces = self._pieces.get(stream_id)
+        if pieces is None:
+            pieces = self._pieces[stream_id] = []
+        pieces.append(len(message).to_bytes(4, "big"))
+        pieces.append(message)
+        if not self._scheduled:
+            self.wake()
+
+    def flush(self) -> None:
+        self._scheduled = False
+        quic = self.link.quic
+        for stream_id, pieces in self._pieces.items():
+            quic.send_stream_data(stream_id, b"".join(pieces))
+        self._pieces.clear()
+        datagrams = self.link.transmit(self.loop.time())
+        if datagrams:
+            self.udp.send(datagrams)
+        due = self.link.timer()
+        if self._timer is not None and (due is None or abs(self._timer.when() - due) > 1e-6):
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and due is not None:
+            self._timer = self.loop.call_at(due, self._on_timer)
+        if self._room is not None and self.waiting() <= MAX_WAITING // 2 and not self._room.done():
+            self._room.set_result(None)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.link.handle_timer(self.loop.time())
+        self._deliver()
+        self.flush()
 
     def waiting(self) -> int:
-        if hasattr(self._quic, "get_send_buffer_size"):
-            return int(self._quic.get_send_buffer_size())
-        return sum(stream.sender._buffer_stop - stream.sender._buffer_start for stream in self._quic._streams.values())
+        quic = self.link.quic
+        if hasattr(quic, "get_send_buffer_size"):
+            return int(quic.get_send_buffer_size())
+        return sum(stream.sender._buffer_stop - stream.sender._buffer_start for stream in quic._streams.values())
 
-    async def drain(self) -> None:
-        while self.waiting() > MAX_WAITING:
-            await asyncio.sleep(0.0005)
+    async def room(self) -> None:
+        """A turn of the loop; and where too much waits, as many as it takes."""
+        await asyncio.sleep(0)
+        if self.waiting() > MAX_WAITING:
+            self._room = self.loop.create_future()
+            await self._room
+            self._room = None
+
+
+class Serving(Endpoint):
+    """The server: counts messages, echoes on bidirectional streams that begin with an ``e``."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options.port)
+        self._context = load_backend(options.backend).server_context(_settings(options, server=True), None)
+        # Of each stream: what came of a message that is not all there, and how many bytes it takes to go on.
+        self._parts: dict[int, tuple[list[bytes], int]] = {}
+        self.count = 0
+
+    def accept(self, data: bytes, address: Any) -> None:
+        self.link = self._context.accept(self._context.parse(data), address, self.loop.time())
+
+    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        if not stream_id & 2 and data[:1] == b"e":
+            self.link.quic.send_stream_data(stream_id, data, fin)
+            return
+        part = self._parts.pop(stream_id, None)
+        if part is not None:
+            pieces, missing = part
+            pieces.append(data)
+            if len(data) < missing and not fin:
+                self._parts[stream_id] = pieces, missing - len(data)
+                return
+            data = b"".join(pieces)
+        missing = 4
+        position, stop, messages = 0, len(data), []
+        while stop - position >= 4:
+            start = position + 4
+            after = start + int.from_bytes(data[position:start], "big")
+            if after > stop:
+                missing = after - stop
+                break
+            messages.append(data[start:after])
+            position = after
+        for message in messages:
+            self.take(message)
+        if fin:
+            if not stream_id & 2:
+                self.link.quic.send_stream_data(stream_id, b"%d" % self.count, True)
+        elif position < stop:
+            self._parts[stream_id] = [data[position:]], missing
+
+    def take(self, message: bytes) -> None:
+        """The application gets a message."""
+        self.count += 1
+
+    def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
+        for data in datagrams:
+            self.take(data)
+
+
+class Asking(Endpoint):
+    """The client: keeps what comes back, by stream."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(0)
+        origin = f"localhost:{options.port}"
+        self.link = load_backend(options.backend).client(
+            _settings(options, server=False), server_name="localhost", sessions=None, origin=origin
+        )
+        self.replies: dict[int, asyncio.Future[bytes]] = {}
+        self.link.connect(("127.0.0.1", options.port), self.loop.time())
+        self.wake()
+
+    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        reply = self.replies.pop(stream_id, None)
+        if reply is not None and not reply.done():
+            reply.set_result(data)
 
     async def ask(self, stream_id: int, data: bytes, *, end: bool) -> bytes:
-        reply = self.replies[stream_id] = asyncio.get_running_loop().create_future()
-        self._quic.send_stream_data(stream_id, data, end)
-        self.transmit()
+        reply = self.replies[stream_id] = self.loop.create_future()
+        self.flush()
+        self.link.quic.send_stream_data(stream_id, data, end)
+        self.wake()
         return await reply
 
 
-def _configuration(options: Options, *, is_client: bool) -> Any:
-    configuration = configuration_part.QuicConfiguration(is_client=is_client, alpn_protocols=["bare"])
-    configuration.max_datagram_frame_size = 65536
-    configuration.max_datagram_size = PACKET
-    if is_client:
-        configuration.load_verify_locations(str(Path(options.directory) / "ca.pem"))
-    else:
-        configuration.load_cert_chain(
-            str(Path(options.directory) / "cert.pem"), str(Path(options.directory) / "key.pem")
+def _settings(options: Options, *, server: bool) -> QuicSettings:
+    directory = Path(options.directory)
+    if server:
+        return QuicSettings(
+            alpn="bare",
+            certificate=directory / "cert.pem",
+            key=directory / "key.pem",
+            max_datagram_size=PACKET,
         )
-    return configuration
-
-
-def _enlarge(transport: Any) -> None:
-    """The same socket buffers as the other peers ask for."""
-    sock = transport.get_extra_info("socket")
-    for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-        sock.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
+    return QuicSettings(alpn="bare", ca=directory / "ca.pem", max_datagram_size=PACKET)
 
 
 async def serve(options: Options) -> None:
-    configuration = _configuration(options, is_client=False)
-    server = await asyncio_part.serve("127.0.0.1", options.port, configuration=configuration, create_protocol=Counting)
-    _enlarge(server._transport)
+    Serving(options)
     ready()
     await asyncio.get_running_loop().create_future()
 
 
 async def ask(options: Options) -> None:
-    configuration = _configuration(options, is_client=True)
-    connecting = asyncio_part.connect("localhost", options.port, configuration=configuration, create_protocol=Asking)
-    async with connecting as client:
-        _enlarge(client._transport)
-        if options.what == "open":
-            await time_rounds(options.rounds, lambda: _echo(client, end=True))
-        elif options.what == "again":
-            stream_id = client._quic.get_next_available_stream_id()
+    client = Asking(options)
+    await client.established
+    quic = client.link.quic
+    if options.what == "open":
 
-            async def again() -> None:
-                await client.ask(stream_id, b"echo", end=False)
+        async def opened() -> None:
+            await client.ask(quic.get_next_available_stream_id(), b"echo", end=True)
 
-            await time_rounds(options.rounds, again)
-        else:
-            await _stream(client, options)
+        await time_rounds(options.rounds, opened)
+    elif options.what == "again":
+        stream_id = quic.get_next_available_stream_id()
+
+        async def again() -> None:
+            await client.ask(stream_id, b"echo", end=False)
+
+        await time_rounds(options.rounds, again)
+    else:
+        await _stream(client, options)
 
 
-async def _echo(client: Any, *, end: bool) -> None:
-    await client.ask(client._quic.get_next_available_stream_id(), b"echo", end=end)
-
-
-async def _stream(client: Any, options: Options) -> None:
-    quic = client._quic
+async def _stream(client: Asking, options: Options) -> None:
+    quic = client.link.quic
     message = bytes(options.size)
     framed = options.size.to_bytes(4, "big") + message
     batch = max(1, min(BATCH, (256 << 10) // max(1, options.size)))
-    last = quic.get_next_available_stream_id()
     sent = 0
+    ordered = quic.get_next_available_stream_id()
+    await client.ask(ordered, (1).to_bytes(4, "big") + b"x", end=True)
     ordered = quic.get_next_available_stream_id()
     started = time.perf_counter()
     while time.perf_counter() - started < options.seconds:
-        for _ in range(batch):
-            if options.what == "ordered":
-                quic.send_stream_data(ordered, framed)
-            elif options.what == "datagrams":
+        if options.what == "ordered":
+            for _ in range(batch):
+                client.send(ordered, message)
+        elif options.what == "datagrams":
+            for _ in range(batch):
                 quic.send_datagram_frame(message)
-            else:
-                await _room_for_a_stream(quic, client)
+            client.wake()
+        else:
+            for _ in range(batch):
+                while not _streams_left(quic):
+                    client.flush()
+                    await asyncio.sleep(0.0002)
                 quic.send_stream_data(quic.get_next_available_stream_id(is_unidirectional=True), framed, True)
-        client.transmit()
+            client.wake()
         sent += batch
-        await asyncio.sleep(0)
-        await client.drain()
+        await client.room()
     if options.what == "ordered":
         await client.ask(ordered, b"", end=True)
         rate(sent, options.size, started)
         return
     ended = time.perf_counter()
     await asyncio.sleep(0.3)
-    received = int(await client.ask(last, (1).to_bytes(4, "big") + b"x", end=True)) - 1
+    last = quic.get_next_available_stream_id()
+    received = int(await client.ask(last, (1).to_bytes(4, "big") + b"x", end=True)) - 2
     answer(messages=received / (ended - started), lost=1 - received / sent)
 
 
-async def _room_for_a_stream(quic: Any, client: Any) -> None:
+def _streams_left(quic: Any) -> int:
     core = getattr(quic, "_core", None)
-    while core is not None and core.stream_limits[1] - core.stream_limits[3] <= 0:
-        client.transmit()
-        await asyncio.sleep(0.0002)
+    if core is not None:
+        return int(core.stream_limits[1] - core.stream_limits[3])
+    return int(quic._remote_max_streams_uni - quic._local_next_stream_id_uni // 4)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, DEFAULT_SEND_BYTES, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
-from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
 from mainstem.aqueduct.session import Session, logger
@@ -27,6 +27,9 @@ from mainstem.instruments import NULL_INSTRUMENT, Instrument
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+
+LONG_HEADER = 0x80
+"""The first bit of a packet tells long headers, which only handshakes have, from short ones."""
 
 HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None
 
@@ -138,10 +141,17 @@ class _Endpoint:
 
     def _readable(self) -> None:
         batches: dict[tuple[Session, Address], list[bytes]] = {}
+        last: Session | None = None
+        came_from: Address = ()
+        batch: list[bytes] = []
         for data, address in self.udp.receive():
             session = self.route(data, address)
-            if session is not None:
-                batches.setdefault((session, address), []).append(data)
+            if session is None:
+                continue
+            if session is not last or address != came_from:
+                last, came_from = session, address
+                batch = batches.setdefault((session, address), [])
+            batch.append(data)
         for (session, address), datagrams in batches.items():
             session.datagrams_received(datagrams, address)
             self.served(session)
@@ -312,6 +322,9 @@ class Server(_Endpoint):
         return len(self._sessions)
 
     def route(self, data: bytes, address: Address) -> Session | None:
+        if data and data[0] < LONG_HEADER:
+            # Most packets: one byte, then the connection id, which is this server's own.
+            return self._by_cid.get(data[1 : 1 + CID_LENGTH])
         header = self._context.parse(data)
         if header is None:
             return None

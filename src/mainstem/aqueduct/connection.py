@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle, receiving, sending
 from mainstem.aqueduct.channel_id import ENTRYPOINT
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, Incomplete, as_headers, violation
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers, violation
 from mainstem.aqueduct.core import Core, Counts, Timing
 from mainstem.aqueduct.events import (
     Attach,
@@ -27,17 +27,20 @@ from mainstem.aqueduct.events import (
     ReceiverEnded,
     SenderEnded,
 )
-from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message, Version, decode_frame
+from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message
 from mainstem.aqueduct.halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
-from mainstem.aqueduct.router import end_of_stream, reset_arrived, route_frame
+from mainstem.aqueduct.router import end_of_stream, read_datagram, reset_arrived, route_frame
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, Role, Stream
 from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from mainstem._core.messages import Ledger
 
 DEFAULT_TIMING = Timing()
 
@@ -155,6 +158,7 @@ class AqueductConnection:
         for sender in core.senders.values():
             if sender.ordered_stream == stream_id:
                 sender.ordered_stream = None
+                sender.ledger.shut()
                 break
         stream = core.streams.get(stream_id)
         if stream is not None and stream.role is not Role.CONNECTION:
@@ -169,7 +173,12 @@ class AqueductConnection:
         if self._is_gated:
             self._guard(lambda: self._hold_datagram(data))
         else:
-            self._guard(lambda: self._read_datagram(data, must_begin_with_version=False))
+            self._guard(lambda: read_datagram(self._core, data, must_begin_with_version=False))
+
+    def receive_datagrams(self, datagrams: Sequence[bytes], now_ns: int) -> None:
+        """Several datagrams, in the order in which they came."""
+        for data in datagrams:
+            self.receive_datagram(data, now_ns)
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
         """All that was written to the stream has reached the peer (the answer to `WatchDelivery`)."""
@@ -285,9 +294,9 @@ class AqueductConnection:
         """Bound a sender's queued and unacknowledged messages, and their bytes."""
         sender = sending.require_sender(self._core, channel_id)
         if messages is not None:
-            sender.max_messages = max(1, messages)
+            sender.ledger.max_messages = max(1, messages)
         if size is not None:
-            sender.max_bytes = max(1, size)
+            sender.ledger.max_bytes = max(1, size)
 
     def finish(self, channel_id: int, now_ns: int) -> None:
         """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
@@ -347,28 +356,29 @@ class AqueductConnection:
             )
         return Incoming(channel_id, delivery.message.payload, attachments)
 
-    def receive_plain(self, channel_id: int, now_ns: int, *, count: int) -> list[bytes]:
+    def receive_run(self, channel_id: int, now_ns: int) -> deque[bytes] | None:
         """The payloads of the oldest unread messages, as long as they carry no attachments and came on streams.
 
-        At most ``count`` of them; empty where there is none now, or where `receive` has to be asked.
+        None where there is none now, or where `receive` has to be asked.
         """
         core = self._core
         core.now_ns = now_ns
         receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
         if receiver is None or not receiver.taken:
-            return []
-        payloads = receiving.take_plain(core, receiver, count)
+            return None
+        run = receiving.take_run(core, receiver)
         if core.unblocked:
             self._guard(lambda: lifecycle.settle(core))
-        return payloads
+        return run
 
-    def plain_sender(self, channel_id: int) -> SenderHalf | None:
-        """What `send_plain` takes, for as long as the sender lives."""
-        return self._core.senders.get(channel_id)
+    def plain_sender(self, channel_id: int) -> Ledger | None:
+        """The short way for a live sender's plain messages: its ``put`` takes them while nothing is in the way."""
+        sender = self._core.senders.get(channel_id)
+        return None if sender is None else sender.ledger
 
-    def send_plain(self, sender: SenderHalf, payload: bytes) -> bool:
-        """Send one ordered message without attachments, the short way; False where `send` has to be asked."""
-        return sending.send_plain(self._core, sender, payload)
+    def call_on_output(self, wake: Callable[[], None]) -> None:
+        """``wake`` is called when the short way has put something where there was nothing to send."""
+        self._core.out.plain.wake = wake
 
     def drop(self, attachment: Attachment, now_ns: int) -> None:
         """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
@@ -666,26 +676,5 @@ class AqueductConnection:
                 lifecycle.settle(self._core)
         for data, must_begin_with_version in datagrams:
             self._core.account(-len(data))
-            self._read_datagram(data, must_begin_with_version=must_begin_with_version)
+            read_datagram(self._core, data, must_begin_with_version=must_begin_with_version)
             lifecycle.settle(self._core)
-
-    def _read_datagram(self, data: bytes, *, must_begin_with_version: bool) -> None:
-        core = self._core
-        position, end = 0, len(data)
-        first = True
-        while position < end or first:
-            try:
-                frame, position = decode_frame(data, position, end, core.limits)
-            except Incomplete:
-                raise violation("a datagram that ends within a frame", "partial frame") from None
-            if isinstance(frame, Version):
-                if not first:
-                    raise violation("a Version frame that is not the first in its datagram", "version place")
-            elif first and must_begin_with_version:
-                raise violation("a datagram without a Version frame, before the server's answer", "version first")
-            elif isinstance(frame, Message):
-                core.saw_frame(frame)
-                receiving.receive_message(core, frame, stream=None)
-            else:
-                raise violation(f"a {type(frame).__name__} frame in a datagram", "frame place")
-            first = False

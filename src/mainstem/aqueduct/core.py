@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._core.messages import RunReader
 from mainstem.aqueduct.channel_id import MINTED_BY_SERVER, SPACE_MASK, TO_CLIENT, Minter, describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import Event, HoldConnection
@@ -78,6 +79,7 @@ class Core:
         self.rtt_ns = 0
         self.out = Output(is_client=is_client)
         self.minter = Minter(is_client=is_client)
+        self.runs = RunReader()
         self.events: deque[Event] = deque()
         self.counts = Counts()
         self.senders: dict[int, SenderHalf] = {}
@@ -200,6 +202,7 @@ class Core:
     def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
         old = sender.state
         sender.state = SENDER_TABLE[old, happened]
+        sender.ledger.shut()
         if self._observed and sender.state is not old:
             self._instrument.state_change(
                 f"sender {describe(sender.channel_id)}", old.name, sender.state.name, self.now_ns

@@ -7,6 +7,7 @@ stand (which stream, which direction, which place in it) is the connection's aff
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.codec import (
     Bytes,
@@ -23,6 +24,9 @@ from mainstem.aqueduct.codec import (
     violation,
 )
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_VERSION_LENGTH, Limits
+
+if TYPE_CHECKING:
+    from mainstem._core.messages import RunReader
 
 VERSION_TAG = 239
 CONNECTION_CONTROL = 1
@@ -301,38 +305,13 @@ class FrameReader:
             return None
         return frame
 
-    def next_run(self, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
+    def next_run(self, runs: RunReader, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
         """The payloads of plain messages (``prefix`` is their type and channel, no attachments) numbered from
-        ``number`` on: at most ``count``, none above ``limit`` bytes, and only whole ones. Whatever else comes is left
-        to `next_frame`."""
-        data, position = self._data, self._position
-        end = len(data)
-        skip = len(prefix)
-        out: list[bytes] = []
-        try:
-            while len(out) < count and data.startswith(prefix, position):
-                at = position + skip
-                value = data[at]
-                at += 1
-                if value >= 0x80:
-                    value, at = decode_uint(data, at - 1, end)
-                if value != number or data[at]:
-                    break
-                size = data[at + 1]
-                at += 2
-                if size >= 0x80:
-                    size, at = decode_uint(data, at - 1, end)
-                stop = at + size
-                if stop > end or size > limit:
-                    break
-                out.append(data[at:stop])
-                position = stop
-                number += 1
-        except (IndexError, Incomplete):
-            # The last of them is not all there.
-            pass
-        self._position = position
-        return out
+        ``number`` on: at most ``count``, none above ``limit`` bytes, and only whole ones. ``runs`` tells how many and
+        how large they were. Whatever else comes is left to `next_frame`."""
+        payloads = runs.read(self._data, self._position, prefix, number, count, limit)
+        self._position = runs.position
+        return payloads
 
     @property
     def buffered(self) -> int:

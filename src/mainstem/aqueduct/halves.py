@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem._core.messages import Ledger, MessageWriter
 from mainstem.aqueduct.channel_id import ONESHOT
 from mainstem.aqueduct.codec import encode_uint, violation
 from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
@@ -34,7 +35,6 @@ DECLARATION_GRAIN_NS = 50_000_000
 class Sent:
     """A message that something hangs on: creation links to the halves attached to it, or the application's tag."""
 
-    size: int
     links: tuple[Half, ...]
     tag: object
 
@@ -67,52 +67,68 @@ class SenderHalf:
         "channel_id",
         "control",
         "declared",
-        "first_unacked",
+        "ledger",
         "mark",
-        "max_bytes",
-        "max_messages",
         "minted_here",
-        "next_reliable",
         "next_unreliable",
         "ordered_stream",
-        "outstanding_bytes",
         "pending",
-        "prefix",
+        "pending_bytes",
         "reachable",
-        "reliable",
         "state",
         "unreliable",
         "wants_room",
     )
 
-    def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, limits: Limits) -> None:
+    def __init__(
+        self, channel_id: int, *, minted_here: bool, reachable: bool, limits: Limits, writer: MessageWriter
+    ) -> None:
         self.channel_id = channel_id
-        self.prefix = b"\x03" + encode_uint(channel_id)
         self.minted_here = minted_here
         self.reachable = reachable
         self.state = SenderState.OPEN
         self.control: Stream | None = None
         self.ordered_stream: int | None = None
-        self.next_reliable = 0
+        # What is reliable and not acknowledged.
+        prefix = b"\x03" + encode_uint(channel_id)
+        self.ledger = Ledger(writer, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
         self.next_unreliable = 0
         self.declared = 0
-        self.first_unacked = 0
         self.mark = 0
-        # A plain size where nothing hangs on the message: most of them.
-        self.reliable: dict[int, Sent | int] = {}
         self.unreliable: dict[int, Sent | None] = {}
         # Acknowledged while the sender was not reachable: their links must stay.
         self.acked: list[Sent] = []
         self.pending: deque[Pending] = deque()
-        self.outstanding_bytes = 0
-        self.max_messages = limits.send_messages
-        self.max_bytes = limits.send_bytes
+        self.pending_bytes = 0
         self.wants_room = False
 
     @property
     def has_room(self) -> bool:
         """Another reliable message is within the bounds that the application chose."""
-        return len(self.reliable) + len(self.pending) < self.max_messages and self.outstanding_bytes < self.max_bytes
+        ledger = self.ledger
+        return (
+            ledger.count + len(self.pending) < ledger.max_messages
+            and ledger.size + self.pending_bytes < ledger.max_bytes
+        )
+
+    @property
+    def has_much_room(self) -> bool:
+        """So much is free that it is worth waking somebody: a quarter of the bounds, one message at least."""
+        ledger = self.ledger
+        messages, size = ledger.max_messages, ledger.max_bytes
+        return ledger.count + len(self.pending) <= messages - max(
+            1, messages // 4
+        ) and ledger.size + self.pending_bytes <= size - max(1, size // 4)
+
+    @property
+    def outstanding_messages(self) -> int:
+        """Reliable messages that were sent and not acknowledged, and all that wait."""
+        return self.ledger.count + len(self.pending)
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """The bytes of `outstanding_messages`."""
+        return self.ledger.size + self.pending_bytes
 
     @property
     def oneshot(self) -> bool:
@@ -120,28 +136,20 @@ class SenderHalf:
 
     def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
         """Note acknowledged numbers; returns the messages among them that something hangs on."""
-        position = self.first_unacked
-        out = []
-        reliable = self.reliable
+        ledger = self.ledger
+        position = ledger.first
+        out: list[Sent] = []
         for index, count in enumerate(counts):
             stop = position + count
             if index % 2 == 0:
-                if stop > self.next_reliable:
+                if stop > ledger.next:
                     raise violation(f"acknowledgement of {stop - 1}, which was never sent", "acknowledged unsent")
-                for number in range(position, stop):
-                    entry = reliable.pop(number, None)
-                    if entry is None:
-                        raise violation(f"reliable message {number} acknowledged twice", "acknowledged twice")
-                    if isinstance(entry, Sent):
-                        out.append(entry)
-                        self.outstanding_bytes -= entry.size
-                    else:
-                        self.outstanding_bytes -= entry
+                try:
+                    out += ledger.acknowledge(position, stop)
+                except ValueError as error:
+                    raise violation(f"reliable message {error} acknowledged twice", "acknowledged twice") from None
             position = stop
-        first, top = self.first_unacked, self.next_reliable
-        while first < top and first not in reliable:
-            first += 1
-        self.first_unacked = first
+        ledger.settle()
         return out
 
     def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
@@ -165,22 +173,17 @@ class SenderHalf:
     def take_outstanding(self) -> list[Sent]:
         """Take out every unacknowledged or waiting message that something hangs on; nothing is outstanding
         afterwards."""
-        entries: list[Sent] = [entry for entry in self.reliable.values() if isinstance(entry, Sent)]
+        entries: list[Sent] = self.ledger.clear()
         entries += [entry for entry in self.unreliable.values() if entry is not None]
         entries += self.take_pending()
-        self.reliable.clear()
         self.unreliable.clear()
-        self.outstanding_bytes = 0
         return entries
 
     def take_pending(self) -> list[Sent]:
         """Take out the messages that wait, as `Sent` where something hangs on them."""
-        entries = []
-        for item in self.pending:
-            self.outstanding_bytes -= len(item.payload)
-            if item.links or item.tag is not None:
-                entries.append(Sent(len(item.payload), item.links, item.tag))
+        entries = [Sent(item.links, item.tag) for item in self.pending if item.links or item.tag is not None]
         self.pending.clear()
+        self.pending_bytes = 0
         return entries
 
 
@@ -202,6 +205,7 @@ class ReceiverHalf:
         "nack_scheduled",
         "prefix",
         "queue",
+        "queued",
         "queued_bytes",
         "reachable",
         "received",
@@ -222,8 +226,9 @@ class ReceiverHalf:
         self.control: Stream | None = None
         # Whether the message that the receiver was attached to has come: only then can the application get at it.
         self.taken = taken
-        # Plain payloads stand for themselves: most messages are reliable and carry nothing.
-        self.queue: deque[Delivery | bytes] = deque()
+        # Messages with something attached, unreliable ones, and runs of all the others: most are reliable and plain.
+        self.queue: deque[Delivery | deque[bytes]] = deque()
+        self.queued = 0
         self.queued_bytes = 0
         self.blocked: dict[Stream, None] = {}
         self.acked = RangeSet()
@@ -246,49 +251,63 @@ class ReceiverHalf:
 
     def is_full(self, limits: Limits) -> bool:
         """The application is behind by as much as it may be."""
-        return len(self.queue) >= limits.receive_messages or self.queued_bytes >= limits.receive_bytes
+        return self.queued >= limits.receive_messages or self.queued_bytes >= limits.receive_bytes
 
     def put(self, delivery: Delivery) -> int:
         """Queue a message for the application; returns the bytes that it takes here."""
         self.queue.append(delivery)
+        self.queued += 1
         size = len(delivery.message.payload) + QUEUED_MESSAGE_OVERHEAD
         self.queued_bytes += size
         return size
 
-    def put_run(self, payloads: list[bytes], first: int) -> int:
-        """Queue plain reliable messages, numbered from ``first`` on; returns the bytes that they take here."""
-        count = len(payloads)
-        size = sum(map(len, payloads))
-        self.queue.extend(payloads)
-        self.unacked.add_range(first, first + count)
-        self.reliable_count += count
-        self.unacked_count += count
-        self.unacked_bytes += size
-        size += count * QUEUED_MESSAGE_OVERHEAD
+    def put_run(self, payloads: list[bytes], size: int) -> int:
+        """Queue plain reliable messages of ``size`` bytes; returns the bytes that they take here."""
+        queue = self.queue
+        if queue and type(queue[-1]) is deque:
+            queue[-1].extend(payloads)
+        else:
+            queue.append(deque(payloads))
+        self.queued += len(payloads)
+        size += len(payloads) * QUEUED_MESSAGE_OVERHEAD
         self.queued_bytes += size
         return size
 
     def pop(self) -> tuple[Delivery | bytes, int]:
         """Take out the oldest message, and the bytes that it took."""
-        entry = self.queue.popleft()
-        payload = entry if isinstance(entry, bytes) else entry.message.payload
-        size = len(payload) + QUEUED_MESSAGE_OVERHEAD
+        entry: Delivery | bytes
+        head = self.queue[0]
+        if isinstance(head, deque):
+            entry = head.popleft()
+            size = len(entry) + QUEUED_MESSAGE_OVERHEAD
+            if not head:
+                self.queue.popleft()
+        else:
+            entry = head
+            size = len(head.message.payload) + QUEUED_MESSAGE_OVERHEAD
+            self.queue.popleft()
+        self.queued -= 1
         self.queued_bytes -= size
         return entry, size
 
-    def pop_plain(self, count: int) -> tuple[list[bytes], int]:
-        """Take out the plain messages at the head of the queue, at most ``count``, and the bytes that they took."""
+    def pop_run(self) -> tuple[deque[bytes] | None, int]:
+        """Take out the run of plain messages at the head of the queue, and the bytes that they took."""
         queue = self.queue
-        out: list[bytes] = []
-        while queue and len(out) < count:
-            entry = queue[0]
-            if not isinstance(entry, bytes):
-                break
-            out.append(entry)
-            queue.popleft()
-        size = sum(map(len, out)) + len(out) * QUEUED_MESSAGE_OVERHEAD
+        if not queue or not isinstance(queue[0], deque):
+            return None, 0
+        run = queue[0]
+        queue.popleft()
+        size = sum(map(len, run)) + len(run) * QUEUED_MESSAGE_OVERHEAD
+        self.queued -= len(run)
         self.queued_bytes -= size
-        return out, size
+        return run, size
+
+    def note_run(self, first: int, count: int, size: int) -> None:
+        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed."""
+        self.unacked.add_range(first, first + count)
+        self.reliable_count += count
+        self.unacked_count += count
+        self.unacked_bytes += size
 
     def note_reliable(self, number: int, size: int, limits: Limits) -> None:
         """Note that a reliable message is being processed. Raises RemoteProtocolError where it cannot be."""
@@ -410,9 +429,9 @@ class ReceiverHalf:
 
     def take_queue(self) -> list[Delivery]:
         """Take out everything that the application has not received; what something hangs on is returned."""
-        deliveries = [entry for entry in self.queue if not isinstance(entry, bytes)]
+        deliveries = [entry for entry in self.queue if not isinstance(entry, deque)]
         self.queue.clear()
-        self.queued_bytes = 0
+        self.queued = self.queued_bytes = 0
         return deliveries
 
 

@@ -21,6 +21,7 @@ from mainstem.errors import BackPressured, Cancelled, ClosedError, LocalProtocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
+    from mainstem._core.messages import Ledger
     from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
 
 M = TypeVar("M")
@@ -40,6 +41,7 @@ class Pipe:
         "cancelled",
         "closed",
         "error",
+        "fast",
         "finished",
         "loop_waiters",
         "max_bytes",
@@ -64,6 +66,8 @@ class Pipe:
         # Where the messages go, once the receiver was sent away; where they come from, once the sender was.
         self.remote_sender: RemoteSender | None = None
         self.remote_receiver: RemoteReceiver | None = None
+        # The short way for plain bytes, while the channel is networked and open.
+        self.fast: Ledger | None = None
         self.error: Exception | None = None
         self.loop_waiters: list[asyncio.Future[None]] = []
 
@@ -107,27 +111,23 @@ class Sender(Generic[M]):
         In mode UNRELIABLE it never waits: what finds no room is dropped. Raises the channel's sticky error, and
         LocalProtocolError for a message that cannot be sent.
         """
+        fast = self._pipe.fast
+        if fast is None or not fast.put(message):
+            await self._send_slowly(message)
+
+    async def _send_slowly(self, message: M) -> None:
         pipe = self._pipe
         while True:
             try:
-                if not self._put(message):
-                    self.send_nowait(message)
+                self.send_nowait(message)
             except BackPressured:
                 remote = pipe.remote_sender
                 await (pipe.wait() if remote is None else remote.wait())
                 continue
             pipe.sent += 1
-            if pipe.sent % YIELD_EVERY == 0:
+            if pipe.sent % YIELD_EVERY == 0 or (pipe.fast is not None and pipe.fast.is_spent):
                 await asyncio.sleep(0)
             return
-
-    def _put(self, message: M) -> bool:
-        """The short way for plain bytes on an open channel with nothing in the way; False where it is not so."""
-        pipe = self._pipe
-        remote = pipe.remote_sender
-        if remote is None or self._moved or pipe.queue or pipe.finished or pipe.cancelled or pipe.oneshot:
-            return False
-        return remote.put(message)
 
     def send_nowait(self, message: M) -> None:
         """Send one message now. Raises BackPressured where `send` would wait."""
@@ -177,6 +177,7 @@ class Sender(Generic[M]):
         if self._moved or pipe.finished or pipe.cancelled:
             return
         pipe.finished = True
+        pipe.fast = None
         if pipe.remote_sender is not None and not pipe.queue:
             pipe.remote_sender.finish()
         pipe.wake()
@@ -187,6 +188,7 @@ class Sender(Generic[M]):
         pipe = self._pipe
         if self._moved or pipe.cancelled:
             return
+        pipe.fast = None
         if pipe.remote_sender is not None:
             pipe.cancelled = pipe.cancelled or not pipe.finished
             pipe.queue.clear()
@@ -333,10 +335,15 @@ class Receiver(Generic[M]):
                 found, message = self._poll()
             except ClosedError:
                 return
-            if found:
-                yield message
-            else:
+            if not found:
                 await self._wait()
+                continue
+            yield message
+            remote = self._pipe.remote_receiver
+            run = None if remote is None else remote.run
+            # Whatever ends the channel meanwhile, with all that is unread, empties it.
+            while run:
+                yield run.popleft()  # type: ignore[misc]
 
     async def _wait(self) -> None:
         """Wait until there may be something to receive."""

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 def create_sender(core: Core, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
     """A new sender; where the peer minted it, with a control stream of its own making."""
-    sender = SenderHalf(channel_id, minted_here=minted_here, reachable=reachable, limits=core.limits)
+    sender = SenderHalf(
+        channel_id, minted_here=minted_here, reachable=reachable, limits=core.limits, writer=core.out.plain
+    )
     core.senders[channel_id] = sender
     if not minted_here:
         core.awaiting_control.append(sender)
@@ -103,7 +105,7 @@ def try_finish(core: Core, sender: SenderHalf) -> None:
     if sender.control is None:
         return
     sending.declare(core, sender)
-    core.write_control(sender, FinishSender(sender.next_reliable).encode())
+    core.write_control(sender, FinishSender(sender.ledger.next).encode())
     core.move_sender(sender, SenderInput.ATTACHED)
     core.finish_control(sender)
 
@@ -137,7 +139,7 @@ def stop_message_stream(core: Core, sender: SenderHalf, code: int) -> None:
 
 def receiver_closed(core: Core, sender: SenderHalf) -> None:
     """CloseReceiver came: whatever is not acknowledged by now never will be."""
-    early = bool(sender.reliable or sender.pending)
+    early = bool(sender.outstanding_messages)
     stream = sender.control
     assert stream is not None
     core.reset_stream(stream, RESET_CANCELLED)

@@ -6,6 +6,7 @@ it is, and the sender's bound on unacknowledged messages stops the sender.
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 from mainstem.errors import LocalProtocolError
 
-RUN_LIMIT = 256
-"""Plain messages taken from a stream at once, so that no run goes far past the bound in bytes."""
+RUN_LIMIT = 1024
+"""Plain messages taken from a stream at once; a run is within one piece of a stream, so it is bounded in bytes too."""
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.core import Core
@@ -57,8 +58,11 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
         return True
     halves = tuple(_take_attachment(core, attached) for attached in message.attachments)
     core.counts.messages_received += 1
-    core.account(receiver.put(Delivery(message, halves, stream is None)))
-    if receiver.taken and len(receiver.queue) == 1:
+    if stream is not None and not halves:
+        core.account(receiver.put_run([message.payload], len(message.payload)))
+    else:
+        core.account(receiver.put(Delivery(message, halves, stream is None)))
+    if receiver.taken and receiver.queued == 1:
         core.emit(Readable(channel_id))
     if stream is not None:
         # What follows on this stream is most likely for the same receiver.
@@ -80,24 +84,27 @@ def receive_run(core: Core, stream: Stream, receiver: ReceiverHalf) -> int:
         stream.half = None
         return 0
     first = max(receiver.acked.top, receiver.unacked.top)
-    room = limits.receive_messages - len(receiver.queue)
+    room = limits.receive_messages - receiver.queued
     if receiver.finish_count is not None:
         room = min(room, receiver.finish_count - first)
     if room <= 0 or receiver.queued_bytes >= limits.receive_bytes:
         return 0
-    payloads = stream.reader.next_run(receiver.prefix, first, min(room, RUN_LIMIT), limits.max_payload)
-    if not payloads:
+    runs = core.runs
+    payloads = stream.reader.next_run(runs, receiver.prefix, first, min(room, RUN_LIMIT), limits.max_payload)
+    count = runs.count
+    if not count:
         return 0
-    was_empty = not receiver.queue
-    core.account(receiver.put_run(payloads, first))
-    core.counts.messages_received += len(payloads)
+    was_empty = not receiver.queued
+    receiver.note_run(first, count, runs.size)
+    core.account(receiver.put_run(payloads, runs.size))
+    core.counts.messages_received += count
     if was_empty and receiver.taken:
         core.emit(Readable(receiver.channel_id))
     if receiver.is_accounted_for:
         lifecycle.complete(core, receiver)
     else:
         schedule_ack(core, receiver)
-    return len(payloads)
+    return count
 
 
 def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
@@ -114,7 +121,7 @@ def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
 def _evict(core: Core, receiver: ReceiverHalf) -> bool:
     """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
     delivery = receiver.queue[0]
-    if isinstance(delivery, bytes) or not delivery.unreliable:
+    if isinstance(delivery, deque) or not delivery.unreliable:
         return False
     core.account(-receiver.pop()[1])
     core.counts.unreliable_evicted += 1
@@ -136,7 +143,9 @@ def _take_attachment(core: Core, channel_id: int) -> Half:
             raise violation(f"the sender of {describe(channel_id)} was attached to two messages", "attached twice")
         core.check_channel_count()
         if core.was_closed(channel_id):
-            sender = SenderHalf(channel_id, minted_here=False, reachable=True, limits=core.limits)
+            sender = SenderHalf(
+                channel_id, minted_here=False, reachable=True, limits=core.limits, writer=core.out.plain
+            )
             sender.state = SenderState.LOST
             return sender
         return lifecycle.create_sender(core, channel_id, minted_here=False, reachable=True)
@@ -283,12 +292,12 @@ def take(core: Core, receiver: ReceiverHalf) -> Delivery | bytes | None:
     return entry
 
 
-def take_plain(core: Core, receiver: ReceiverHalf, count: int) -> list[bytes]:
-    """The plain messages that wait at the head of the queue, at most ``count``."""
-    payloads, size = receiver.pop_plain(count)
-    if payloads:
+def take_run(core: Core, receiver: ReceiverHalf) -> deque[bytes] | None:
+    """The run of plain messages at the head of the queue; None where there is none."""
+    run, size = receiver.pop_run()
+    if run is not None:
         _taken(core, receiver, size)
-    return payloads
+    return run
 
 
 def _taken(core: Core, receiver: ReceiverHalf, size: int) -> None:
@@ -296,9 +305,5 @@ def _taken(core: Core, receiver: ReceiverHalf, size: int) -> None:
     if receiver.state.is_final:
         if not receiver.queue:
             core.drained.pop(receiver.channel_id, None)
-    elif (
-        receiver.blocked
-        and len(receiver.queue) * 2 <= core.limits.receive_messages
-        and not receiver.is_full(core.limits)
-    ):
+    elif receiver.blocked and receiver.queued * 2 <= core.limits.receive_messages and not receiver.is_full(core.limits):
         lifecycle.unblock(core, receiver)

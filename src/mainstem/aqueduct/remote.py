@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.session import Session
 
 
-BATCH = 64
-"""Messages taken from the engine at once."""
-
-
 class _Waiting:
     """Futures that wait for something to change."""
 
@@ -63,20 +59,21 @@ class _Waiting:
 class RemoteSender(_Waiting):
     """A sender whose receiver is at the peer."""
 
-    __slots__ = ("_channel_id", "_half", "_pipe", "_session", "state")
+    __slots__ = ("_channel_id", "_ledger", "_pipe", "_session", "state")
 
     def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
         super().__init__()
         self._session = session
         self._channel_id = channel_id
         self._pipe = pipe
-        self._half = session.conn.plain_sender(channel_id)
+        self._ledger = session.conn.plain_sender(channel_id)
         self.state: SenderState | None = None
         session.senders[channel_id] = self
         self.configure()
 
     def configure(self) -> None:
         """Pass the bounds on."""
+        self._pipe.fast = None
         if self.state is None and not self._session.conn.is_ended:
             self._session.set_bounds(self._channel_id, self._pipe.bound, self._pipe.max_bytes)
 
@@ -100,17 +97,6 @@ class RemoteSender(_Waiting):
             raise ConnectionLost(f"channel {name}: {self._session.reason}") from self._session.error
         raise ClosedError(f"channel {name} was finished")
 
-    def put(self, message: Any) -> bool:
-        """Send bytes as they are, the short way; False where `send` has to be asked."""
-        session = self._session
-        return (
-            type(message) is bytes
-            and self._half is not None
-            and self._pipe.mode is Mode.ORDERED
-            and type(session.serializer) is RawSerializer
-            and session.send_plain(self._half, message)
-        )
-
     def send(self, message: Any, *, tag: object = None) -> None:
         """Encode and send one message, with the handles in it. Raises BackPressured where there is no room."""
         self.check()
@@ -132,6 +118,10 @@ class RemoteSender(_Waiting):
         ids = session.send(self._channel_id, payload, self._pipe.mode, kinds, tag)
         for handle, channel_id in zip(handles, ids, strict=True):
             _bind(session, handle, channel_id)
+        pipe = self._pipe
+        if pipe.fast is None and pipe.mode is Mode.ORDERED and type(session.serializer) is RawSerializer:
+            # What is bytes and finds nothing in its way need not come here any more.
+            pipe.fast = self._ledger
 
     async def send_tagged(self, message: Any) -> None:
         """Send, and wait for what becomes of the message."""
@@ -188,7 +178,7 @@ class RemoteSender(_Waiting):
     def ended(self, state: SenderState) -> None:
         """The sender ceased to exist."""
         self.state = state
-        self._half = None
+        self._ledger = self._pipe.fast = None
         self._session.senders.pop(self._channel_id, None)
         self._pipe.queue.clear()
         self.wake()
@@ -209,11 +199,18 @@ class RemoteReceiver(_Waiting):
         self.state: ReceiverState | None = None
         session.receivers[channel_id] = self
 
+    @property
+    def run(self) -> deque[bytes] | None:
+        """Messages that are here already and need no decoding."""
+        return self._batch if type(self._session.serializer) is RawSerializer else None
+
     def poll(self) -> tuple[bool, Any]:
         """The next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
         batch = self._batch
         if not batch:
-            batch.extend(self._session.receive_plain(self._channel_id, BATCH))
+            run = self._session.receive_run(self._channel_id)
+            if run is not None:
+                batch = self._batch = run
         if batch:
             payload = batch.popleft()
             if type(self._session.serializer) is RawSerializer:
@@ -266,6 +263,7 @@ class RemoteReceiver(_Waiting):
             ) from error
 
     def close(self) -> None:
+        self._batch.clear()
         self._session.close_receiver(self._channel_id)
 
     def drop(self) -> None:

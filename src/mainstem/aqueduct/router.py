@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import receiving, sending
 from mainstem.aqueduct.channel_id import describe
-from mainstem.aqueduct.codec import violation
+from mainstem.aqueduct.codec import Incomplete, violation
 from mainstem.aqueduct.frames import (
     RESET_CANCELLED,
     RESET_LOST,
@@ -20,6 +20,7 @@ from mainstem.aqueduct.frames import (
     Message,
     SentUnreliable,
     Version,
+    decode_frame,
 )
 from mainstem.aqueduct.halves import ReceiverHalf, SenderHalf
 from mainstem.aqueduct.lifecycle import close_receiver, end_receiver, end_sender
@@ -109,6 +110,28 @@ def _misplaced(frame: Frame, half: ReceiverHalf | SenderHalf) -> Exception:
         f"a {type(frame).__name__} frame on the control stream of {describe(half.channel_id)}, {direction}",
         "frame place",
     )
+
+
+def read_datagram(core: Core, data: bytes, *, must_begin_with_version: bool) -> None:
+    """Process the frames of a datagram. Raises RemoteProtocolError."""
+    position, end = 0, len(data)
+    first = True
+    while position < end or first:
+        try:
+            frame, position = decode_frame(data, position, end, core.limits)
+        except Incomplete:
+            raise violation("a datagram that ends within a frame", "partial frame") from None
+        if isinstance(frame, Version):
+            if not first:
+                raise violation("a Version frame that is not the first in its datagram", "version place")
+        elif first and must_begin_with_version:
+            raise violation("a datagram without a Version frame, before the server's answer", "version first")
+        elif isinstance(frame, Message):
+            core.saw_frame(frame)
+            receiving.receive_message(core, frame, stream=None)
+        else:
+            raise violation(f"a {type(frame).__name__} frame in a datagram", "frame place")
+        first = False
 
 
 def end_of_stream(core: Core, stream: Stream) -> None:

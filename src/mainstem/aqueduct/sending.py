@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle
 from mainstem.aqueduct.channel_id import describe
-from mainstem.aqueduct.codec import encode_uint
 from mainstem.aqueduct.events import Attach, Lost, Mode, Writable
 from mainstem.aqueduct.frames import SentUnreliable, message_head
 from mainstem.aqueduct.halves import Half, Pending, SenderHalf, Sent
@@ -37,7 +36,7 @@ def send(
         raise LocalProtocolError(
             f"{describe(sender.channel_id)}: no message can be sent in state {sender.state.name}", rule="sender state"
         )
-    if sender.oneshot and (sender.next_reliable or sender.next_unreliable or sender.pending):
+    if sender.oneshot and (sender.ledger.next or sender.next_unreliable or sender.pending):
         raise LocalProtocolError(f"{describe(sender.channel_id)} is a oneshot and has had its message", rule="oneshot")
     if len(payload) > core.limits.max_payload:
         raise LocalProtocolError(
@@ -50,44 +49,26 @@ def send(
     if mode is not Mode.UNRELIABLE and not sender.has_room:
         sender.wants_room = True
         raise BackPressured(
-            f"{describe(sender.channel_id)}: {len(sender.reliable) + len(sender.pending)} messages and "
+            f"{describe(sender.channel_id)}: {sender.outstanding_messages} messages and "
             f"{sender.outstanding_bytes} bytes are queued or unacknowledged"
         )
     ids, links = _make_attachments(core, attach)
     item = Pending(payload, mode, ids, links, tag)
-    sender.outstanding_bytes += len(payload)
     full = mode is Mode.UNRELIABLE and len(sender.unreliable) >= core.limits.unreliable_outstanding
     if full or sender.pending or not _transmit(core, sender, item):
+        sender.ledger.shut()
         sender.pending.append(item)
+        sender.pending_bytes += len(payload)
         core.waiting[sender] = None
         if mode is Mode.UNRELIABLE:
             _make_way(core, sender, full=full)
+    elif sender.ordered_stream is not None and not sender.oneshot and not core.is_observed:
+        # Nothing is in the way of the ones that follow.
+        sender.ledger.open(sender.ordered_stream)
     if sender.oneshot:
         core.move_sender(sender, SenderInput.FINISH)
         lifecycle.try_finish(core, sender)
     return ids
-
-
-def send_plain(core: Core, sender: SenderHalf, payload: bytes) -> bool:
-    """Send one message on a stream that is open already: no attachments, no tag, nothing in its way. Else False."""
-    stream_id = sender.ordered_stream
-    if stream_id is None or sender.state is not SenderState.OPEN or sender.pending or core.is_observed:
-        return False
-    size = len(payload)
-    reliable = sender.reliable
-    if (
-        len(reliable) >= sender.max_messages
-        or sender.outstanding_bytes >= sender.max_bytes
-        or size > core.limits.max_payload
-    ):
-        return False
-    number = sender.next_reliable
-    core.out.write(stream_id, sender.prefix + encode_uint(number) + b"\x00" + encode_uint(size))
-    core.out.write(stream_id, payload)
-    reliable[number] = size
-    sender.next_reliable = number + 1
-    sender.outstanding_bytes += size
-    return True
 
 
 def _make_attachments(core: Core, attach: Sequence[tuple[Attach, bool]]) -> tuple[tuple[int, ...], tuple[Half, ...]]:
@@ -110,7 +91,9 @@ def _make_way(core: Core, sender: SenderHalf, *, full: bool) -> None:
     """Keep the unreliable messages that wait within the sender's bounds: the oldest of them makes way."""
     pending = sender.pending
     while (
-        full or len(pending) > sender.max_messages or (sender.outstanding_bytes > sender.max_bytes and len(pending) > 1)
+        full
+        or len(pending) > sender.ledger.max_messages
+        or (sender.outstanding_bytes > sender.ledger.max_bytes and len(pending) > 1)
     ):
         full = False
         for index, item in enumerate(pending):
@@ -124,7 +107,7 @@ def _make_way(core: Core, sender: SenderHalf, *, full: bool) -> None:
 
 def _drop_item(core: Core, sender: SenderHalf, item: Pending) -> None:
     core.counts.unreliable_dropped += 1
-    sender.outstanding_bytes -= len(item.payload)
+    sender.pending_bytes -= len(item.payload)
     core.lost.extend(item.links)
     if item.tag is not None:
         core.emit(Lost(sender.channel_id, item.tag))
@@ -139,9 +122,8 @@ def _transmit(core: Core, sender: SenderHalf, item: Pending) -> bool:
             return False
         frame = message_head(channel_id, sender.next_unreliable, ids, len(payload)) + payload
         if len(frame) + len(out.prefix) <= out.max_datagram:
-            sender.outstanding_bytes -= len(payload)
             sender.unreliable[sender.next_unreliable] = (
-                Sent(0, item.links, item.tag) if item.links or item.tag is not None else None
+                Sent(item.links, item.tag) if item.links or item.tag is not None else None
             )
             sender.next_unreliable += 1
             out.datagram(frame)
@@ -149,9 +131,9 @@ def _transmit(core: Core, sender: SenderHalf, item: Pending) -> bool:
             schedule_declaration(core, sender)
             return True
         # Too large: it goes on a stream, is reliable, and counts against the reliable bounds.
-        if len(sender.reliable) >= sender.max_messages:
+        if sender.ledger.count >= sender.ledger.max_messages:
             return False
-    number = sender.next_reliable
+    ledger = sender.ledger
     if item.mode is Mode.ORDERED:
         stream_id = sender.ordered_stream
         if stream_id is None:
@@ -162,16 +144,15 @@ def _transmit(core: Core, sender: SenderHalf, item: Pending) -> bool:
         if out.uni_room <= 0:
             return False
         stream_id = out.open(unidirectional=True)
-    head = message_head(channel_id, number, ids, len(payload))
+    size = len(payload)
+    head = message_head(channel_id, ledger.next, ids, size)
     out.write(stream_id, head)
     if payload:
         out.write(stream_id, payload)
     if stream_id != sender.ordered_stream:
         out.finish(stream_id)
     core.sent_frame(head + payload)
-    size = len(payload)
-    sender.reliable[number] = Sent(size, item.links, item.tag) if item.links or item.tag is not None else size
-    sender.next_reliable = number + 1
+    ledger.add(size, Sent(item.links, item.tag) if item.links or item.tag is not None else None)
     return True
 
 
@@ -182,7 +163,7 @@ def pump(core: Core) -> None:
         sender = next(iter(waiting))
         del waiting[sender]
         while sender.pending and _transmit(core, sender, sender.pending[0]):
-            sender.pending.popleft()
+            sender.pending_bytes -= len(sender.pending.popleft().payload)
         if sender.pending:
             waiting[sender] = None
         else:
@@ -192,7 +173,7 @@ def pump(core: Core) -> None:
 
 def offer_room(core: Core, sender: SenderHalf) -> None:
     """Tell the application that a sender which had refused a message has room again."""
-    if sender.wants_room and sender.has_room:
+    if sender.wants_room and sender.has_much_room:
         sender.wants_room = False
         core.emit(Writable(sender.channel_id))
 

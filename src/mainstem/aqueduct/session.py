@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.connection import AqueductConnection, Attachment, Incoming
     from mainstem.aqueduct.events import Attach, Event, Mode
-    from mainstem.aqueduct.halves import SenderHalf
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket
@@ -74,6 +73,7 @@ class Session:
         self._timer: asyncio.TimerHandle | None = None
         self._dropped: deque[tuple[int, bool]] = deque()
         self._last_sent = self.loop.time()
+        conn.call_on_output(self.wake)
 
     # Time and the network.
 
@@ -243,18 +243,11 @@ class Session:
             self.wake()
         return incoming
 
-    def send_plain(self, sender: SenderHalf, payload: bytes) -> bool:
-        if self.conn.send_plain(sender, payload):
-            if not self._scheduled:
-                self.wake()
-            return True
-        return False
-
-    def receive_plain(self, channel_id: int, count: int) -> list[bytes]:
-        payloads = self.conn.receive_plain(channel_id, self.now_ns, count=count)
+    def receive_run(self, channel_id: int) -> deque[bytes] | None:
+        run = self.conn.receive_run(channel_id, self.now_ns)
         if self.conn.has_output:
             self.wake()
-        return payloads
+        return run
 
     def finish(self, channel_id: int) -> None:
         self.conn.finish(channel_id, self.now_ns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from mainstem._core.messages import MessageWriter
 from mainstem.aqueduct.events import Command, ResetStream, SendDatagram, SendStream, WatchDelivery
 from mainstem.aqueduct.frames import Frame, FrameReader
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 UNIDIRECTIONAL = 2
 OPENED_BY_SERVER = 1
+
+LARGE_PIECE = 1 << 12
+"""Bytes from which on a piece is handed to the transport by itself: joining it with others would copy it once more."""
 
 UNLIMITED = 1 << 60
 """Room where the transport has set no limit."""
@@ -101,6 +105,8 @@ class Output:
         self._new: set[int] = set()
         # Streams opened here that the transport has not been told of.
         self.untold = {True: 0, False: 0}
+        # Plain ordered messages, encoded as they are sent.
+        self.plain = MessageWriter()
         self.prefix = b""
         self.bidi_room = UNLIMITED
         self.uni_room = UNLIMITED
@@ -124,6 +130,8 @@ class Output:
 
     def write(self, stream_id: int, data: bytes) -> None:
         """Write to a stream."""
+        if self.plain.stream_id >= 0:
+            self._gather()
         write = self._writes.get(stream_id)
         if write is None:
             self._writes[stream_id] = ([data], False)
@@ -132,11 +140,13 @@ class Output:
 
     def finish(self, stream_id: int) -> None:
         """End a stream after what was written."""
+        self._gather()
         write = self._writes.get(stream_id)
         self._writes[stream_id] = (write[0] if write else [], True)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End a stream abruptly; what the transport has not been given yet is dropped."""
+        self._gather()
         if stream_id in self._new:
             # A stream is never opened without a frame on it, and streams are opened in the order of their ids.
             self._flush()
@@ -157,31 +167,61 @@ class Output:
         """Ask something else of the transport."""
         self._commands.append(command)
 
+    def _gather(self) -> None:
+        """Put the plain messages where the other writes of their stream are."""
+        if self.plain.stream_id >= 0:
+            stream_id, pieces = self.plain.take()
+            write = self._writes.get(stream_id)
+            if write is None:
+                self._writes[stream_id] = (pieces, False)
+            else:
+                write[0].extend(pieces)
+
     def _flush(self) -> None:
+        self._gather()
         for stream_id, (pieces, fin) in self._writes.items():
-            self._commands.append(SendStream(stream_id, pieces[0] if len(pieces) == 1 else b"".join(pieces), fin))
+            if len(pieces) == 1:
+                self._commands.append(SendStream(stream_id, pieces[0], fin))
+            else:
+                self._join(stream_id, pieces, fin)
         self._writes.clear()
         self._new.clear()
 
+    def _join(self, stream_id: int, pieces: list[bytes], fin: bool) -> None:
+        """Join what is small; what is large goes as it is."""
+        run: list[bytes] = []
+        for piece in pieces:
+            if len(piece) < LARGE_PIECE:
+                run.append(piece)
+                continue
+            if run:
+                self._commands.append(SendStream(stream_id, b"".join(run), False))
+                run = []
+            self._commands.append(SendStream(stream_id, piece, False))
+        if run or fin:
+            self._commands.append(SendStream(stream_id, b"".join(run), fin))
+
     @property
     def is_pending(self) -> bool:
-        return bool(self._writes or self._commands)
+        return bool(self._writes or self._commands or self.plain.stream_id >= 0)
 
     def take(self) -> list[Command]:
         """All that goes out now."""
-        if self._writes:
-            self._flush()
+        self._flush()
+        self.plain.renew()
         commands, self._commands = self._commands, []
         self.untold[True] = self.untold[False] = 0
         return commands
 
     def forget(self, stream_id: int) -> None:
         """The peer reads no more of this stream: what was not given to the transport is dropped."""
+        self._gather()
         if stream_id not in self._new:
             self._writes.pop(stream_id, None)
 
     def clear(self) -> None:
         """Forget what has not gone out."""
+        self._gather()
         self._writes.clear()
         self._commands.clear()
         self._new.clear()

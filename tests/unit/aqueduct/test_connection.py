@@ -162,7 +162,7 @@ def test_an_unreliable_message_that_fits_no_datagram_goes_on_a_stream_and_is_rel
     pair.client.conn.send(0, bytes(20), pair.now, mode=Mode.UNRELIABLE)
     pair.run()
     sender = pair.client.conn._core.senders[0]
-    assert (sender.next_reliable, sender.next_unreliable) == (1, 1)
+    assert (sender.ledger.next, sender.next_unreliable) == (1, 1)
 
 
 def test_without_room_for_datagrams_the_oldest_unreliable_message_makes_way() -> None:

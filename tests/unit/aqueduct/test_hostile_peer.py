@@ -419,7 +419,7 @@ def test_a_negative_range_may_cover_what_was_acknowledged_before() -> None:
         stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
     )
     assert not victim.ended, victim.error
-    assert not victim.conn._core.senders[0].reliable
+    assert not victim.conn._core.senders[0].ledger.count
 
 
 def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
@@ -450,7 +450,7 @@ def test_unread_messages_hold_their_streams_and_stop_reading_before_the_limit() 
     for number in range(12):
         victim.uni(message(number))
     assert not victim.ended
-    assert len(victim.conn._core.receivers[0].queue) == SMALL.receive_messages
+    assert victim.conn._core.receivers[0].queued == SMALL.receive_messages
     seen = []
     while (incoming := victim.conn.receive(0, victim.now)) is not None:
         seen.append(incoming.payload)

@@ -21,6 +21,7 @@ from mainstem.aqueduct.events import (
     SendStream,
     WatchDelivery,
 )
+from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def read_pem(path: str | Path | None, what: str) -> str:
 
 def configure(configuration: Any, settings: QuicSettings, quic_logger: Any) -> None:
     """Fill a library's configuration; both name these things alike."""
+    configuration.connection_id_length = CID_LENGTH
     configuration.alpn_protocols = [settings.alpn]
     configuration.idle_timeout = settings.idle_timeout
     configuration.max_datagram_frame_size = 65536
@@ -144,10 +146,8 @@ class Link:
         self._stopped: set[int] = set()
         self._error: Exception | None = None
         self._handlers = {
-            "StreamDataReceived": self._stream_data,
             "StreamReset": self._stream_reset,
             "StopSendingReceived": self._stop_sending,
-            "DatagramFrameReceived": self._datagram,
             "HandshakeCompleted": self._handshake_completed,
             "ConnectionIdIssued": self._cid_issued,
             "ConnectionIdRetired": self._cid_retired,
@@ -195,13 +195,33 @@ class Link:
         """Hand over everything that the library has learnt."""
         next_event = self.quic.next_event
         handlers = self._handlers
+        # A packet's worth of bytes is one event: those of one stream that come together are handed over together.
+        stream_id, pieces, fin = -1, [], False
+        datagrams: list[bytes] = []
         while (event := next_event()) is not None:
-            handler = handlers.get(type(event).__name__)
+            name = type(event).__name__
+            if name == "StreamDataReceived":
+                if event.stream_id == stream_id and not fin:
+                    pieces.append(event.data)
+                    fin = event.end_stream
+                    continue
+                if pieces:
+                    conn.receive_stream(stream_id, pieces[0] if len(pieces) == 1 else b"".join(pieces), fin, now_ns)
+                stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
+                continue
+            if name == "DatagramFrameReceived":
+                datagrams.append(event.data)
+                continue
+            if pieces:
+                conn.receive_stream(stream_id, b"".join(pieces), fin, now_ns)
+                stream_id, pieces, fin = -1, [], False
+            handler = handlers.get(name)
             if handler is not None:
                 handler(event, conn, now_ns)
-
-    def _stream_data(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
-        conn.receive_stream(event.stream_id, event.data, event.end_stream, now_ns)
+        if pieces:
+            conn.receive_stream(stream_id, pieces[0] if len(pieces) == 1 else b"".join(pieces), fin, now_ns)
+        if datagrams:
+            conn.receive_datagrams(datagrams, now_ns)
 
     def _stream_reset(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
         conn.receive_reset(event.stream_id, event.error_code, now_ns)
@@ -209,9 +229,6 @@ class Link:
     def _stop_sending(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
         self._stopped.add(event.stream_id)
         conn.receive_stop_sending(event.stream_id, now_ns)
-
-    def _datagram(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
-        conn.receive_datagram(event.data, now_ns)
 
     def _handshake_completed(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
         self.handshake_done = True

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 DEFAULT_ALPN = "aqueduct"
 """The application protocol that both sides must name; the specification names none."""
 
+CID_LENGTH = 8
+"""Bytes of the connection ids that are issued here, so that a server can tell whose a packet is by looking at it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QuicSettings:

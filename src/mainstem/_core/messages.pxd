@@ -1,0 +1,42 @@
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+
+cdef class RunReader:
+    cdef readonly int64_t position
+    cdef readonly int64_t count
+    cdef readonly int64_t size
+    cdef int64_t at
+
+    cdef int64_t integer(self, bytes data, int64_t end)
+    cpdef object read(self, bytes data, int64_t position, bytes prefix, int64_t number, int64_t count, int64_t limit)
+
+
+cdef class MessageWriter:
+    cdef public object wake
+    cdef public int64_t allowance
+    cdef readonly int64_t stream_id
+    cdef readonly int64_t used
+    cdef bytearray buffer
+    cdef list pieces
+
+    cdef void integer(self, uint64_t value)
+    cdef void seal(self)
+    cdef void write(self, int64_t stream_id, bytes prefix, int64_t number, bytes payload)
+
+
+cdef class Ledger:
+    cdef readonly int64_t first
+    cdef readonly int64_t next
+    cdef readonly int64_t count
+    cdef readonly int64_t size
+    cdef public int64_t max_messages
+    cdef public int64_t max_bytes
+    cdef readonly int64_t stream_id
+    cdef readonly bint is_open
+    cdef int64_t largest
+    cdef bytes prefix
+    cdef MessageWriter writer
+    cdef list sizes
+    cdef dict entries
+
+    cpdef bint put(self, message)

@@ -1,0 +1,256 @@
+"""Aqueduct's plain messages in runs: bytes without attachments, reliable, one behind the other on one stream.
+
+Most messages are such, and what Python does for each of them is most of what they cost. Whatever is not plain, or not
+as expected, is left to the careful code: nothing is decided here that it would decide otherwise.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+    from cython.cimports.libc.string import memcmp, memcpy
+
+BUFFER = cython.declare(cython.longlong, 1 << 14)  # bytes joined before they are a piece
+LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads from here on are pieces of their own, and not copied
+ROOM_FOR_HEAD = cython.declare(cython.longlong, 48)  # a type, three integers and a zero
+ALLOWANCE = cython.declare(
+    cython.longlong, 512
+)  # messages, or times 512 bytes, between two turns of who carries them off
+
+
+@cython.cclass
+class RunReader:
+    def __init__(self):
+        self.position = 0
+        self.count = 0
+        self.size = 0
+        self.at = 0
+
+    def integer(self, data, end):
+        value: cython.longlong
+        byte: cython.longlong
+        shift: cython.int = 7
+        at: cython.longlong = self.at
+        if at >= end:
+            return -1
+        value = data[at]
+        at += 1
+        if value >= 0x80:
+            value &= 0x7F
+            while True:
+                if at >= end or shift > 56:
+                    return -1
+                byte = data[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    if byte == 0:
+                        return -1
+                    break
+        self.at = at
+        return value
+
+    def read(self, data, position, prefix, number, count, limit):
+        out: list = []
+        end: cython.longlong = len(data)
+        skip: cython.longlong = len(prefix)
+        taken: cython.longlong = 0
+        total: cython.longlong = 0
+        size: cython.longlong
+        while taken < count and end - position > skip:
+            if cython.compiled:
+                if memcmp(PyBytes_AS_STRING(data) + position, PyBytes_AS_STRING(prefix), skip) != 0:
+                    break
+            elif not data.startswith(prefix, position):
+                break
+            self.at = position + skip
+            if self.integer(data, end) != number or self.at >= end or data[self.at] != 0:
+                break
+            self.at += 1
+            size = self.integer(data, end)
+            if size < 0 or size > limit or size > end - self.at:
+                break
+            if cython.compiled:
+                out.append(PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + self.at, size))
+            else:
+                out.append(data[self.at : self.at + size])
+            position = self.at + size
+            total += size
+            number += 1
+            taken += 1
+        self.position = position
+        self.count = taken
+        self.size = total
+        return out
+
+
+@cython.cclass
+class MessageWriter:
+    def __init__(self):
+        self.wake = None
+        self.allowance = ALLOWANCE
+        self.stream_id = -1
+        self.used = 0
+        self.buffer = bytearray()
+        self.pieces = []
+
+    def integer(self, value):
+        while value >= 0x80:
+            self.buffer[self.used] = value & 0x7F | 0x80
+            self.used += 1
+            value >>= 7
+        self.buffer[self.used] = value
+        self.used += 1
+
+    def seal(self):
+        if self.used:
+            if cython.compiled:
+                self.pieces.append(PyBytes_FromStringAndSize(PyByteArray_AS_STRING(self.buffer), self.used))
+            else:
+                self.pieces.append(bytes(self.buffer[: self.used]))
+            self.used = 0
+
+    def write(self, stream_id, prefix, number, payload):
+        size: cython.longlong = len(payload)
+        skip: cython.longlong = len(prefix)
+        self.stream_id = stream_id
+        if not self.buffer:
+            # Only a connection that sends such messages pays for it.
+            self.buffer = bytearray(BUFFER)
+        if self.used + skip + ROOM_FOR_HEAD + (size if size < LARGE else 0) > BUFFER:
+            self.seal()
+        if cython.compiled:
+            memcpy(PyByteArray_AS_STRING(self.buffer) + self.used, PyBytes_AS_STRING(prefix), skip)
+        else:
+            self.buffer[self.used : self.used + skip] = prefix
+        self.used += skip
+        self.integer(number)
+        self.buffer[self.used] = 0
+        self.used += 1
+        self.integer(size)
+        if size >= LARGE:
+            self.seal()
+            self.pieces.append(payload)
+        else:
+            if cython.compiled:
+                memcpy(PyByteArray_AS_STRING(self.buffer) + self.used, PyBytes_AS_STRING(payload), size)
+            else:
+                self.buffer[self.used : self.used + size] = payload
+            self.used += size
+
+    def take(self):
+        self.seal()
+        pieces = self.pieces
+        self.pieces = []
+        stream_id = self.stream_id
+        self.stream_id = -1
+        return stream_id, pieces
+
+    def renew(self):
+        self.allowance = ALLOWANCE
+
+
+@cython.cclass
+class Ledger:
+    def __init__(self, writer: MessageWriter, prefix: bytes, max_messages, max_bytes, largest):
+        self.writer = writer
+        self.prefix = prefix
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.largest = largest
+        self.first = 0
+        self.next = 0
+        self.count = 0
+        self.size = 0
+        self.stream_id = -1
+        self.is_open = False
+        self.sizes = []
+        self.entries = {}
+
+    def open(self, stream_id):
+        self.stream_id = stream_id
+        self.is_open = True
+
+    def shut(self):
+        self.is_open = False
+
+    @property
+    def is_spent(self):
+        return self.writer.allowance <= 0
+
+    def put(self, message):
+        writer: MessageWriter = self.writer
+        size: cython.longlong
+        if not self.is_open or type(message) is not bytes:
+            return False
+        size = len(message)
+        if self.count >= self.max_messages or self.size >= self.max_bytes or size > self.largest:
+            return False
+        if writer.stream_id != self.stream_id:
+            if writer.stream_id != -1 or writer.allowance <= 0:
+                return False
+            if writer.wake is not None:
+                writer.wake()
+        elif writer.allowance <= 0:
+            return False
+        writer.allowance -= 1 + (size >> 9)
+        writer.write(self.stream_id, self.prefix, self.next, message)
+        self.sizes.append(size)
+        self.next += 1
+        self.count += 1
+        self.size += size
+        return True
+
+    def add(self, size, entry):
+        number = self.next
+        if entry is not None:
+            self.entries[number] = entry
+        self.sizes.append(size)
+        self.next += 1
+        self.count += 1
+        self.size += size
+        return number
+
+    def acknowledge(self, start, stop):
+        index: cython.longlong = start - self.first
+        end: cython.longlong = stop - self.first
+        size: cython.longlong
+        sizes: list = self.sizes
+        out: list = []
+        if index < 0 or end > len(sizes):
+            raise IndexError
+        while index < end:
+            size = sizes[index]
+            if size < 0:
+                raise ValueError(self.first + index)
+            sizes[index] = -1
+            self.size -= size
+            self.count -= 1
+            if self.entries:
+                entry = self.entries.pop(self.first + index, None)
+                if entry is not None:
+                    out.append(entry)
+            index += 1
+        return out
+
+    def settle(self):
+        sizes: list = self.sizes
+        index: cython.longlong = 0
+        end: cython.longlong = len(sizes)
+        while index < end and sizes[index] == -1:
+            index += 1
+        if index:
+            del sizes[:index]
+            self.first += index
+
+    def clear(self):
+        entries = [self.entries[number] for number in sorted(self.entries)]
+        self.entries = {}
+        self.sizes = []
+        self.first = self.next
+        self.count = 0
+        self.size = 0
+        self.is_open = False
+        return entries

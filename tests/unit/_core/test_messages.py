@@ -1,0 +1,164 @@
+"""Runs of plain messages, encoded and taken out again: compiled, and the same source uncompiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit._core.uncompiled import load
+
+from mainstem._core import messages as compiled
+from mainstem.aqueduct.frames import Message, decode_frame
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+PREFIX = b"\x03\x05"
+BOTH = [pytest.param(compiled, id="compiled"), pytest.param(load("messages"), id="uncompiled")]
+both = pytest.mark.parametrize("module", BOTH)
+
+
+def ledger(module: ModuleType, *, messages: int = 1000, size: int = 1 << 20, largest: int = 1 << 16) -> tuple[Any, Any]:
+    writer = module.MessageWriter()
+    made = module.Ledger(writer, PREFIX, messages, size, largest)
+    made.open(2)
+    return writer, made
+
+
+@both
+@given(payloads=st.lists(st.binary(max_size=300) | st.integers(0, 20_000).map(bytes), max_size=40))
+def test_what_is_put_comes_out_as_it_was(module: ModuleType, payloads: list[bytes]) -> None:
+    writer, made = ledger(module)
+    for payload in payloads:
+        while not made.put(payload):
+            writer.renew()
+    stream_id, pieces = writer.take()
+    assert stream_id == (2 if payloads else -1)
+    data = b"".join(pieces)
+    position = 0
+    for number, payload in enumerate(payloads):
+        frame, position = decode_frame(data, position, len(data))
+        assert frame == Message(5, number, (), payload)
+    assert position == len(data)
+    reader = module.RunReader()
+    assert reader.read(data, 0, PREFIX, 0, 1000, 1 << 16) == payloads
+    assert (reader.position, reader.count, reader.size) == (len(data), len(payloads), sum(map(len, payloads)))
+    assert (made.count, made.size) == (len(payloads), sum(map(len, payloads)))
+
+
+@both
+@given(numbers=st.tuples(st.integers(0, 1 << 40), st.integers(1, 30)), cut=st.integers(0, 200))
+def test_only_whole_messages_of_the_run_are_taken(module: ModuleType, numbers: tuple[int, int], cut: int) -> None:
+    first, count = numbers
+    frames = [Message(5, first + index, (), b"x" * (index * 7)).encode() for index in range(count)]
+    whole = b"".join(frames)
+    data = whole[: max(0, len(whole) - cut)]
+    reader = module.RunReader()
+    payloads = reader.read(data, 0, PREFIX, first, 1000, 1 << 16)
+    complete = 0
+    while complete < count and len(b"".join(frames[: complete + 1])) <= len(data):
+        complete += 1
+    assert len(payloads) == complete
+    assert reader.position == len(b"".join(frames[:complete]))
+
+
+@both
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Message(6, 0, (), b"another channel").encode(),
+        Message(5, 1, (), b"another number").encode(),
+        Message(5, 0, (12,), b"something attached").encode(),
+        Message(5, 0, (), b"x" * 101).encode(),
+        b"\x03\x05\x80\x00\x00\x00",
+        b"\x03\x05\x00\x00\x81\x00x",
+        b"\x03\x05" + b"\xff" * 9 + b"\x01\x00\x00",
+        b"\x03\x05\x00\x00" + b"\xff" * 9 + b"\x01",
+        b"\x04\x05",
+        b"\x03",
+        b"",
+    ],
+)
+def test_whatever_is_not_as_expected_is_left_where_it_is(module: ModuleType, frame: bytes) -> None:
+    reader = module.RunReader()
+    assert reader.read(frame, 0, PREFIX, 0, 10, 100) == []
+    assert (reader.position, reader.count) == (0, 0)
+
+
+@both
+@given(data=st.binary(max_size=60))
+def test_any_bytes_are_read_within_their_bounds(module: ModuleType, data: bytes) -> None:
+    reader = module.RunReader()
+    for start in (data, PREFIX + b"\x00\x00" + data):
+        payloads = reader.read(start, 0, PREFIX, 0, 10, 1000)
+        assert reader.position <= len(start)
+        assert sum(map(len, payloads)) == reader.size <= len(start)
+
+
+@both
+def test_nothing_is_taken_beyond_a_bound_nor_while_it_is_shut(module: ModuleType) -> None:
+    writer, made = ledger(module, messages=2, size=100, largest=60)
+    assert not made.put(bytearray(b"only bytes are plain"))
+    assert not made.put(bytes(61))
+    assert made.put(bytes(60))
+    assert made.put(bytes(60))
+    assert not made.put(b"")
+    made.acknowledge(0, 2)
+    made.settle()
+    made.shut()
+    assert not made.put(b"")
+    made.open(2)
+    assert made.put(b"")
+    assert made.first == 2
+    assert writer.stream_id == 2
+
+
+@both
+def test_another_streams_messages_wait_until_these_are_carried_off(module: ModuleType) -> None:
+    writer, one = ledger(module)
+    other = module.Ledger(writer, b"\x03\x09", 10, 1000, 100)
+    other.open(6)
+    assert one.put(b"a")
+    assert not other.put(b"b")
+    writer.take()
+    assert other.put(b"b")
+    assert writer.stream_id == 6
+
+
+@both
+def test_somebody_is_woken_by_the_first_and_asked_for_a_turn_after_many(module: ModuleType) -> None:
+    writer, made = ledger(module)
+    woken: list[int] = []
+    writer.wake = lambda: woken.append(1)
+    count = 0
+    while made.put(b"x"):
+        count += 1
+    assert made.is_spent
+    assert len(woken) == 1
+    assert 100 < count < 1000
+    writer.take()
+    assert not made.put(b"x")
+    writer.renew()
+    assert made.put(b"x")
+    assert len(woken) == 2
+
+
+@both
+def test_acknowledgements_in_any_order_give_back_what_hung_on_them(module: ModuleType) -> None:
+    _, made = ledger(module)
+    for index in range(10):
+        assert made.add(index, f"entry {index}" if index % 3 == 0 else None) == index
+    assert made.acknowledge(5, 8) == ["entry 6"]
+    made.settle()
+    assert (made.first, made.count, made.size) == (0, 7, 45 - 18)
+    with pytest.raises(ValueError, match="5"):
+        made.acknowledge(4, 6)
+    with pytest.raises(IndexError):
+        made.acknowledge(9, 11)
+    assert made.acknowledge(0, 4) == ["entry 0", "entry 3"]
+    made.settle()
+    assert made.first == 8
+    assert made.clear() == ["entry 9"]
+    assert (made.first, made.next, made.count, made.size) == (10, 10, 0, 0)
