@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from mainstem._core.datagram import MemoryTransport
 from mainstem.aeron.driver.media.addresses import InetAddress
@@ -30,14 +30,15 @@ class SimSocket:
     group: InetAddress | None
 
 
-@dataclass(order=True)
-class _Flight:
+class _Flight(NamedTuple):
+    """A datagram on its way. ``number`` differs from flight to flight, so that no comparison looks further."""
+
     due_ns: int
     number: int
-    source: InetAddress = field(compare=False)
-    destination: InetAddress = field(compare=False)
-    datagram: bytes = field(compare=False)
-    member: SimSocket | None = field(compare=False, default=None)  # of the group that it was sent to
+    source: InetAddress
+    destination: InetAddress
+    datagram: bytes
+    member: SimSocket | None  # of the group that it was sent to
 
 
 class SimNetwork:
@@ -57,6 +58,8 @@ class SimNetwork:
         self._links: dict[tuple[str, str], Faults] = {}
         self._cut: set[tuple[str, str]] = set()
         self._sockets: list[SimSocket] = []
+        self._bound: dict[InetAddress, SimSocket] = {}
+        self._unpacked: dict[bytes, InetAddress] = {}
         self._flights: list[_Flight] = []
         self._number = 0
         self._next_port = FIRST_EPHEMERAL_PORT
@@ -83,14 +86,30 @@ class SimNetwork:
         if local.port == 0:
             self._next_port += 1
             local = local.with_port(self._next_port)
-        if group is None and any(one.local == local and one.group is None for one in self._open_sockets()):
+        if group is None and self._bound_to(local) is not None:
             raise ConfigurationError(f"{local} is already bound")
         opened = SimSocket(MemoryTransport(), local, connected, group)
         self._sockets.append(opened)
+        if group is None:
+            self._bound[local] = opened
         return opened
 
+    def _bound_to(self, local: InetAddress) -> SimSocket | None:
+        found = self._bound.get(local)
+        if found is not None and found.transport.closed:
+            del self._bound[local]
+            return None
+        return found
+
+    def _unpack(self, packed: bytes) -> InetAddress:
+        address = self._unpacked.get(packed)
+        if address is None:
+            address = self._unpacked[packed] = InetAddress.unpack(packed)
+        return address
+
     def _open_sockets(self) -> list[SimSocket]:
-        self._sockets = [one for one in self._sockets if not one.transport.closed]
+        if any(one.transport.closed for one in self._sockets):
+            self._sockets = [one for one in self._sockets if not one.transport.closed]
         return self._sockets
 
     def pump(self, now_ns: int) -> int:
@@ -108,7 +127,7 @@ class SimNetwork:
     def _collect(self, source: SimSocket, now_ns: int) -> int:
         taken = source.transport.take()
         for packed, datagram in taken:
-            destination = InetAddress.unpack(packed) if packed else source.connected
+            destination = self._unpack(packed) if packed else source.connected
             if destination is None:
                 raise ConfigurationError(f"{source.local}: a datagram without a destination on an unconnected socket")
             self.sent += 1
@@ -154,4 +173,5 @@ class SimNetwork:
     def _receivers(self, destination: InetAddress) -> list[SimSocket]:
         if destination.is_multicast:
             return [one for one in self._open_sockets() if one.group == destination]
-        return [one for one in self._open_sockets() if one.local == destination and one.group is None]
+        bound = self._bound_to(destination)
+        return [] if bound is None else [bound]

@@ -26,16 +26,28 @@ if TYPE_CHECKING:
 
     from mainstem.sim.faults import Faults
 
-TICK_NS = 100 * NS_PER_US  # the longest step of time: short beside every timer of the protocol but the NAK's
+TICK_NS = (
+    100 * NS_PER_US
+)  # a step of time while something happens: short beside every timer of the protocol but the NAK's
+IDLE_TICK_NS = NS_PER_MS  # the longest step once nothing happens: steps double until then
 MAX_TICKS = 2_000_000  # of one world: a run that needs more has stalled
+# What a driver's shared memory needs for a few dozen streams: hundreds of worlds are made, and memory is zeroed each time.
+SMALL_BUFFERS: dict[str, Any] = {
+    "conductor_buffer_length": (1 << 16) + 768,
+    "clients_buffer_length": (1 << 16) + 128,
+    "counters_buffer_length": 1 << 20,
+    "error_buffer_length": 1 << 16,
+    "loss_report_buffer_length": 1 << 16,
+}
 
 
 @dataclass
 class Host:
-    """One simulated machine."""
+    """One simulated machine. ``names`` stands for its DNS: a name's address may be set and changed at any time."""
 
     name: str
     address: str
+    names: dict[str, str]
     files: MemoryFiles
     driver: MediaDriver
     aeron: Aeron
@@ -61,6 +73,7 @@ class World:
         # A world of many hosts is run in coarser steps: at most ``tick_ns``, and arrivals within ``grain_ns`` in one of them.
         self.tick_ns = TICK_NS
         self.grain_ns = 1
+        self._step_ns = TICK_NS
         self._starting: list[Callable[[], int]] = []
         self._failure: BaseException | None = None
 
@@ -74,14 +87,15 @@ class World:
         address = f"10.0.0.{len(self.hosts) + 1}"
         files = MemoryFiles()
         directory = f"/{name}"
-        values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **settings}
+        values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **SMALL_BUFFERS, **settings}
+        transports = HostTransports(self.network, address)
         context = DriverContext(
             directory=directory,
             settings=DriverSettings(threading_mode=ThreadingMode.INVOKER, **values),
             clock=self.clock,
             files=files,
             random=Random(self.chance.getrandbits(64)),
-            transports=HostTransports(self.network, address),
+            transports=transports,
         )
         driver = MediaDriver.launch(context=context)
         # While the client waits for its driver, the world goes on.
@@ -94,7 +108,7 @@ class World:
             driver_invoker=self.tick,
             on_error=self._on_client_error,
         )
-        host = Host(name, address, files, driver, Aeron.connect(context=client))
+        host = Host(name, address, transports.names, files, driver, Aeron.connect(context=client))
         self._starting.pop()
         self.hosts.append(host)
         return host
@@ -104,7 +118,7 @@ class World:
         self._failure = error
 
     def tick(self) -> int:
-        """One round of everybody's work, then time moves: to the next arrival when it is near, else by ``TICK_NS``."""
+        """One round of everybody's work, then time moves: to the next arrival when it is near, else by a step."""
         if self._failure is not None:
             raise Violation(f"seed {self.seed}: a client failed") from self._failure
         self.ticks += 1
@@ -112,9 +126,10 @@ class World:
             raise Violation(f"seed {self.seed}: nothing came to an end in {MAX_TICKS} ticks")
         work = sum(start() for start in self._starting)
         work += sum(host.driver.do_work() for host in self.hosts)
-        self.network.pump(self.now_ns)
+        moved = self.network.pump(self.now_ns)
+        self._step_ns = self.tick_ns if work or moved else min(2 * self._step_ns, max(self.tick_ns, IDLE_TICK_NS))
         arrival_ns = self.network.next_arrival_ns()
-        step_ns = self.tick_ns
+        step_ns = self._step_ns
         if arrival_ns is not None:
             step_ns = min(step_ns, max(self.grain_ns, arrival_ns - self.now_ns))
         self.clock.advance_ns(step_ns)

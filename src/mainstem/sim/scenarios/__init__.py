@@ -8,7 +8,10 @@ from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
 from mainstem.sim.scenarios.lives import rejection, response, spies
+from mainstem.sim.scenarios.shared import ipc, response_ipc
 from mainstem.sim.scenarios.unicast import unicast
+from mainstem.sim.scenarios.ways import joining, moving, names, redundant
+from mainstem.sim.scenarios.windows import cubic, latency, unreliable, untethered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,4 +29,14 @@ SCENARIOS: dict[str, Callable[[World], str]] = {
     "response": response,
     "rejection": rejection,
     "gaps": gaps,
+    "cubic": cubic,
+    "latency": latency,
+    "untethered": untethered,
+    "unreliable": unreliable,
+    "joining": joining,
+    "redundant": redundant,
+    "names": names,
+    "moving": moving,
+    "ipc": ipc,
+    "response_ipc": response_ipc,
 }

@@ -25,11 +25,7 @@ MESSAGES = 8  # of each client before some go, and of each that stays afterwards
 MAX_LOSS = 0.15
 PATIENCE_NS = 120 * NS_PER_SECOND
 LIVENESS_NS = NS_PER_SECOND  # when drivers give up who is silent
-# Small buffers, so that five drivers fit into a test's memory many times over.
-BUFFERS: dict[str, Any] = {
-    "counters_buffer_length": 1 << 20,
-    "error_buffer_length": 1 << 16,
-    "loss_report_buffer_length": 1 << 16,
+TIMEOUTS: dict[str, Any] = {
     "image_liveness_timeout_ns": LIVENESS_NS,
     "publication_connection_timeout_ns": LIVENESS_NS,
     "publication_linger_timeout_ns": LIVENESS_NS,
@@ -101,7 +97,7 @@ def duologue(world: World) -> str:
     """Everybody is served; who leaves or crashes gives everything back in time; the others notice nothing."""
     world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
     chance = world.chance
-    base = world.add_host("server", **BUFFERS, **_driver(ServerSettings(address="10.0.0.1")))
+    base = world.add_host("server", **TIMEOUTS, **_driver(ServerSettings(address="10.0.0.1")))
     settings = ServerSettings(
         address=base.address,
         max_clients=MACHINES * CLIENTS_PER_MACHINE + 4,
@@ -167,7 +163,7 @@ def _clients(world: World, base: Host, settings: ClientSettings) -> list[Talker]
     """The machines with their clients, each machine behind a network as bad as the seed says."""
     talkers = []
     for machine in range(MACHINES):
-        host = world.add_host(f"machine-{machine}", **BUFFERS, **settings.driver_settings())
+        host = world.add_host(f"machine-{machine}", **TIMEOUTS, **settings.driver_settings())
         world.network.link(base.address, host.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
         world.network.link(host.address, base.address, Faults.drawn(world.chance, max_loss=MAX_LOSS))
         first = machine * CLIENTS_PER_MACHINE

@@ -29,7 +29,10 @@ def gaps(world: World) -> str:
     """A megabyte with 5 % loss in both directions at 250 ms round trip."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
     endpoint = f"aeron:udp?endpoint={receiver.address}:20121"
-    subscription = receiver.aeron.add_subscription(f"{endpoint}|rcv-wnd={WINDOW}|so-rcvbuf={2 * WINDOW}", STREAM)
+    # By default a gap is asked for again every 100 µs, thousands of times in a round trip; a channel may ask for patience.
+    patience = world.chance.choice(("", "|nak-delay=100us", "|nak-delay=200us", "|nak-delay=400us"))
+    window = f"rcv-wnd={WINDOW}|so-rcvbuf={2 * WINDOW}"
+    subscription = receiver.aeron.add_subscription(f"{endpoint}|{window}{patience}", STREAM)
     publication = sender.aeron.add_exclusive_publication(f"{endpoint}|term-length=2m", STREAM)
     connect(world, publication, [subscription])
     world.network.faults = Faults(loss=LOSS, delay_ns=ROUND_TRIP_NS // 2)

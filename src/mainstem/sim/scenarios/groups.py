@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.sim.scenarios.fan import Reader, connect, deliver, end, readers, spoil
+from mainstem.clock import NS_PER_SECOND
+from mainstem.sim.scenarios.fan import PATIENCE_NS, Reader, connect, deliver, end, readers, spoil
 
 if TYPE_CHECKING:
     from mainstem.sim.world import World
@@ -79,19 +80,38 @@ def mds(world: World) -> str:
 
 
 def flow_control(world: World) -> str:
-    """Tagged receivers are waited for; one without the tag may sleep and holds nobody up."""
-    sender, first, second = (world.add_host(name) for name in ("sender", "tagged", "untagged"))
+    """Those whom the strategy waits for miss nothing; one whom it does not wait for may sleep and holds nobody up."""
+    sender, first, second = (world.add_host(name) for name in ("sender", "waited-for", "other"))
     control = f"{sender.address}:20120"
+    strategy = world.chance.choice(("tagged", "min", "max"))
+    waits = {"tagged": "fc=tagged,g:7/1,t:30s", "min": "fc=min,g:/2,t:2s", "max": "fc=max"}[strategy]
 
     def channel(address: str) -> str:
         return f"aeron:udp?endpoint={address}:20121|control={control}|control-mode=dynamic"
 
-    tagged = first.aeron.add_subscription(f"{channel(first.address)}|gtag=7", STREAM)
-    untagged = second.aeron.add_subscription(channel(second.address), STREAM)
+    wanted = first.aeron.add_subscription(f"{channel(first.address)}|gtag=7", STREAM)
+    other = second.aeron.add_subscription(channel(second.address), STREAM)
     publication = sender.aeron.add_publication(
-        f"aeron:udp?control={control}|control-mode=dynamic|term-length=64k|fc=tagged,g:7/1,t:30s", STREAM
+        f"aeron:udp?control={control}|control-mode=dynamic|term-length=64k|{waits}", STREAM
     )
-    connect(world, publication, [tagged, untagged])
-    spoil(world)
-    deliver(world, publication, [Reader("tagged", tagged)])
-    return end(world, publication, [tagged])
+    connect(world, publication, [wanted, other])
+    if strategy != "max":
+        # With max the fastest rules, and whoever loses datagrams may be left behind for good.
+        spoil(world)
+    eager = Reader(f"{strategy}: the one waited for", wanted)
+    if strategy == "min":
+        deliver(world, publication, [eager, Reader("min: the other", other)])
+        # A member that is gone is forgotten, but the group is then too small to go on without it.
+        other.close()
+        world.run_until(lambda: not publication.is_connected, what="that the group is too small", within_ns=PATIENCE_NS)
+        other = second.aeron.add_subscription(channel(second.address), STREAM)
+        world.run_until(
+            lambda: publication.is_connected and other.is_connected,
+            what="that it is complete again",
+            within_ns=PATIENCE_NS,
+        )
+        world.run_for(NS_PER_SECOND)
+        deliver(world, publication, [eager, Reader("min: the other, back again", other)])
+        return f"{strategy}, " + end(world, publication, [wanted, other])
+    deliver(world, publication, [eager])
+    return f"{strategy}, " + end(world, publication, [wanted])

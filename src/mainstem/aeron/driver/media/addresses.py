@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 # The families' numbers on Linux, where this driver runs; a packed address begins with one of them.
@@ -11,6 +12,17 @@ AF_INET = 2
 AF_INET6 = 10
 _V4 = struct.Struct("<H2s4s8x")
 _V6 = struct.Struct("<H2sI16sI")
+MAX_PARSED = 1024  # addresses: a driver asks about the same few again and again
+
+
+@lru_cache(MAX_PARSED)
+def _is_multicast(ip: str) -> bool:
+    return _parsed(ip).is_multicast
+
+
+@lru_cache(MAX_PARSED)
+def _parsed(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(ip)
 
 
 class InetAddress(NamedTuple):
@@ -36,7 +48,7 @@ class InetAddress(NamedTuple):
     def packed(self) -> bytes:
         """As ``sockaddr_in`` or ``sockaddr_in6``."""
         port = self.port.to_bytes(2, "big")
-        address = ipaddress.ip_address(self.ip)
+        address = _parsed(self.ip)
         if address.version == 4:
             return _V4.pack(AF_INET, port, address.packed)
         return _V6.pack(AF_INET6, port, 0, address.packed, self.scope)
@@ -47,12 +59,12 @@ class InetAddress(NamedTuple):
 
     @property
     def is_multicast(self) -> bool:
-        return ipaddress.ip_address(self.ip).is_multicast
+        return _is_multicast(self.ip)
 
     @property
     def is_wildcard(self) -> bool:
         """Whether it stands for every address of the machine."""
-        return ipaddress.ip_address(self.ip).is_unspecified
+        return _parsed(self.ip).is_unspecified
 
     def with_port(self, port: int) -> InetAddress:
         return self._replace(port=port)
@@ -68,12 +80,12 @@ def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
 
 def control_group(data: InetAddress) -> InetAddress:
     """The multicast group of control frames: the data's address plus one in its last byte (behaviour, 19.2)."""
-    return data._replace(ip=str(ipaddress.ip_address(data.ip) + 1))
+    return data._replace(ip=str(_parsed(data.ip) + 1))
 
 
 def has_odd_last_byte(address: InetAddress) -> bool:
     """Whether it may be a multicast data address."""
-    return bool(ipaddress.ip_address(address.ip).packed[-1] & 1)
+    return bool(_parsed(address.ip).packed[-1] & 1)
 
 
 def text_of(packed: bytes) -> str:

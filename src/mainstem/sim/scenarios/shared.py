@@ -1,0 +1,106 @@
+"""Streams in shared memory: slow and sleeping readers, answers, refusals, publications of several clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.sim.checkers import MonotoneChecker, StreamChecker
+from mainstem.sim.scenarios.fan import PATIENCE_NS, connect, deliver, end, readers
+from mainstem.sim.scenarios.unicast import drawn_length
+
+if TYPE_CHECKING:
+    from mainstem._core.fragment import Fragment
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.sim.world import Host, World
+
+STREAM = 1001
+QUESTIONS = 100
+TIMEOUTS = "untethered-window-limit-timeout=1s|untethered-linger-timeout=500ms|untethered-resting-timeout=1s"
+
+
+def ipc(world: World) -> str:
+    """Several readers of one stream, lazy ones; an untethered one sleeps and is let go; one refuses, all are cut for a while."""
+    host = world.add_host("host", image_liveness_timeout_ns=2 * NS_PER_SECOND)
+    subscriptions = [host.aeron.add_subscription("aeron:ipc", STREAM) for _ in range(world.chance.randrange(1, 4))]
+    loose = host.aeron.add_subscription(f"aeron:ipc?tether=false|{TIMEOUTS}", STREAM)
+    add = world.chance.choice((host.aeron.add_publication, host.aeron.add_exclusive_publication))
+    publication = add("aeron:ipc?term-length=64k", STREAM)
+    connect(world, publication, [*subscriptions, loose])
+    position = MonotoneChecker("the untethered reader's position")
+
+    def on_message(fragment: Fragment) -> None:
+        position.observe(fragment.header.position)
+
+    def look() -> None:
+        loose.poll_messages(on_message, 10)
+
+    everybody = readers(world, subscriptions)
+    deliver(world, publication, everybody, bystander=look)
+    deliver(world, publication, everybody)
+    world.run_until(lambda: not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND)
+    deliver(world, publication, everybody)
+    loose.close()
+    refused = world.chance.choice(subscriptions)
+    refused.reject_image(refused.open_images[0], "no room")
+    world.run_until(lambda: not publication.is_connected, what="the refusal", within_ns=20 * NS_PER_SECOND)
+    world.run_until(
+        lambda: all(each.is_connected for each in subscriptions),
+        what="the readers' return",
+        within_ns=20 * NS_PER_SECOND,
+    )
+    deliver(world, publication, everybody)
+    return end(world, publication, subscriptions)
+
+
+class Line:
+    """One client's questions, and the answers arranged for it."""
+
+    def __init__(self, world: World, host: Host, questions: Subscription, number: int) -> None:
+        self.checker = StreamChecker(f"the answers to client {number}")
+        self.asked = 0
+        self.answers = host.aeron.add_subscription("aeron:ipc?control-mode=response", STREAM + 1)
+        self.ask = host.aeron.add_exclusive_publication(
+            f"aeron:ipc?term-length=64k|response-correlation-id={self.answers.registration_id}", STREAM
+        )
+        connect(world, self.ask, [questions])
+        self.image = next(each for each in questions.open_images if each.session_id == self.ask.session_id)
+        self.answer = host.aeron.add_exclusive_publication(
+            f"aeron:ipc?control-mode=response|term-length=64k|response-correlation-id={self.image.correlation_id}",
+            STREAM + 1,
+        )
+        connect(world, self.answer, [self.answers])
+
+    def step(self, question: bytes) -> None:
+        """Asks when the last question is answered; answers; takes answers in."""
+        if self.asked < QUESTIONS and not self.checker.outstanding and self.ask.offer(question) > 0:
+            self.asked += 1
+            self.checker.offered(question[::-1])
+        self.image.poll_messages(self._on_question, 1)
+        self.answers.poll_messages(self._on_answer, 10)
+
+    @property
+    def done(self) -> bool:
+        return self.asked == QUESTIONS and not self.checker.outstanding
+
+    def _on_question(self, fragment: Fragment) -> None:
+        self.answer.send(bytes(fragment)[::-1], timeout=1.0)
+
+    def _on_answer(self, fragment: Fragment) -> None:
+        self.checker.delivered(bytes(fragment), fragment.header.position)
+
+
+def response_ipc(world: World) -> str:
+    """Questions and answers in shared memory: each client gets its own answers, whatever the others ask."""
+    host = world.add_host("host")
+    questions = host.aeron.add_subscription("aeron:ipc", STREAM)
+    lines = [Line(world, host, questions, number) for number in range(world.chance.randrange(1, 4))]
+
+    def step() -> bool:
+        for line in lines:
+            line.step(world.chance.randbytes(drawn_length(world.chance)))
+        return all(line.done for line in lines)
+
+    world.run_until(step, what="an answer to every question", within_ns=PATIENCE_NS)
+    lines[0].ask.close()
+    return f"{len(lines)} clients, " + end(world, lines[0].answer, [lines[0].answers])

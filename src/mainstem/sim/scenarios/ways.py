@@ -1,0 +1,156 @@
+"""How streams find one another: late joiners, redundant senders, names that drivers tell each other, hosts that move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.clock import NS_PER_SECOND
+from mainstem.sim.checkers import Violation
+from mainstem.sim.scenarios.fan import PATIENCE_NS, Reader, connect, deliver, end, readers, spoil
+from mainstem.sim.scenarios.unicast import drawn_length
+
+if TYPE_CHECKING:
+    from mainstem.sim.world import Host, World
+
+STREAM = 1001
+SHARED = 300  # messages of a stream with two senders
+LEAD = 20  # messages that one of them may be ahead
+
+
+def joining(world: World) -> str:
+    """Somebody joins a running stream: everything from there on, and nothing that went before. Sessions and tags hold."""
+    sender, early, late = (world.add_host(name) for name in ("sender", "early", "late"))
+    channel = "aeron:udp?endpoint=224.20.30.39:20121"
+    first = early.aeron.add_subscription(channel, STREAM)
+    publication = sender.aeron.add_publication(f"{channel}|term-length=64k|fc=min,t:30s|tags=7,8", STREAM)
+    # One more stream on the same endpoint, by its tag; whoever asks for the first session must not get it.
+    other = sender.aeron.add_exclusive_publication("aeron:udp?tags=7|term-length=64k", STREAM)
+    same = sender.aeron.add_exclusive_publication(f"{channel}|session-id=tag:8", STREAM + 1)
+    if same.session_id != publication.session_id:
+        raise Violation("a session that was asked for by its tag is another one")
+    connect(world, publication, [first])
+    world.run_until(lambda: len(first.images) == 2, what="both streams of the endpoint")
+    other.close()
+    world.run_until(lambda: len(first.images) == 1, what="the end of the second stream")
+    spoil(world)
+    eager = Reader("the early one", first)
+    deliver(world, publication, [eager])
+    second = late.aeron.add_subscription(f"{channel}|session-id={publication.session_id}", STREAM)
+    world.run_until(lambda: second.is_connected, what="the late one's image", within_ns=PATIENCE_NS)
+    # By now the sender's flow control waits for both.
+    world.run_for(NS_PER_SECOND)
+    joined = second.open_images[0].position
+    if not 0 < joined <= publication.position:
+        raise Violation(f"joined at {joined}, while the stream is at {publication.position}")
+    second.poll(lambda _fragment: None, 1000)  # fragments of a message that had begun are nobody's
+    deliver(world, publication, [eager, Reader("the late one", second)])
+    return f"joined at {joined}, " + end(world, publication, [first, second])
+
+
+def redundant(world: World) -> str:
+    """Two senders of one session, stream and term are one image; it lives as long as either, and none is missed."""
+    near, far, receiver = (world.add_host(name) for name in ("near", "far", "receiver"))
+    start = "session-id=77|init-term-id=5|term-id=5|term-offset=0|term-length=64k"
+    channel = f"aeron:udp?endpoint={receiver.address}:20121"
+    subscription = receiver.aeron.add_subscription(channel, STREAM)
+    senders = [host.aeron.add_exclusive_publication(f"{channel}|{start}", STREAM) for host in (near, far)]
+    connect(world, senders[0], [subscription])
+    world.run_until(lambda: senders[1].is_connected, what="the second sender's connection")
+    spoil(world)
+    messages = [world.chance.randbytes(drawn_length(world.chance)) for _ in range(SHARED)]
+    sent = [0, 0]
+    reader = Reader("the merged stream", subscription)
+
+    def step() -> bool:
+        for which in (0, 1):
+            ahead = sent[which] - sent[1 - which]
+            if sent[which] < SHARED and ahead < LEAD and senders[which].offer(messages[sent[which]]) > 0:
+                sent[which] += 1
+                if ahead >= 0:
+                    reader.checker.offered(messages[sent[which] - 1])
+        reader.poll(world)
+        return sent == [SHARED, SHARED] and not reader.checker.outstanding
+
+    world.run_until(step, what="every message once", within_ns=PATIENCE_NS)
+    if len(subscription.images) != 1:
+        raise Violation(f"{len(subscription.images)} images of one stream")
+    first = world.chance.randrange(2)
+    senders[first].close()
+    world.run_for(NS_PER_SECOND)
+    if subscription.open_images[0].is_end_of_stream:
+        raise Violation("the stream ended with the first of its senders")
+    return end(world, senders[1 - first], [subscription])
+
+
+def names(world: World) -> str:
+    """Three drivers tell one another their names through the first; a stream to a name finds it, and is looked up again."""
+    first = world.add_host("first", **_named("alpha", "10.0.0.1", ""))
+    second = world.add_host("second", **_named("beta", "10.0.0.2", "10.0.0.1:8050"))
+    third = world.add_host("third", **_named("gamma", "10.0.0.3", "10.0.0.1:8050"))
+    spoil(world)
+    world.run_until(
+        lambda: all(_neighbors(host) == 2 for host in (first, second, third)),
+        what="that every driver knows the other two",
+        within_ns=PATIENCE_NS,
+    )
+    subscription = third.aeron.add_subscription(f"aeron:udp?endpoint={third.address}:20121", STREAM)
+    publication = second.aeron.add_publication("aeron:udp?endpoint=gamma:20121|term-length=64k", STREAM)
+    world.run_until(
+        lambda: publication.is_connected and subscription.is_connected,
+        what="the stream to a name",
+        within_ns=PATIENCE_NS,
+    )
+    deliver(world, publication, readers(world, [subscription]))
+    # The one who brought them together goes; the two still know each other, and forget him.
+    for other in (second, third):
+        world.network.cut(first.address, other.address)
+        world.network.cut(other.address, first.address)
+    world.run_until(
+        lambda: _neighbors(second) == 1 and _neighbors(third) == 1,
+        what="that the first is forgotten",
+        within_ns=PATIENCE_NS,
+    )
+    return end(world, publication, [subscription])
+
+
+def moving(world: World) -> str:
+    """A host that a stream is sent to gets another address: the silent name is looked up again, and the stream goes on."""
+    sender, old, new = (world.add_host(name) for name in ("sender", "old", "new"))
+    sender.names["server"] = old.address
+    before = old.aeron.add_subscription(f"aeron:udp?endpoint={old.address}:20121", STREAM)
+    publication = sender.aeron.add_publication("aeron:udp?endpoint=server:20121|term-length=64k", STREAM)
+    connect(world, publication, [before])
+    spoil(world)
+    deliver(world, publication, readers(world, [before]))
+    world.network.cut(sender.address, old.address)
+    world.network.cut(old.address, sender.address)
+    sender.names["server"] = new.address
+    after = new.aeron.add_subscription(f"aeron:udp?endpoint={new.address}:20121", STREAM)
+    world.run_until(
+        lambda: after.is_connected and publication.is_connected,
+        what="the stream at its new address",
+        within_ns=PATIENCE_NS,
+    )
+    if not sender.aeron.counters.value(SystemCounter.RESOLUTION_CHANGES):
+        raise Violation("the change of an address was not counted")
+    deliver(world, publication, [Reader("at the new address", after)])
+    return end(world, publication, [after])
+
+
+def _named(name: str, address: str, bootstrap: str) -> dict[str, Any]:
+    resolver: dict[str, Any] = {
+        "name_resolver_supplier": "driver",
+        "driver_resolver_name": name,
+        "driver_resolver_interface": f"{address}:8050",
+        "driver_resolver_neighbor_timeout_ns": 4 * NS_PER_SECOND,
+        "driver_resolver_bootstrap_neighbor_resolution_interval_ns": 2 * NS_PER_SECOND,
+    }
+    return resolver | ({"driver_resolver_bootstrap_neighbor": bootstrap} if bootstrap else {})
+
+
+def _neighbors(host: Host) -> int:
+    """How many neighbours a driver's counter shows."""
+    reader = host.aeron.counters
+    return reader.value(next(each for each in reader if reader.type_id(each) == CounterType.RESOLVER_NEIGHBORS))
