@@ -83,8 +83,7 @@ class Linker:
         self._state_changed(source, position, TetherState.LINGER)
 
     def let_in(self, source: StreamSource, position: SubscriberPosition) -> None:
-        """It starts again at the join position."""
-        position.cell.set_release(source.join_position)
+        """It is waited for again, from the join position on."""
         source.add_subscriber(position)
         self.announce(source, position)
         self._state_changed(source, position, TetherState.RESTING)

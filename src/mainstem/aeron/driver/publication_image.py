@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.life_cycle import ImageState
-from mainstem.aeron.driver.untethered import check_untethered, untethered_limit
+from mainstem.aeron.driver.untethered import check_untethered, untethered_image_limit
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ class PublicationImage:
     def on_time_event(self, now_ns: int, listener: PublicationListener) -> None:
         """One step of its life, on every timer tick."""
         if self.state is ImageState.ACTIVE:
-            furthest = self.path.subscribers.maximum()
-            limit = untethered_limit(furthest, self.path.window_length)
+            path = self.path
+            furthest = path.subscribers.maximum()
+            limit = untethered_image_limit(furthest, path.window_length, path.last_status_position, path.mtu)
             check_untethered(self, limit, self.params.tether_timeouts, listener, now_ns=now_ns)
             if self._is_over(now_ns):
                 self.path.draining = True

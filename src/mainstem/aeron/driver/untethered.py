@@ -41,6 +41,20 @@ def untethered_limit(reference_position: int, window_length: int) -> int:
     return reference_position - window_length + window_length // 4
 
 
+def untethered_image_limit(reference_position: int, window_length: int, told_position: int, mtu: int) -> int:
+    """The same at a receiver, which tells its sender of every quarter of the window only.
+
+    A subscriber that sleeps less than a quarter beyond ``told_position`` is the reason why nothing more is told: once the
+    sender has used up what it knows of, down to the last quarter or the last datagram, it is in danger too. By the plain
+    limit it would hold the stream up for ever.
+    """
+    limit = untethered_limit(reference_position, window_length)
+    quarter = window_length // 4
+    if reference_position + max(quarter, mtu) >= told_position + window_length:
+        return max(limit, told_position + quarter)
+    return limit
+
+
 def check_untethered(
     source: StreamSource, limit: int, timeouts: TetherTimeouts, listener: TetherListener, *, now_ns: int
 ) -> None:
@@ -61,6 +75,8 @@ def check_untethered(
                 _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
                 listener.let_go(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
+            # Before it counts again: else the place where it fell asleep would be where it joins.
+            position.cell.set_release(source.join_position)
             _move(position, TetherState.ACTIVE, now_ns)
             listener.let_in(source, position)
 

@@ -1,0 +1,26 @@
+"""When a subscriber that may be cut off is in danger."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.aeron.driver.untethered import untethered_image_limit, untethered_limit
+
+WINDOW = 1 << 15
+
+
+def test_the_last_quarter_of_the_window_is_in_danger() -> None:
+    assert untethered_limit(100_000, WINDOW) == 100_000 - WINDOW + WINDOW // 4
+
+
+@given(told=st.integers(0, 1 << 40), asleep=st.integers(0, WINDOW // 4), mtu=st.sampled_from((1408, 8192, 16384)))
+def test_a_sender_that_used_up_what_it_was_told_is_never_held_up_for_ever(told: int, asleep: int, mtu: int) -> None:
+    # The sleeper is at most a quarter beyond what the sender knows of; the others have read all that may be sent.
+    furthest = told + WINDOW - mtu
+    assert told + asleep <= untethered_image_limit(furthest, WINDOW, told, mtu)
+
+
+@given(told=st.integers(0, 1 << 40), used=st.integers(0, WINDOW // 2))
+def test_nobody_else_is_in_danger_while_there_is_room(told: int, used: int) -> None:
+    assert untethered_image_limit(told + used, WINDOW, told, 1408) == untethered_limit(told + used, WINDOW)
