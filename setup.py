@@ -6,8 +6,8 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 CORE = Path("src/mainstem/_core")
-# plain.py stands in for the C primitives where nothing is compiled; layout.py holds only numbers.
-UNCOMPILED = {"__init__", "layout", "plain"}
+# plain.py stands in for the C primitives where nothing is compiled; layout.py and capture_layout.py hold only numbers.
+UNCOMPILED = {"__init__", "layout", "capture_layout", "plain"}
 MODULES = sorted(path.stem for path in CORE.glob("*.py") if path.stem not in UNCOMPILED)
 
 setup(

@@ -56,6 +56,18 @@ def put64(b: Memory, o: int, v: int) -> None:
     _I64.pack_into(b.u8, o, ((v + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63))
 
 
+def be16(b: Memory, o: int) -> int:
+    return int.from_bytes(b.u8[o : o + 2], "big")
+
+
+def be32(b: Memory, o: int) -> int:
+    return int.from_bytes(b.u8[o : o + 4], "big")
+
+
+def le32(b: Memory, o: int) -> int:
+    return int.from_bytes(b.u8[o : o + 4], "little")
+
+
 ld32, ld64, st32, st64 = get32, get64, put32, put64
 
 

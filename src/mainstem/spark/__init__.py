@@ -17,9 +17,11 @@ __all__ = ["create_session", "lag", "register"]
 
 def register(spark: SparkSession) -> None:
     """Makes Mainstem's sources known to a session: ``spark.read.format("mainstem.recording")`` works from here on."""
+    from mainstem.spark.sources.capture import CaptureSource
     from mainstem.spark.sources.recording import RecordingSource
 
     spark.dataSource.register(RecordingSource)
+    spark.dataSource.register(CaptureSource)
 
 
 def create_session(name: str = "mainstem", **options: Any) -> SparkSession:

@@ -1,0 +1,54 @@
+"""Captures: whatever a file holds, it is read to its end, and no row is made of what lies outside."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+
+from mainstem.capture.index import build
+from mainstem.capture.reading import Wanted, frames
+from mainstem.capture.schema import columns
+
+WANTED = [
+    Wanted(names=tuple(column.name for column in columns(payload=True)), bymux_ports=(9000,), jmux_ports=(9001,)),
+    Wanted(names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,)),
+]
+
+
+def _ip(content: bytes, protocol: int, part: int = 0) -> bytes:
+    return struct.pack(">BBHHHBBHII", 0x45, 0, 20 + len(content), 1, part, 64, protocol, 0, 1, 2) + content
+
+
+def _pcap(*packets: bytes) -> bytes:
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101)
+    return head + b"".join(struct.pack("<IIII", 1, 2, len(p), len(p)) + p for p in packets)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", 12 + len(body))
+    return struct.pack("<I", kind) + length + body + length
+
+
+_UDP = struct.pack(">HHHH", 1, 40123, 40, 0) + struct.pack("<iBBHiiiiq", 32, 0, 0xC0, 1, 0, 1, 2, 3, 4)
+_TCP = struct.pack(">HHIIBBHHH", 5, 9000, 1, 0, 0x50, 2, 0, 0, 0) + b"\x30\x00\x20\x00\x02hi"
+SEEDS = [
+    _pcap(_ip(_UDP, 17), _ip(_TCP, 6), _ip(_UDP, 17)),
+    _pcap(_ip(_UDP[:16], 17, 0x2000), _ip(_UDP[16:], 17, 2), _ip(_TCP[:24], 6, 0x2000), _ip(_TCP[24:], 6, 3)),
+    _block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    + _block(1, struct.pack("<HHI", 101, 0, 0))
+    + _block(6, struct.pack("<IIIII", 0, 0, 9, 60, 60) + _ip(_UDP, 17))
+    + _block(3, struct.pack("<I", 60) + _ip(_UDP, 17)),
+]
+_PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "capture.pcap")
+
+
+def target(data: bytes) -> None:
+    """One input."""
+    with open(_PATH, "wb") as file:
+        file.write(data)
+    index = build(_PATH)
+    assert 0 <= index.end <= len(data)
+    for wanted in WANTED:
+        for batch in frames(_PATH, wanted, index):
+            batch.validate(full=True)

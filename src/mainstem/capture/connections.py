@@ -1,0 +1,149 @@
+"""The TCP connections of a capture, and the IP packets that wait for fragments: all that needs history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core import capture_layout as layout
+from mainstem._core.mux_frames import MuxParser
+from mainstem.capture.fragments import LINK_RAW, Fragments, Partial
+from mainstem.capture.streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from mainstem._core.aeron_frames import CaptureDecoder
+    from mainstem._core.packets import Packet
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+MAX_CONNECTIONS = 16384  # followed at a time; the oldest is forgotten for one more
+
+
+@dataclass
+class Connection:
+    """Both directions: ``streams`` by which end sent, 0 for the one whose address and port sort first."""
+
+    streams: tuple[Stream, Stream]
+    opened: tuple[int, int] | None = None  # (end, sequence number) of the SYN that began it
+
+
+class Flows:
+    """Takes what ``CaptureDecoder`` hands over. Every method is a generator that yields each time the rows are full."""
+
+    def __init__(
+        self, decoder: CaptureDecoder, *, bymux: Collection[int], jmux: Collection[int], tcp_buckets: int, keep: bool
+    ) -> None:
+        self._decoder, self._rows = decoder, decoder.rows
+        self._bymux, self._jmux = frozenset(bymux), frozenset(jmux)
+        self._tcp_buckets = tcp_buckets
+        self._keep = keep
+        self._fragments = Fragments()
+        self._connections: dict[tuple[bytes, int, bytes, int], Connection] = {}
+
+    def take(self, source: bytes | bytearray) -> Iterator[None]:
+        """The packet at which the decoder stopped."""
+        packet, walk = self._decoder.packet, self._decoder.walk
+        first, second = packet.addresses(source)
+        data = bytes(memoryview(source)[packet.payload : packet.payload + packet.available])
+        if packet.kind == layout.PACKET_TCP:
+            yield from self._segment(packet, first, second, data)
+            return
+        whole = self._fragments.add(packet, data, first + second, self._decoder.number, walk.time_ns)
+        for partial in self._fragments.expired(walk.time_ns):
+            yield from self._lost(partial)
+        if whole is None:
+            return
+        # What is told of lost fragments has taken the rows' place in the packet.
+        self._rows.begin(self._decoder.number, walk.time_ns, walk.timed, walk.original)
+        while (found := self._decoder.whole(whole, LINK_RAW)) < 0:
+            yield
+        if found == layout.PACKET_TCP and (self._tcp_buckets >> packet.bucket) & 1:
+            data = whole[packet.payload : packet.payload + packet.available]
+            yield from self._segment(packet, first, second, data)
+
+    def finish(self) -> Iterator[None]:
+        """The end of the capture."""
+        for connection in self._connections.values():
+            for stream in connection.streams:
+                yield from stream.finish()
+        self._connections.clear()
+        for partial in self._fragments.rest():
+            yield from self._lost(partial)
+
+    def _lost(self, partial: Partial) -> Iterator[None]:
+        while self._rows.full:
+            yield
+        self._rows.begin(partial.number, partial.time_ns, partial.time_ns > 0, 0)
+        text = f"{len(partial.parts)} fragments, {partial.held} bytes of an IP packet came; the rest never did"
+        self._rows.row(
+            layout.PROTOCOL_PROBLEM, layout.KIND_PROBLEM + layout.PROBLEM_LOST_FRAGMENT, {}, text=text.encode()
+        )
+
+    def _segment(self, packet: Packet, source: bytes, destination: bytes, data: bytes) -> Iterator[None]:
+        a, b = (source, packet.source_port), (destination, packet.destination_port)
+        if (
+            packet.destination_port not in self._bymux | self._jmux
+            and packet.source_port not in self._bymux | self._jmux
+        ):
+            return
+        end = 0 if a <= b else 1
+        key = (*a, *b) if end == 0 else (*b, *a)
+        self._rows.begin(
+            self._decoder.number, self._decoder.walk.time_ns, self._decoder.walk.timed, self._decoder.walk.original,
+            layout.TRANSPORT_TCP,
+        )  # fmt: skip
+        self._rows.flow(source + destination, packet.source_port, packet.destination_port)
+        connection = self._connections.get(key)
+        flags, sequence = packet.tcp_flags, packet.sequence
+        begins = flags & (SYN | ACK | RST) == SYN and (connection is None or connection.opened != (end, sequence))
+        if connection is not None and begins:
+            # The ports are used again.
+            yield from self._drop(key)
+            connection = None
+        if connection is None:
+            if not packet.length and not flags & SYN:
+                return
+            connection = self._open(key, packet, end, begins=begins)
+        stream, other = connection.streams[end], connection.streams[1 - end]
+        if flags & SYN and not (stream.position or stream.ended):
+            stream.begin(sequence)
+        if begins:
+            connection.opened = (end, sequence)
+            yield from stream.opened()
+        if flags & ACK:
+            other.acknowledged(packet.acknowledged)
+        start = (sequence + 1) & 0xFFFFFFFF if flags & SYN else sequence
+        yield from stream.segment(start, data, packet.length, last=bool(flags & FIN))
+        if flags & RST:
+            yield from stream.reset()
+            yield from self._drop(key)
+
+    def _open(self, key: tuple[bytes, int, bytes, int], packet: Packet, end: int, *, begins: bool) -> Connection:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            del self._connections[next(iter(self._connections))]
+        client = end if begins else self._client_of(packet, end)
+        jmux = bool({packet.source_port, packet.destination_port} & self._jmux)
+        streams = []
+        for side in (0, 1):
+            parser = MuxParser(self._rows, jmux, self._keep)
+            parser.connection = self._decoder.number
+            parser.from_client = -1 if client is None else int(client == side)
+            streams.append(Stream(self._rows, parser))
+        connection = Connection((streams[0], streams[1]))
+        self._connections[key] = connection
+        return connection
+
+    def _client_of(self, packet: Packet, end: int) -> int | None:
+        """Where no SYN was seen: the server has the port that was named, if only one end has."""
+        named = self._bymux | self._jmux
+        if packet.tcp_flags & (SYN | ACK) == SYN | ACK:
+            return 1 - end
+        if (packet.source_port in named) == (packet.destination_port in named):
+            return None
+        return end if packet.destination_port in named else 1 - end
+
+    def _drop(self, key: tuple[bytes, int, bytes, int]) -> Iterator[None]:
+        connection = self._connections.pop(key)
+        for stream in connection.streams:
+            yield from stream.finish()

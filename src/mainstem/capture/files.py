@@ -1,0 +1,31 @@
+"""Which files a path means: a capture, a folder of captures, or a pattern."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+
+from mainstem.capture.store import SUFFIX
+from mainstem.errors import CaptureError
+
+# As dumpcap, tcpdump (which numbers its files after the suffix) and Wireshark name them; packed ones are told of.
+_CAPTURE = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$", re.IGNORECASE)
+
+
+def captures(path: str, *, must_exist: bool = True) -> list[str]:
+    """The captures of a path, sorted by name. Raises CaptureError where there is none and there must be one.
+
+    Of a folder, the files that are named as captures are; of a pattern (``**`` too), every file that it matches but the
+    indexes of captures.
+    """
+    if os.path.isdir(path):
+        found = [entry.path for entry in os.scandir(path) if entry.is_file() and _CAPTURE.search(entry.name)]
+    elif os.path.exists(path):
+        found = [path]
+    else:
+        matches = glob.glob(path, recursive=True)
+        found = [name for name in matches if os.path.isfile(name) and not name.endswith(SUFFIX)]
+    if not found and must_exist:
+        raise CaptureError(f"no capture at {path!r}")
+    return sorted(found)

@@ -1,0 +1,91 @@
+"""IP packets that were cut into fragments, put together again (RFC 791, 8200): the first copy of a byte is kept."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem._core.packets import Packet
+
+LINK_RAW = 101
+TIMEOUT_NS = 30_000_000_000  # how long a host waits for the rest (RFC 791 says 15 s, Linux takes 30)
+MAX_OPEN = 4096  # packets with fragments missing at a time; more of them is loss, not delay
+MAX_LENGTH = 65535  # bytes of one packet: no fragment ends beyond
+_IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
+
+Key = tuple[bytes, int, int]
+
+
+@dataclass
+class Partial:
+    """A packet of which some fragments have come."""
+
+    number: int
+    time_ns: int
+    parts: dict[int, bytes] = field(default_factory=dict)
+    total: int | None = None
+    held: int = 0
+
+    def add(self, offset: int, data: bytes, *, last: bool) -> bytes | None:
+        """Takes a fragment; the whole content once nothing is missing."""
+        if last:
+            self.total = offset + len(data)
+        if offset not in self.parts or len(self.parts[offset]) < len(data):
+            self.parts[offset] = data
+        self.held += len(data)
+        if self.total is None or self.held < self.total:
+            return None
+        out = bytearray()
+        for start in sorted(self.parts):
+            if start > len(out):
+                return None
+            out += self.parts[start][len(out) - start :]
+        return bytes(out[: self.total]) if len(out) >= self.total else None
+
+
+class Fragments:
+    """The packets that wait for fragments."""
+
+    def __init__(self) -> None:
+        self._open: dict[Key, Partial] = {}
+
+    def add(self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int) -> bytes | None:
+        """Takes a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
+        key = (addresses, packet.fragment_id, packet.protocol)
+        whole_length = packet.fragment_offset + packet.length
+        if len(data) < packet.length or whole_length > MAX_LENGTH or (packet.more_fragments and packet.length % 8):
+            return None
+        partial = self._open.get(key)
+        if partial is None:
+            partial = self._open[key] = Partial(number, time_ns)
+        content = partial.add(packet.fragment_offset, data, last=not packet.more_fragments)
+        if content is None:
+            return None
+        del self._open[key]
+        return _header(addresses, packet.protocol, len(content)) + content
+
+    def expired(self, now_ns: int) -> Iterator[Partial]:
+        """Packets that will not become whole any more: forgotten once they were told of."""
+        while self._open:
+            key = next(iter(self._open))
+            partial = self._open[key]
+            if now_ns - partial.time_ns < TIMEOUT_NS and len(self._open) <= MAX_OPEN:
+                return
+            yield self._open.pop(key)
+
+    def rest(self) -> Iterator[Partial]:
+        """All that still wait, at the end of the capture."""
+        yield from self._open.values()
+        self._open.clear()
+
+
+def _header(addresses: bytes, protocol: int, length: int) -> bytes:
+    if addresses.startswith(_IPV4_MAPPED):
+        # 0 says "to the end", where the sum does not fit.
+        total = length + 20 if length + 20 <= MAX_LENGTH else 0
+        return struct.pack(">BBHHHBBH", 0x45, 0, total, 0, 0, 64, protocol, 0) + addresses[12:16] + addresses[28:32]
+    return struct.pack(">IHBB", 0x60000000, length, protocol, 64) + addresses

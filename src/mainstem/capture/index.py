@@ -1,0 +1,216 @@
+"""The index of a capture: where its stretches begin, what each holds, and what is wrong with the file.
+
+Built by one pass over the file, kept beside it, used until the file's size or time of change differ. A file that has grown
+is indexed from where the index ended.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass, field, replace
+from typing import IO
+
+from mainstem._core import capture_layout as layout
+from mainstem._core.packet_index import PacketIndex
+from mainstem.capture.formats import HEAD_LENGTH, Format, Section, recognise, section_of
+from mainstem.errors import CaptureError
+
+CHUNK_BYTES = (
+    1 << 20
+)  # a stretch: small enough to be skipped for its buckets, large enough that 5 GiB have 5000 of them
+RESYNC_PACKETS = 8  # records that must fit one after the other before a reader believes that it found its place again
+RESYNC_WINDOW = 16 << 20  # bytes in which that many are looked for at a time
+PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is known again
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole records in ``[offset, end)``; ``packet`` packets came before, ``section`` is an index into the sections.
+
+    Times are of the first and the last packet by the clock, -1 where there is none. ``tcp`` and ``fragments`` have a bit for
+    each bucket of flows that the stretch has packets of.
+    """
+
+    offset: int
+    end: int
+    packet: int
+    packets: int
+    first_ns: int
+    last_ns: int
+    tcp: int
+    fragments: int
+    section: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with the file at ``offset``: a code ``layout.PROBLEM_...``, after which packet, and in words."""
+
+    kind: int
+    packet: int
+    offset: int
+    text: str
+
+
+@dataclass
+class FrameIndex:
+    """All that was found. ``end`` is where reading ended; ``tail`` says what lies between it and the end of the file."""
+
+    size: int
+    mtime_ns: int
+    format: Format | None
+    sections: list[Section] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    tail: Problem | None = None
+    end: int = 0
+    packets: int = 0
+    links: list[int] = field(default_factory=list)
+    prints: tuple[int, int] = (0, 0)
+
+    @property
+    def all_problems(self) -> list[Problem]:
+        """Those of the file as it is now, the unfinished record at its end included."""
+        return [*self.problems, self.tail] if self.tail is not None else self.problems
+
+
+def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
+    """Indexes a file, from where ``before`` ended if that is still its beginning. Never raises for what the file holds.
+
+    Raises CaptureError where the file cannot be opened.
+    """
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if before is not None and _grown(file, before, status.st_size):
+                index = replace(before, size=status.st_size, mtime_ns=status.st_mtime_ns, tail=None)
+                _reopen_last(index)
+            else:
+                index = FrameIndex(status.st_size, status.st_mtime_ns, None)
+                _open(file, index)
+            if index.format is not None:
+                _Builder(file, index).run()
+                index.prints = (_print(file, 0, min(index.end, PRINT_BYTES)), _last_print(file, index.end))
+            return index
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+
+
+def _open(file: IO[bytes], index: FrameIndex) -> None:
+    try:
+        index.format = recognise(file.read(HEAD_LENGTH))
+    except CaptureError as error:
+        index.tail = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, str(error))
+        return
+    index.sections.append(index.format.section)
+    index.end = index.format.start
+
+
+def _reopen_last(index: FrameIndex) -> None:
+    """Takes the last stretch out again where the file simply ended: so stretches do not depend on when they were looked at."""
+    index.chunks = list(index.chunks)
+    if index.chunks and index.chunks[-1].end == index.end:
+        last = index.chunks.pop()
+        index.end, index.packets = last.offset, last.packet
+        index.sections = index.sections[: last.section + 1]
+
+
+def _print(file: IO[bytes], offset: int, length: int) -> int:
+    file.seek(offset)
+    return zlib.crc32(file.read(length))
+
+
+def _last_print(file: IO[bytes], end: int) -> int:
+    start = max(end - PRINT_BYTES, 0)
+    return _print(file, start, end - start)
+
+
+def _grown(file: IO[bytes], before: FrameIndex, size: int) -> bool:
+    if before.format is None or size < before.end or before.end == 0:
+        return False
+    first, last = before.prints
+    return _print(file, 0, min(before.end, PRINT_BYTES)) == first and _last_print(file, before.end) == last
+
+
+class _Builder:
+    """One pass, from ``index.end`` to the end of the file."""
+
+    def __init__(self, file: IO[bytes], index: FrameIndex) -> None:
+        assert index.format is not None
+        self._file, self._index = file, index
+        # Chunks are added to copies: an index that was handed out does not change.
+        index.sections, index.chunks = list(index.sections), list(index.chunks)
+        index.problems, index.links = list(index.problems), list(index.links)
+        self._walk = index.format.walk(index.sections[-1])
+        self._pass = PacketIndex(self._walk)
+
+    def run(self) -> None:
+        index, size = self._index, CHUNK_BYTES
+        while index.end < index.size:
+            data = self._read(index.end, size)
+            before = section_of(self._walk)
+            stopped = self._pass.run(data, 0, len(data))
+            self._add(before)
+            if stopped == layout.RECORD_CORRUPT:
+                if not self._resync():
+                    return
+            elif self._pass.offset == 0:
+                if len(data) < size:
+                    self._truncated(len(data))
+                    return
+                # A record longer than a stretch: its own length says how much to read.
+                size = max(self._walk.needed, size + 1)
+                continue
+            size = CHUNK_BYTES
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(min(size, self._index.size - offset))
+
+    def _add(self, before: Section) -> None:
+        """Takes what the pass went over as a chunk."""
+        found, index = self._pass, self._index
+        if found.offset == 0:
+            return
+        if before != index.sections[-1]:
+            index.sections.append(before)
+        start, end = index.end, index.end + found.offset
+        index.chunks.append(
+            Chunk(
+                start, end, index.packets, found.packets, found.first_ns, found.last_ns, found.tcp, found.fragments,
+                len(index.sections) - 1,
+            )
+        )  # fmt: skip
+        after = section_of(self._walk)
+        if after != index.sections[-1]:
+            index.sections.append(after)
+        index.packets += found.packets
+        index.end = end
+        if found.unknown_link >= 0 and found.unknown_link not in index.links:
+            index.links.append(found.unknown_link)
+            text = f"link type {found.unknown_link} is not known; its packets are passed over"
+            index.problems.append(Problem(layout.PROBLEM_UNSUPPORTED_LINK, index.packets, end, text))
+
+    def _truncated(self, left: int) -> None:
+        index = self._index
+        text = f"the file ends within a record: {left} of at least {self._walk.needed} bytes at {index.end}"
+        index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, text)
+
+    def _resync(self) -> bool:
+        """Looks for the next records after a corrupt one; False where there are none."""
+        index, start = self._index, self._index.end
+        offset = start + 1
+        while offset < index.size:
+            data = self._read(offset, RESYNC_WINDOW)
+            found = self._walk.resync(data, 0, len(data), RESYNC_PACKETS)
+            if found >= 0:
+                text = f"bytes {start} to {offset + found} are no records; reading goes on after them"
+                index.problems.append(Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text))
+                index.end = offset + found
+                return True
+            # Half a window again: the records that are looked for may have begun near its end.
+            offset += max(len(data) // 2, 1) if offset + len(data) < index.size else len(data)
+        text = f"bytes {start} to {index.size} are no records, and none follow"
+        index.tail = Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text)
+        return False

@@ -1,0 +1,318 @@
+"""Captures as rows of ``frames``: what is wanted, how a file is cut into parts that can be read apart, and a part's batches.
+
+Datagrams that came whole need no history, so a part is any run of packets. TCP and IP fragments do: each flow has a bucket,
+and a part reads some buckets from the file's beginning to its end, only where the index says that they have packets. So
+reassembly is parallel by flow and exact, and no state is handed from part to part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mainstem._core import capture_layout as layout
+from mainstem._core.aeron_frames import CaptureDecoder
+from mainstem._core.frame_rows import FrameRows
+from mainstem.capture.batches import take_batch, wanted_bits
+from mainstem.capture.connections import Flows
+from mainstem.capture.formats import Format, Section
+from mainstem.capture.index import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from mainstem.capture.index import Chunk, FrameIndex
+
+READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than this
+ROWS = 8192  # rows of a batch: enough that a batch costs little, few enough that its columns stay in the cache
+PART_BYTES = 32 << 20  # much smaller parts cost more to start than to read
+ALL_BUCKETS = (1 << layout.FLOW_BUCKETS) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is read: the columns, and on which ports which protocol speaks.
+
+    ``aeron_ports``: UDP ports that speak Aeron, whatever they carry; None: every port, where each byte of a datagram fits
+    Aeron's frames; empty: none. bymux and Jmux cannot be told from other bytes, so their TCP ports must be named.
+    """
+
+    names: tuple[str, ...]
+    aeron_ports: tuple[int, ...] | None = None
+    bymux_ports: tuple[int, ...] = ()
+    jmux_ports: tuple[int, ...] = ()
+    rows: int = ROWS
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
+        """Every TCP port that is followed."""
+        return (*self.bymux_ports, *self.jmux_ports)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Whole records in ``[offset, end)``, with ``packet`` packets before them, and what holds where they begin.
+
+    Without a section it goes on where the run before it ended.
+    """
+
+    offset: int
+    end: int
+    packet: int
+    section: Section | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one task reads of one file. ``plain``: datagrams that came whole; the masks: flows, by their buckets.
+
+    Rows of runs before ``begin`` are not handed out: they are there for their history. ``final``: nothing will follow.
+    """
+
+    path: str
+    format: Format
+    runs: tuple[Run, ...]
+    plain: bool = True
+    tcp: int = 0
+    fragments: int = 0
+    problems: tuple[Problem, ...] = ()
+    begin: int = 0
+    final: bool = True
+
+
+def plan_new(
+    path: str, index: FrameIndex, wanted: Wanted, begin: int, end: int, *, part_bytes: int = PART_BYTES
+) -> list[Part]:
+    """Parts that hold the rows of ``[begin, end)`` of a file that goes on: both are ends of records, as ``index.end`` is.
+
+    What needs history is read from the beginning of the file again, for its history only.
+    """
+    if index.format is None or begin >= end:
+        return []
+    before = [chunk for chunk in index.chunks if chunk.offset < end]
+    chunks = [chunk for chunk in before if chunk.end > begin]
+    parts = []
+    if wanted.aeron_ports != ():
+        for group in _groups(chunks, part_bytes):
+            runs = _clipped(_runs(group, index), begin, end)
+            parts.append(Part(path=path, format=index.format, runs=runs, begin=begin, final=False))
+    for part in _flow_parts(path, index, wanted, before, part_bytes, begin=begin):
+        runs = _clipped(part.runs, begin, end)
+        if any(run.end > begin for run in runs):
+            parts.append(replace(part, runs=runs, final=False))
+    problems = tuple(problem for problem in index.problems if begin <= problem.offset < end)
+    if problems and not parts:
+        parts = [_problems_only(path, index)]
+    if parts:
+        parts[0] = replace(parts[0], problems=problems)
+    return parts
+
+
+def _clipped(runs: Sequence[Run], begin: int, end: int) -> tuple[Run, ...]:
+    """Runs up to ``end``; one that has ``begin`` in it is cut there, so that its first part can be passed over."""
+    out: list[Run] = []
+    for run in runs:
+        stop = min(run.end, end)
+        if run.offset < begin < stop:
+            out += [replace(run, end=begin), Run(begin, stop, 0, None)]
+        elif run.offset < stop:
+            out.append(replace(run, end=stop))
+    return tuple(out)
+
+
+def plan(
+    path: str, index: FrameIndex, wanted: Wanted, *, part_bytes: int = PART_BYTES, min_parts: int = 1
+) -> list[Part]:
+    """Parts that together hold each row of a file once. The problems of the file itself are in the first."""
+    if index.format is None:
+        return [_problems_only(path, index)]
+    chunks = index.chunks
+    total = sum(chunk.end - chunk.offset for chunk in chunks)
+    size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
+    parts = []
+    if wanted.aeron_ports != ():
+        parts = [Part(path=path, format=index.format, runs=_runs(group, index)) for group in _groups(chunks, size)]
+    parts += _flow_parts(path, index, wanted, chunks, size)
+    if len(parts) == 2 and parts[0].plain and parts[1].fragments | parts[1].tcp:
+        # A small file: one task does both.
+        parts = [replace(parts[1], runs=parts[0].runs, plain=True)]
+    if not parts:
+        parts = [_problems_only(path, index)]
+    parts[0] = replace(parts[0], problems=tuple(index.all_problems))
+    return parts
+
+
+def unreadable(path: str, why: str) -> Part:
+    """The part of a file that cannot be opened: one problem."""
+    problem = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, why)
+    return Part(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
+
+
+def _problems_only(path: str, index: FrameIndex) -> Part:
+    empty = index.format or Format(False, Section(False))
+    return Part(path=path, format=empty, runs=(), plain=False, problems=tuple(index.all_problems))
+
+
+def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
+    group: list[Chunk] = []
+    held = 0
+    for chunk in chunks:
+        group.append(chunk)
+        held += chunk.end - chunk.offset
+        if held >= size:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group
+
+
+def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[Run, ...]:
+    """Chunks that touch, as one: a walk carries what holds from one into the next."""
+    runs: list[Run] = []
+    for chunk in chunks:
+        if runs and runs[-1].end == chunk.offset:
+            runs[-1] = replace(runs[-1], end=chunk.end)
+        else:
+            runs.append(Run(chunk.offset, chunk.end, chunk.packet, index.sections[chunk.section]))
+    return tuple(runs)
+
+
+def _flow_parts(
+    path: str, index: FrameIndex, wanted: Wanted, chunks: Sequence[Chunk], size: int, begin: int = 0
+) -> list[Part]:
+    """The parts that need history: each has some of the buckets, and the chunks that have packets of them."""
+    assert index.format is not None
+    follow_tcp, follow_fragments = bool(wanted.tcp_ports), wanted.aeron_ports != ()
+    tcp = fragments = held = 0
+    for chunk in chunks:
+        mine = (chunk.tcp if follow_tcp else 0) | (chunk.fragments if follow_fragments else 0)
+        tcp |= chunk.tcp if follow_tcp else 0
+        fragments |= chunk.fragments if follow_fragments else 0
+        held += chunk.end - chunk.offset if mine else 0
+    buckets = [bit for bit in range(layout.FLOW_BUCKETS) if (tcp | fragments) >> bit & 1]
+    count = min(max(-(-held // size), 1), len(buckets))
+    parts = []
+    for k in range(count):
+        mask = sum(1 << bit for bit in buckets[k::count])
+        tcp_mask, fragment_mask = tcp & mask, fragments & mask
+        taken = [chunk for chunk in chunks if chunk.tcp & tcp_mask or chunk.fragments & fragment_mask]
+        parts.append(
+            Part(
+                path=path, format=index.format, runs=_runs(taken, index), plain=False,
+                tcp=tcp_mask, fragments=fragment_mask, begin=begin,
+            )
+        )  # fmt: skip
+    return parts
+
+
+def read(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, in order of packets. Never raises for what the file holds."""
+    yield from _Reader(part, wanted).batches()
+
+
+def frames(path: str, wanted: Wanted, index: FrameIndex) -> Iterator[pa.RecordBatch]:
+    """All rows of a capture, part after part."""
+    for part in plan(path, index, wanted):
+        yield from read(part, wanted)
+
+
+@dataclass
+class _Reader:
+    """Reads a part's runs into rows."""
+
+    part: Part
+    wanted: Wanted
+    rows: FrameRows = field(init=False)
+    silent: bool = False
+
+    def __post_init__(self) -> None:
+        self.rows = FrameRows(wanted_bits(self.wanted.names), self.wanted.rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for problem in self.part.problems:
+            self._problem(problem.kind, problem.packet, problem.text)
+            if self.rows.full:
+                yield from self._taken()
+        if self.part.runs:
+            try:
+                with open(self.part.path, "rb", buffering=0) as file:
+                    yield from self._runs(file)
+            except OSError as error:
+                self._problem(layout.PROBLEM_UNREADABLE_FILE, 0, f"{error.strerror or error}")
+        yield from self._taken()
+
+    def _taken(self) -> Iterator[pa.RecordBatch]:
+        if self.silent:
+            self.rows.take()
+        elif self.rows.rows:
+            yield take_batch(self.rows, self.wanted.names, self.part.path)
+
+    def _problem(self, kind: int, packet: int, text: str) -> None:
+        self.rows.begin(packet, 0, False, 0)
+        self.rows.row(layout.PROTOCOL_PROBLEM, layout.KIND_PROBLEM + kind, {}, text=text.encode())
+
+    def _decoder(self, run: Run) -> CaptureDecoder:
+        wanted, part = self.wanted, self.part
+        decoder = CaptureDecoder(part.format.walk(run.section or part.format.section), self.rows)
+        decoder.plain = part.plain
+        decoder.guess = wanted.aeron_ports is None
+        decoder.set_ports(wanted.aeron_ports or (), wanted.tcp_ports)
+        decoder.set_buckets(part.tcp, part.fragments)
+        decoder.seek(run.packet)
+        return decoder
+
+    def _runs(self, file: Any) -> Iterator[pa.RecordBatch]:
+        decoder: CaptureDecoder | None = None
+        flows: Flows | None = None
+        for run in self.part.runs:
+            self.silent = run.offset < self.part.begin
+            if decoder is None:
+                decoder = self._decoder(run)
+                flows = Flows(
+                    decoder,
+                    bymux=self.wanted.bymux_ports,
+                    jmux=self.wanted.jmux_ports,
+                    tcp_buckets=self.part.tcp,
+                    keep="payload" in self.wanted.names,
+                )
+            assert flows is not None
+            if run.section is not None:
+                self.part.format.enter(decoder.walk, run.section)
+                decoder.seek(run.packet)
+            yield from self._run(file, run, decoder, flows)
+            yield from self._taken()
+        if flows is not None and self.part.final:
+            for _ in flows.finish():
+                yield from self._taken()
+
+    def _run(self, file: Any, run: Run, decoder: CaptureDecoder, flows: Flows) -> Iterator[pa.RecordBatch]:
+        data = bytearray(min(READ_BYTES, run.end - run.offset))
+        offset = run.offset
+        while offset < run.end:
+            file.seek(offset)
+            limit = file.readinto(memoryview(data)[: run.end - offset])
+            at = 0
+            while True:
+                stopped = decoder.run(data, at, limit)
+                at = decoder.offset
+                if stopped == layout.DECODE_FULL:
+                    yield from self._taken()
+                elif stopped == layout.DECODE_SEGMENT:
+                    for _ in flows.take(data):
+                        yield from self._taken()
+                else:
+                    break
+            if stopped == layout.DECODE_CORRUPT or limit < min(len(data), run.end - offset):
+                text = f"the file changed while it was read: no record at {offset + at}, where the index has one"
+                if self.rows.full:
+                    yield from self._taken()
+                self._problem(layout.PROBLEM_CORRUPT_FILE, decoder.number, text)
+                return
+            if at == 0:
+                # A record longer than what was read at a time.
+                data = bytearray(min(max(decoder.walk.needed, 2 * len(data)), run.end - offset))
+                if len(data) <= limit:
+                    return
+            offset += at

@@ -1,0 +1,18 @@
+"""In words, what compiled code found wrong: the index is its REASON_ number."""
+
+REASONS = (
+    "",
+    "fewer than 8 bytes are left where a frame should start",
+    "the version is not 0",
+    "there is no such frame type",
+    "the frame's length is impossible",
+    "the datagram is shorter than a frame of this type",
+    "the frame is longer than its datagram",
+    "the datagram was captured only in part: its other frames are unknown",
+    "the packet was captured without its whole headers",
+    "the packet's headers contradict one another",
+    "there is no such bymux packet",
+    "there is no such Jmux message",
+    "the packet is longer than 2**63 - 1 bytes",
+    "the datagram has more frames than one batch has rows",
+)

@@ -1,0 +1,127 @@
+"""Where indexes are kept: beside their captures, in a directory, or nowhere."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from pathlib import Path
+
+from mainstem.capture.formats import Format, Section
+from mainstem.capture.index import Chunk, FrameIndex, Problem, build
+from mainstem.errors import CaptureError
+
+SUFFIX = ".mainstem-index"
+VERSION = 1
+_CHUNK = struct.Struct("<qqqqqqQQi")
+
+
+def location(path: str, directory: str | None) -> Path:
+    """Where the index of a capture is kept: beside it, or in a directory under a name of its own."""
+    if directory is None:
+        return Path(path + SUFFIX)
+    name = hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]
+    return Path(directory) / f"{Path(path).name}-{name}{SUFFIX}"
+
+
+def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> FrameIndex:
+    """The index of a capture: the one that is kept if the file is as it was, else a new one, which is then kept.
+
+    A place that cannot be written to is no error: the index is built again the next time. Raises CaptureError where the
+    capture cannot be opened.
+    """
+    place = location(path, directory)
+    before = _load(place)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    if before is not None and (before.size, before.mtime_ns) == (status.st_size, status.st_mtime_ns):
+        return before
+    index = build(path, before)
+    if keep:
+        with contextlib.suppress(OSError):
+            _save(place, index)
+    return index
+
+
+def _save(place: Path, index: FrameIndex) -> None:
+    head = {
+        "version": VERSION,
+        "size": index.size,
+        "mtime_ns": index.mtime_ns,
+        "format": None if index.format is None else _format_to(index.format),
+        "sections": [(section.swapped, section.interfaces) for section in index.sections],
+        "problems": [_problem_to(problem) for problem in index.problems],
+        "tail": None if index.tail is None else _problem_to(index.tail),
+        "end": index.end,
+        "packets": index.packets,
+        "links": index.links,
+        "prints": index.prints,
+        "chunks": len(index.chunks),
+    }
+    body = b"".join(
+        _CHUNK.pack(c.offset, c.end, c.packet, c.packets, c.first_ns, c.last_ns, c.tcp, c.fragments, c.section)
+        for c in index.chunks
+    )
+    data = json.dumps(head).encode() + b"\n" + body
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # Written aside and renamed: another reader sees the old index or the whole new one.
+    handle, name = tempfile.mkstemp(prefix=place.name, dir=place.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, place)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _load(place: Path) -> FrameIndex | None:
+    """The index that is kept, or None where there is none that can be used."""
+    try:
+        line, _, body = place.read_bytes().partition(b"\n")
+        head = json.loads(line)
+        if head["version"] != VERSION or len(body) != head["chunks"] * _CHUNK.size:
+            return None
+        kind = head["format"]
+        return FrameIndex(
+            head["size"],
+            head["mtime_ns"],
+            None if kind is None else Format(**{**kind, "section": _section(kind["section"])}),
+            [_section(section) for section in head["sections"]],
+            [Chunk(*values) for values in _CHUNK.iter_unpack(body)],
+            [Problem(*values) for values in head["problems"]],
+            None if head["tail"] is None else Problem(*head["tail"]),
+            head["end"],
+            head["packets"],
+            head["links"],
+            tuple(head["prints"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _format_to(format_: Format) -> dict[str, object]:
+    return {
+        "blocks": format_.blocks,
+        "section": (format_.section.swapped, format_.section.interfaces),
+        "nanoseconds": format_.nanoseconds,
+        "link": format_.link,
+        "snaplen": format_.snaplen,
+        "start": format_.start,
+        "name": format_.name,
+    }
+
+
+def _problem_to(problem: Problem) -> tuple[int, int, int, str]:
+    return problem.kind, problem.packet, problem.offset, problem.text
+
+
+def _section(values: list[object]) -> Section:
+    swapped, interfaces = values
+    assert isinstance(interfaces, list)
+    return Section(bool(swapped), tuple(tuple(interface) for interface in interfaces))

@@ -1,0 +1,188 @@
+"""One direction of a TCP connection, put in order: retransmissions and overlaps dropped, gaps told of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core import capture_layout as layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem._core.frame_rows import FrameRows
+    from mainstem._core.mux_frames import MuxParser
+
+MAX_WAITING_BYTES = 4 << 20  # ahead of a gap: a window's worth; beyond it the bytes in between will not come
+MAX_WAITING = 1024  # segments ahead of a gap
+ACKED_PATIENCE = 32  # segments after which bytes that the other side has acknowledged are known to be missing here
+HALF = 1 << 31
+OPEN, CLOSE, RESET, RETRANSMISSION, OVERLAP, OUT_OF_ORDER, GAP = range(layout.KIND_TCP, layout.KIND_TCP + 7)
+
+
+class Stream:
+    """What one side sent. Positions count its bytes from 0; a generator yields each time the rows are full."""
+
+    def __init__(self, rows: FrameRows, parser: MuxParser) -> None:
+        self._rows, self._parser = rows, parser
+        self._sequence: int | None = None  # of position 0, modulo 2**32
+        self._waiting: list[tuple[int, int, bytes]] = []  # (position, length on the wire, what was captured)
+        self._waiting_bytes = 0
+        self._stalled = 0
+        self._acked = 0
+        self._lost = True
+        self._end: int | None = None
+        self.position = 0
+        self.ended = False
+
+    def begin(self, sequence: int) -> None:
+        """The side's SYN: its first byte is the one after."""
+        self._sequence = (sequence + 1) & 0xFFFFFFFF
+        self._lost = False
+        self._parser.restart(0)
+
+    def place(self, sequence: int) -> int:
+        """The position of a sequence number: the one that is nearest to where the stream is."""
+        if self._sequence is None:
+            self._sequence = sequence
+        here = (self._sequence + self.position) & 0xFFFFFFFF
+        return self.position + ((sequence - here + HALF) & 0xFFFFFFFF) - HALF
+
+    def acknowledged(self, sequence: int) -> None:
+        """The other side has everything before this."""
+        if self._sequence is not None:
+            self._acked = max(self._acked, self.place(sequence))
+
+    def segment(self, sequence: int, data: bytes, length: int, *, last: bool) -> Iterator[None]:
+        """Takes a segment of ``length`` bytes, of which ``data`` was captured; ``last`` where it ends the stream."""
+        at = self.place(sequence)
+        if last:
+            self._end = at + length
+        if length:
+            if at + length <= self.position:
+                # One byte before the next is how TCP asks whether somebody is there.
+                if length > 1 or at != self.position - 1:
+                    yield from self._event(RETRANSMISSION, at, length)
+            elif at > self.position:
+                yield from self._event(OUT_OF_ORDER, at, length)
+                yield from self._hold(at, length, data)
+            else:
+                yield from self._take(at, length, data)
+                yield from self._release()
+        if self._end is not None and self.position >= self._end and not self.ended:
+            self.ended = True
+            yield from self._event(CLOSE, self.position, 0)
+
+    def finish(self) -> Iterator[None]:
+        """Nothing more will come: what waited behind gaps is taken."""
+        while self._waiting:
+            yield from self._give_up()
+
+    def _hold(self, at: int, length: int, data: bytes) -> Iterator[None]:
+        index = len(self._waiting)
+        while index and self._waiting[index - 1][0] > at:
+            index -= 1
+        self._waiting.insert(index, (at, length, data))
+        self._waiting_bytes += len(data)
+        self._stalled += 1
+        acked = self._acked >= self._waiting[0][0] and self._stalled >= ACKED_PATIENCE
+        if acked or self._waiting_bytes > MAX_WAITING_BYTES or len(self._waiting) > MAX_WAITING:
+            yield from self._give_up()
+
+    def _release(self) -> Iterator[None]:
+        """What waited and has its turn now."""
+        while self._waiting and self._waiting[0][0] <= self.position:
+            at, length, data = self._waiting.pop(0)
+            self._waiting_bytes -= len(data)
+            if at + length > self.position:
+                yield from self._take(at, length, data)
+        self._stalled = 0
+
+    def _give_up(self) -> Iterator[None]:
+        """The bytes before what waits are not in the capture."""
+        count = self._waiting[0][0] - self.position
+        if count > 0:
+            yield from self._gap(count)
+        yield from self._release()
+
+    def _gap(self, count: int) -> Iterator[None]:
+        yield from self._event(GAP, self.position, count)
+        self.position += count
+        if self._lost:
+            return
+        if self._parser.skip(count):
+            yield from self._flush()
+        else:
+            self._lost = True
+
+    def _flush(self) -> Iterator[None]:
+        self._parser.flush()
+        while self._parser.waits:
+            yield
+            self._parser.flush()
+
+    def _take(self, at: int, length: int, data: bytes) -> Iterator[None]:
+        """Bytes whose turn it is; those before ``position`` were here already."""
+        if at < self.position:
+            yield from self._event(OVERLAP, at, self.position - at)
+            length -= self.position - at
+            data = data[self.position - at :]
+        if self._lost:
+            self._settle(data)
+        if self._lost:
+            self.position += length
+            return
+        yield from self._feed(data)
+        self.position += len(data)
+        if length > len(data):
+            yield from self._gap(length - len(data))
+
+    def _settle(self, data: bytes) -> None:
+        """Whether packets begin here, after bytes that are not known."""
+        if self._parser.jmux and data.startswith(b"Jmux\1"):
+            self._parser.restart(0)
+            self._lost = False
+        elif self._parser.settles(data, 0, len(data)):
+            # Not 0, where Jmux has its connection's header; nor may it be called the beginning.
+            self._parser.restart(max(self.position, 1))
+            self._lost = False
+
+    def _feed(self, data: bytes) -> Iterator[None]:
+        at = 0
+        while True:
+            at = self._parser.feed(data, at, len(data))
+            if self._parser.reason:
+                self._lost = True
+                yield from self._malformed(self.position + at)
+                return
+            if at >= len(data) and not self._parser.waits:
+                return
+            yield
+
+    def _malformed(self, position: int) -> Iterator[None]:
+        while self._rows.full:
+            yield
+        values = self._about(position)
+        values[layout.ROW_REASON] = self._parser.reason
+        self._rows.row(layout.PROTOCOL_PROBLEM, layout.KIND_PROBLEM + layout.PROBLEM_MALFORMED_FRAME, values)
+
+    def _event(self, kind: int, position: int, length: int) -> Iterator[None]:
+        while self._rows.full:
+            yield
+        values = self._about(position)
+        values[layout.ROW_LENGTH] = length
+        self._rows.row(layout.PROTOCOL_TCP, kind, values)
+
+    def _about(self, position: int) -> dict[int, int]:
+        values = {layout.ROW_CONNECTION: self._parser.connection, layout.ROW_STREAM_OFFSET: position}
+        if self._parser.from_client >= 0:
+            values[layout.ROW_FROM_CLIENT] = self._parser.from_client
+        return values
+
+    def reset(self) -> Iterator[None]:
+        """The connection was torn down."""
+        yield from self.finish()
+        yield from self._event(RESET, self.position, 0)
+
+    def opened(self) -> Iterator[None]:
+        """The connection begins with this side's SYN."""
+        yield from self._event(OPEN, 0, 0)

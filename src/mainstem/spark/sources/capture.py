@@ -1,0 +1,183 @@
+"""``mainstem.capture``: packet captures as a batch and as a streaming source; a row is a frame (``mainstem.capture.schema``).
+
+In a stream an offset is ``{file: bytes}``: how much of each file was read, always to the end of a record. Files may grow and
+new ones may come; none is ever read past its last whole record.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+
+from mainstem.capture.files import captures
+from mainstem.capture.index import FrameIndex, build
+from mainstem.capture.reading import Part, Wanted, plan, plan_new, read, unreadable
+from mainstem.capture.schema import ddl
+from mainstem.capture.store import index_of
+from mainstem.errors import CaptureError
+from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+Ends = dict[str, int]
+"""Offsets as Spark keeps them: bytes read, by file."""
+
+
+@dataclass
+class CapturePart(InputPartition):
+    """A part of one file, for a task."""
+
+    part: Part
+
+
+def _rows_of(partition: InputPartition | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    # Where there are no partitions Spark starts one task all the same, for none.
+    return read(partition.part, wanted) if isinstance(partition, CapturePart) else iter(())
+
+
+class CaptureBatchReader(DataSourceReader):
+    """Reads what the files hold now."""
+
+    def __init__(self, options: CaptureOptions, wanted: Wanted) -> None:
+        self._options, self._wanted = options, wanted
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options, parts = self._options, []
+        files = captures(options.path)
+        share = -(-options.min_partitions // len(files))
+        for file in files:
+            try:
+                index = index_of(file, options.index_directory)
+            except CaptureError as error:
+                parts.append(unreadable(file, str(error)))
+                continue
+            parts += plan(file, index, self._wanted, part_bytes=options.partition_bytes, min_parts=share)
+        return [CapturePart(part) for part in parts]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return _rows_of(partition, self._wanted)
+
+
+class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads captures as they grow, and those that come. What needs history is read from its file's beginning each time."""
+
+    def __init__(self, options: CaptureOptions, wanted: Wanted) -> None:
+        self._options, self._wanted = options, wanted
+        self._indexes: dict[str, FrameIndex] = {}
+        self._frozen: Ends | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy and need none of what the driver knows.
+        return {"_options": self._options, "_wanted": self._wanted, "_indexes": {}, "_frozen": None}
+
+    def initialOffset(self) -> Ends:  # noqa: N802
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
+
+    def latestOffset(self, start: Ends, limit: ReadLimit) -> Ends:  # noqa: N802
+        targets = self._latest() if self._frozen is None else self._frozen
+        left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        ends = dict(start)
+        for file, target in sorted(targets.items()):
+            begin = ends.get(file, 0)
+            if target <= begin:
+                continue
+            ends[file] = target if left is None else self._within(file, begin, target, left)
+            if left is not None:
+                left -= ends[file] - begin
+                if left <= 0:
+                    break
+        return ends
+
+    def reportLatestOffset(self) -> Ends:  # noqa: N802
+        return self._latest()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._frozen = self._latest()
+
+    def _within(self, file: str, begin: int, target: int, room: int) -> int:
+        """The last end of a stretch within so many bytes; at least one stretch."""
+        end = begin
+        for chunk in self._index(file).chunks:
+            if chunk.end <= begin or chunk.offset >= target:
+                continue
+            if end > begin and chunk.end - begin > room:
+                break
+            end = min(chunk.end, target)
+        return end
+
+    def _latest(self) -> Ends:
+        found = {}
+        for file in captures(self._options.path, must_exist=False):
+            try:
+                found[file] = self._index(file, look=True).end
+            except CaptureError:
+                continue
+        return found
+
+    def _index(self, file: str, *, look: bool = False) -> FrameIndex:
+        """The index of a file, brought up to date where ``look`` asks for it."""
+        known = self._indexes.get(file)
+        if known is None:
+            known = index_of(file, self._options.index_directory)
+        elif look:
+            try:
+                status = os.stat(file)
+            except OSError as error:
+                raise CaptureError(f"{file}: {error.strerror}") from error
+            if (status.st_size, status.st_mtime_ns) != (known.size, known.mtime_ns):
+                known = build(file, known)
+        self._indexes[file] = known
+        return known
+
+    def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
+        parts: list[Part] = []
+        for file, stop in sorted(end.items()):
+            begin = start.get(file, 0)
+            if stop <= begin:
+                continue
+            try:
+                index = self._index(file, look=True)
+            except CaptureError as error:
+                parts.append(unreadable(file, str(error)))
+                continue
+            parts += plan_new(file, index, self._wanted, begin, stop, part_bytes=self._options.partition_bytes)
+        return [CapturePart(part) for part in parts]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return _rows_of(partition, self._wanted)
+
+    def commit(self, end: Ends) -> None:
+        """Nothing: captures are kept for as long as their owner wants them."""
+
+    def stop(self) -> None:
+        self._indexes.clear()
+
+
+class CaptureSource(DataSource):
+    """``spark.read.format("mainstem.capture").load(path)``; the options are in ``CaptureOptions``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mainstem.capture"
+
+    def schema(self) -> str:
+        return ddl(payload=parse_options(self.options).payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(self.options)
+        return CaptureBatchReader(options, options.wanted(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        options = parse_options(self.options)
+        return CaptureStreamReader(options, options.wanted(schema))

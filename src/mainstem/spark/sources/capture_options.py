@@ -1,0 +1,105 @@
+"""What ``mainstem.capture`` can be told, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.capture import schema
+from mainstem.capture.reading import PART_BYTES, ROWS, Wanted
+from mainstem.errors import ConfigurationError
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+KNOWN = {
+    "path", "aeronports", "bymuxports", "jmuxports", "payload", "partitionbytes", "minpartitions", "rowsperbatch",
+    "indexdirectory", "maxbytespertrigger",
+}  # fmt: skip
+MAX_ROWS = 1 << 20
+MIN_ROWS = 256  # below it a batch costs more than its rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureOptions:
+    """The options of ``mainstem.capture``. Names are compared without regard to case, as Spark does."""
+
+    path: str
+    aeron_ports: tuple[int, ...] | None = None
+    bymux_ports: tuple[int, ...] = ()
+    jmux_ports: tuple[int, ...] = ()
+    payload: bool = False
+    partition_bytes: int = PART_BYTES
+    min_partitions: int = 1
+    rows_per_batch: int = ROWS
+    index_directory: str | None = None
+    max_bytes: int | None = None
+
+    def wanted(self, fields: StructType) -> Wanted:
+        """What is read for a schema. Raises ConfigurationError for a column that there is not, or of another type."""
+        types = {column.name: column.type for column in schema.columns(payload=True)}
+        for item in fields.fields:
+            if item.name not in types:
+                raise ConfigurationError(f"mainstem.capture has no column {item.name!r}; it has {', '.join(types)}")
+            if item.dataType.simpleString() != types[item.name]:
+                raise ConfigurationError(
+                    f"column {item.name!r} is of type {types[item.name]}, not {item.dataType.simpleString()}"
+                )
+        return Wanted(
+            names=tuple(item.name for item in fields.fields),
+            aeron_ports=self.aeron_ports,
+            bymux_ports=self.bymux_ports,
+            jmux_ports=self.jmux_ports,
+            rows=self.rows_per_batch,
+        )
+
+
+def parse_options(options: Mapping[str, str]) -> CaptureOptions:
+    """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
+    given = {key.lower(): value for key, value in options.items()}
+    if unknown := sorted(set(given) - KNOWN):
+        raise ConfigurationError(f"mainstem.capture has no option {unknown[0]!r}; it has {', '.join(sorted(KNOWN))}")
+    if not given.get("path"):
+        raise ConfigurationError("mainstem.capture needs the option 'path': a capture, a folder of them, or a pattern")
+    rows = _positive(given, "rowsperbatch", ROWS)
+    if not MIN_ROWS <= rows <= MAX_ROWS:
+        raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
+    payload = given.get("payload", "false").lower()
+    if payload not in ("true", "false"):
+        raise ConfigurationError(f"payload: {given['payload']!r} is neither true nor false")
+    aeron = given.get("aeronports", "auto").strip().lower()
+    return CaptureOptions(
+        path=given["path"],
+        aeron_ports=None if aeron == "auto" else () if aeron == "none" else _ports(aeron, "aeronPorts"),
+        bymux_ports=_ports(given.get("bymuxports", ""), "bymuxPorts"),
+        jmux_ports=_ports(given.get("jmuxports", ""), "jmuxPorts"),
+        payload=payload == "true",
+        partition_bytes=_positive(given, "partitionbytes", PART_BYTES),
+        min_partitions=_positive(given, "minpartitions", 1),
+        rows_per_batch=rows,
+        index_directory=given.get("indexdirectory"),
+        max_bytes=_positive(given, "maxbytespertrigger", 0) if "maxbytespertrigger" in given else None,
+    )
+
+
+def _ports(text: str, name: str) -> tuple[int, ...]:
+    ports = []
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        if not part.strip().isdecimal() or not 0 < int(part) < 65536:
+            raise ConfigurationError(f"{name}: {part.strip()!r} is no port (1 to 65535; several as in 20121,20122)")
+        ports.append(int(part))
+    return tuple(ports)
+
+
+def _positive(given: Mapping[str, str], name: str, default: int) -> int:
+    if name not in given:
+        return default
+    value = parse_size(given[name], name=name)
+    if value <= 0:
+        raise ConfigurationError(f"{name}: {given[name]!r} is not above zero")
+    return value

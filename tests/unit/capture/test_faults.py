@@ -1,0 +1,113 @@
+"""Files and packets that are cut, corrupt or strange: rows up to the fault and after it, and a problem that tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support import captures as make
+from tests.support.captures import rows_of_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACKET = make.link(make.ip(make.udp(make.data_frame(b"high tide"))), make.ETHERNET)
+SECTION = make.section() + make.interface(make.ETHERNET)
+
+
+def kinds(rows: list[dict[str, object]]) -> list[object]:
+    return [row["frame_type"] for row in rows]
+
+
+@pytest.mark.parametrize("cut", [1, 8, 15, 16, 17, 40])
+def test_a_pcap_that_ends_within_a_record(tmp_path: Path, cut: int) -> None:
+    data = make.pcap([PACKET] * 4)
+    rows = rows_of_bytes(tmp_path, data[: len(data) - len(PACKET) - 16 + cut])
+    assert kinds(rows) == ["TRUNCATED_FILE", "DATA", "DATA", "DATA"]
+    assert rows[0]["packet"] == 3
+
+
+def test_a_pcapng_that_ends_within_a_block(tmp_path: Path) -> None:
+    data = SECTION + b"".join(make.enhanced(PACKET, n) for n in range(3))
+    rows = rows_of_bytes(tmp_path, data[:-5])
+    assert kinds(rows) == ["TRUNCATED_FILE", "DATA", "DATA"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"\xd4\xc3", b"\xd4\xc3\xb2\xa1\x02\x00", b"#!/bin/sh\n", b"\x1f\x8b\x08 packed", b"\n\r\r\n" + bytes(9)],
+)
+def test_what_is_no_capture_is_one_problem(tmp_path: Path, head: bytes) -> None:
+    assert kinds(rows_of_bytes(tmp_path, head)) == ["UNREADABLE_FILE"]
+
+
+def test_a_packed_capture_says_how_it_is_packed(tmp_path: Path) -> None:
+    assert "gzip" in rows_of_bytes(tmp_path, b"\x1f\x8b\x08\0\0\0\0\0")[0]["text"]
+
+
+def test_reading_goes_on_after_a_corrupt_pcap_record(tmp_path: Path) -> None:
+    records = [make.pcap_record(PACKET, n) for n in range(40)]
+    bad = b"\xff" * 16 + records[20][16:]
+    rows = rows_of_bytes(tmp_path, make.pcap([]) + b"".join([*records[:20], bad, *records[21:]]))
+    assert kinds(rows) == ["CORRUPT_FILE"] + ["DATA"] * 39
+    assert rows[0]["packet"] == 20
+
+
+def test_reading_goes_on_after_a_corrupt_pcapng_block(tmp_path: Path) -> None:
+    blocks = [make.enhanced(PACKET, n) for n in range(40)]
+    bad = blocks[20][:4] + b"\xff\xff\xff\x7f" + blocks[20][8:]
+    rows = rows_of_bytes(tmp_path, SECTION + b"".join([*blocks[:20], bad, *blocks[21:]]))
+    assert kinds(rows) == ["CORRUPT_FILE"] + ["DATA"] * 39
+
+
+def test_a_corrupt_end_is_told_of(tmp_path: Path) -> None:
+    rows = rows_of_bytes(tmp_path, make.pcap([PACKET] * 3) + b"\xff" * 100)
+    assert kinds(rows) == ["CORRUPT_FILE", "DATA", "DATA", "DATA"]
+
+
+def test_a_short_capture_length_keeps_headers_and_says_what_is_missing(tmp_path: Path) -> None:
+    datagram = make.data_frame(b"x" * 100) + make.data_frame(b"y" * 100, at=224)
+    packet = make.link(make.ip(make.udp(datagram)), make.ETHERNET)
+    rows = rows_of_bytes(tmp_path, make.pcap([packet], snaplen=96))
+    assert kinds(rows) == ["DATA", "TRUNCATED_PACKET"]
+    assert rows[0]["length"] == 100
+    assert rows[0]["datagram_length"] == len(datagram)
+    assert rows[0]["payload"] == b"x" * (96 - 14 - 20 - 8 - 32)
+
+
+def test_a_packet_without_its_whole_headers_is_a_problem(tmp_path: Path) -> None:
+    rows = rows_of_bytes(tmp_path, make.pcap([PACKET], snaplen=30))
+    assert kinds(rows) == ["TRUNCATED_PACKET"]
+
+
+def test_headers_that_contradict_one_another_are_a_problem(tmp_path: Path) -> None:
+    bad = bytearray(PACKET)
+    bad[14 + 20 + 4 : 14 + 20 + 6] = b"\xff\xff"  # UDP claims more than IP has
+    assert kinds(rows_of_bytes(tmp_path, make.pcap([bytes(bad)]))) == ["MALFORMED_PACKET"]
+
+
+BAD_FRAMES = [
+    b"short",
+    b"\x20\0\0\0\1\0\1\0" + bytes(24),  # version 1
+    b"\x20\0\0\0\0\0\x0f\0" + bytes(24),  # a type that there is not
+    b"\xff\xff\xff\xff\0\0\1\0" + bytes(24),  # a negative length
+    b"\x1c\0\0\0\0\0\2\0" + bytes(8),  # a NAK too short for one
+    b"\0\1\0\0\0\0\1\0" + bytes(24),  # longer than its datagram
+]
+
+
+@pytest.mark.parametrize("frame", BAD_FRAMES)
+def test_what_is_no_frame_is_a_problem_on_a_named_port_and_nothing_elsewhere(tmp_path: Path, frame: bytes) -> None:
+    data = make.pcap([make.link(make.ip(make.udp(frame)), make.ETHERNET)])
+    rows = rows_of_bytes(tmp_path, data, aeron_ports=(40123,))
+    assert kinds(rows) == ["MALFORMED_FRAME"]
+    assert rows[0]["text"]
+    assert rows_of_bytes(tmp_path, data) == []
+    assert rows_of_bytes(tmp_path, data, aeron_ports=(1,)) == []
+
+
+def test_other_traffic_is_not_taken_for_aeron(tmp_path: Path) -> None:
+    dns = bytes.fromhex("a1b20100000100000000000003777777076578616d706c6503636f6d0000010001")
+    quic = bytes.fromhex("c300000001088394c8f03e5157080000449e") + b"\x5a" * 1182
+    packets = [make.link(make.ip(make.udp(body)), make.ETHERNET) for body in (dns, quic, bytes(64), b"\x00" * 1024)]
+    assert rows_of_bytes(tmp_path, make.pcap(packets)) == []

@@ -1,0 +1,75 @@
+"""IP fragments come together in any order, of both IP versions, for UDP and for TCP."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support import captures as make
+from tests.support.captures import rows_of_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADDRESSES = [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")]
+
+
+def cut(content: bytes, size: int, *, source: str, to: str, number: int, protocol: int = 17) -> list[bytes]:
+    """The fragments of an IP packet; ``size`` is a multiple of 8."""
+    return [
+        make.link(
+            make.ip(
+                content[at : at + size],
+                source=source,
+                to=to,
+                fragment=at,
+                more=at + size < len(content),
+                number=number,
+                protocol=protocol,
+            ),
+            make.ETHERNET,
+        )
+        for at in range(0, len(content), size)
+    ]
+
+
+@pytest.mark.parametrize(("source", "to"), ADDRESSES)
+@pytest.mark.parametrize("seed", range(5))
+def test_fragments_in_any_order_with_repeats(tmp_path: Path, source: str, to: str, seed: int) -> None:
+    rng = random.Random(seed)
+    packets: list[bytes] = []
+    for n in range(20):
+        datagram = make.udp(make.data_frame(bytes([n]) * 3000, at=n * 3040 & ~31))
+        packets += cut(datagram, rng.choice([8, 512, 1480]), source=source, to=to, number=n)
+    packets += rng.sample(packets, 5)
+    rng.shuffle(packets)
+    rows = rows_of_bytes(tmp_path, make.pcap(packets))
+    frames = [row for row in rows if row["protocol"] == "aeron"]
+    assert sorted(row["payload"][0] for row in frames) == list(range(20))
+    assert all(len(row["payload"]) == 3000 for row in frames)
+    assert {(row["src"], row["src_port"], row["dst_port"]) for row in frames} == {(source, 40001, 40123)}
+
+
+def test_a_missing_fragment_is_told_of_and_nothing_is_made_up(tmp_path: Path) -> None:
+    parts = cut(make.udp(make.data_frame(bytes(3000))), 1480, source="10.0.0.1", to="10.0.0.2", number=9)
+    rows = rows_of_bytes(tmp_path, make.pcap([parts[0], parts[2]]))
+    assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT"]
+    assert "2 fragments" in rows[0]["text"]
+
+
+def test_a_tcp_segment_in_fragments_takes_its_place_in_the_stream(tmp_path: Path) -> None:
+    data = b"".join(bytes([0x20, n, 7]) + b"payload" for n in range(90))
+    address = {"source": "10.0.0.1", "to": "10.0.0.2"}
+    packets = [make.link(make.ip(make.tcp(sequence=0, to=9000, flags=make.TCP_SYN), protocol=6), make.ETHERNET)]
+    for at in (0, 300, 600):
+        packets += cut(make.tcp(data[at : at + 300], sequence=1 + at, to=9000), 160, number=at, protocol=6, **address)
+    rows = rows_of_bytes(tmp_path, make.pcap(packets), bymux_ports=(9000,))
+    assert [row["mux_stream_id"] for row in rows if row["protocol"] == "bymux"] == list(range(90))
+
+
+def test_fragments_that_wait_are_limited(tmp_path: Path) -> None:
+    datagram = make.udp(make.data_frame(bytes(100)))
+    packets = [cut(datagram, 64, source="10.0.0.1", to="10.0.0.2", number=n)[0] for n in range(6000)]
+    rows = rows_of_bytes(tmp_path, make.pcap(packets))
+    assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT"] * 6000
