@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -15,15 +16,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 HERE = Path(__file__).resolve().parent
 START_TIMEOUT_S = 30.0
-RESULT_TIMEOUT_S = 150.0
 
 DriverFactory = Callable[..., "DriverProcess"]
+_ports = itertools.count(24_400 + os.getpid() % 40 * 100, 4)  # below the range that systems give out by themselves
 
 
 class DriverProcess:
@@ -96,21 +97,52 @@ def start_driver(aeron_directory: Callable[[], Path]) -> Iterator[DriverFactory]
 class Peer:
     """One end of a stream, in a process of its own."""
 
-    def __init__(self, python: str, script: str, *arguments: object, environment: dict[str, str] | None = None) -> None:
+    DEFAULTS: ClassVar[dict[str, Any]] = {
+        "stream": 1001,
+        "count": 0,
+        "rounds": 1,
+        "largest": 8_192,  # the longest message of a term of 64 KiB
+        "slow_s": 0.0,
+        "exclusive": False,
+        "destinations": [],
+        "hold": False,
+        "to_end": False,
+    }
+
+    def __init__(self, python: str, kind: str, options: dict[str, Any], environment: dict[str, str]) -> None:
+        self.kind = kind
         self.process = subprocess.Popen(
-            [python, str(HERE / script), *map(str, arguments)],
+            [python, str(HERE / "peer.py"), kind, json.dumps(self.DEFAULTS | options)],
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if options["role"] == "watch" else None,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **environment},
         )
 
-    def wait_ready(self) -> None:
-        assert self._line() == "ready"
+    def last_words(self) -> str:
+        """All that it still says, on either stream, until it ends."""
+        assert self.process.stdout is not None
+        said = self.process.stdout.read()
+        self.process.wait(30)
+        return said
+
+    def wait_for(self, word: str) -> None:
+        """Waits until it says so."""
+        assert self._line() == word
 
     def result(self) -> dict[str, Any]:
-        facts: dict[str, Any] = json.loads(self._line())
+        """Its facts, once it is through."""
+        line = self._line()
+        while line in ("round", "gone"):
+            line = self._line()
+        facts: dict[str, Any] = json.loads(line)
         self.process.wait(30)
         return facts
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.kill()
+        self.process.wait()
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -126,22 +158,39 @@ class Peer:
         return line
 
 
+PeerFactory = Callable[..., Peer]
+
+
 @pytest.fixture
-def start_peer() -> Iterator[Callable[..., Peer]]:
-    """``start_peer("pyaeron" | "mainstem", role, directory, channel, stream, count, largest)``."""
+def start_peer() -> Iterator[PeerFactory]:
+    """``start_peer("pyaeron" | "mainstem", role, driver, channel, **options)``; ``environment`` for the process besides."""
     running: list[Peer] = []
 
-    def start(kind: str, *arguments: object, environment: dict[str, str] | None = None) -> Peer:
+    def start(
+        kind: str,
+        role: str,
+        driver: DriverProcess,
+        channel: str,
+        *,
+        environment: dict[str, str] | None = None,
+        **options: Any,
+    ) -> Peer:
+        python = sys.executable
         if kind == "pyaeron":
-            python = os.environ.get("MAINSTEM_PYAERON_PYTHON")
+            python = os.environ.get("MAINSTEM_PYAERON_PYTHON", "")
             if not python:
                 pytest.skip("MAINSTEM_PYAERON_PYTHON names no Python with pyaeron")
-            peer = Peer(python, "pyaeron_peer.py", *arguments, environment=environment)
-        else:
-            peer = Peer(sys.executable, "mainstem_peer.py", *arguments, environment=environment)
+        options = {"role": role, "directory": str(driver.directory), "channel": channel, **options}
+        peer = Peer(python, kind, options, environment or {})
         running.append(peer)
         return peer
 
     yield start
     for peer in running:
         peer.stop()
+
+
+@pytest.fixture
+def port() -> int:
+    """The first of four ports that no other test of this run uses, so that what lingers disturbs nobody."""
+    return next(_ports)

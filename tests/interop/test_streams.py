@@ -1,166 +1,175 @@
 """Streams between Mainstem and the reference, in both directions: clients on each other's drivers, drivers on one network.
 
-The number of messages is MAINSTEM_INTEROP_MESSAGES (20,000 when it is not set).
+The number of messages is MAINSTEM_INTEROP_MESSAGES (20,000 when it is not set). Their lengths go from nothing to the longest
+that a term of 64 KiB allows, so that every test has messages of one fragment and of several.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.interop.modes import NETWORK, Mode, named, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.interop.conftest import DriverFactory, DriverProcess, Peer, PeerFactory
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 MESSAGES = int(os.environ.get("MAINSTEM_INTEROP_MESSAGES", "20000"))
-STREAM = 1001
-LARGEST_64K = 8_192  # the longest message of a term of 64 KiB
-LARGEST_1M = 131_072
-
-# (publisher's client, its driver, subscriber's driver, subscriber's client); one driver when both are the same.
-ONE_DRIVER = [
-    ("mainstem", "reference", "pyaeron"),
-    ("pyaeron", "reference", "mainstem"),
-    ("pyaeron", "mainstem", "pyaeron"),
-    ("mainstem", "mainstem", "pyaeron"),
-    ("pyaeron", "mainstem", "mainstem"),
-    ("mainstem", "reference", "mainstem"),
-]
-TWO_DRIVERS = [
-    ("mainstem", "mainstem", "reference", "mainstem"),
-    ("mainstem", "reference", "mainstem", "mainstem"),
-    ("pyaeron", "mainstem", "reference", "pyaeron"),
-    ("pyaeron", "reference", "mainstem", "pyaeron"),
-]
+FEW = 2_000
+TERM = "|term-length=64k"
+LARGEST_64K = 8_192
 LOSS = {
     "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS": "loss",
     "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": "rate=0.1|seed=42|recv-msg-mask=0xF",
 }
+# A peer that is killed is missed after this, instead of five or ten seconds.
+IMPATIENT = {
+    "AERON_IMAGE_LIVENESS_TIMEOUT": "1s",
+    "AERON_PUBLICATION_CONNECTION_TIMEOUT": "1s",
+    "AERON_CLIENT_LIVENESS_TIMEOUT": "3s",
+    "AERON_PUBLICATION_UNBLOCK_TIMEOUT": "4s",
+    "AERON_TIMER_INTERVAL": "500ms",
+}
 
 
-def carry(
-    start_peer: Callable[..., Any],
-    publisher: tuple[str, Any, str],
-    subscriber: tuple[str, Any, str],
-    *,
-    count: int = MESSAGES,
-    largest: int = LARGEST_64K,
-    exclusive: bool = False,
-    slow_s: float = 0.0,
-) -> dict[str, Any]:
-    """Sends ``count`` messages from one end to the other; every one must arrive once, in order, whole."""
-    kind, driver, channel = subscriber
-    slow = {"SLOW_S": str(slow_s)}
-    receiving = start_peer(kind, "sub", driver.directory, channel, STREAM, count, largest, environment=slow)
-    receiving.wait_ready()
-    kind, driver, channel = publisher
-    arguments = ["pub", driver.directory, channel, STREAM, count, largest, *(["exclusive"] if exclusive else [])]
-    sending = start_peer(kind, *arguments)
-    sending.wait_ready()
-    received, sent = receiving.result(), sending.result()
-    assert sent["sent"] == count
-    assert received == {"count": count, "fault": ""}
-    return sent
+@dataclass
+class Line:
+    """One stream: its drivers, and how to start somebody at either end."""
+
+    mode: Mode
+    ends: tuple[str, str, str, str]
+    port: int
+    start_driver: DriverFactory
+    start_peer: PeerFactory
+    settings: dict[str, str]
+    publish_suffix: str = ""
+
+    def __post_init__(self) -> None:
+        self.sender = self.start_driver(self.ends[1], **self.settings)
+        self.receiver = self.sender
+        if not self.mode.one_driver:
+            self.receiver = self.start_driver(self.ends[2], **self.settings)
+
+    def restart(self, driver: DriverProcess) -> DriverProcess:
+        """Kills a driver and starts another of its kind."""
+        driver.kill()
+        return self.start_driver(self.ends[1] if driver is self.sender else self.ends[2], **self.settings)
+
+    def subscribe(self, count: int, **options: Any) -> Peer:
+        """A subscriber that is ready."""
+        channel = named(self.mode.subscribe, self.port)
+        peer = self.start_peer(self.ends[3], "sub", self.receiver, channel, count=count, **options)
+        peer.wait_for("ready")
+        return peer
+
+    def publish(self, count: int, **options: Any) -> Peer:
+        """A publisher that is connected."""
+        channel = named(self.mode.publish, self.port)
+        channel += ("|" if "?" in channel else "?") + TERM[1:] + self.publish_suffix
+        destinations = [named(each, self.port) for each in self.mode.destinations]
+        peer = self.start_peer(
+            self.ends[0], "pub", self.sender, channel, count=count, destinations=destinations, **options
+        )
+        peer.wait_for("ready")
+        return peer
 
 
-@pytest.mark.parametrize(("publisher", "driver", "subscriber"), ONE_DRIVER)
-def test_carries_mixed_messages_over_ipc(
-    start_driver: Callable[..., Any], start_peer: Callable[..., Any], publisher: str, driver: str, subscriber: str
-) -> None:
-    one = start_driver(driver)
-    channel = "aeron:ipc?term-length=1m"
-    carry(start_peer, (publisher, one, channel), (subscriber, one, channel), largest=LARGEST_1M)
+@pytest.fixture
+def line(
+    mode: Mode, ends: tuple[str, str, str, str], port: int, start_driver: DriverFactory, start_peer: PeerFactory
+) -> Line:
+    return Line(mode, ends, port, start_driver, start_peer, IMPATIENT)
+
+
+def everything(count: int) -> dict[str, Any]:
+    return {"count": count, "fault": "", "ended": True}
 
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["concurrent", "exclusive"])
-@pytest.mark.parametrize(("publisher", "driver_a", "driver_b", "subscriber"), TWO_DRIVERS)
-def test_carries_mixed_messages_over_udp(
-    start_driver: Callable[..., Any],
-    start_peer: Callable[..., Any],
-    publisher: str,
-    driver_a: str,
-    driver_b: str,
-    subscriber: str,
-    exclusive: bool,
-) -> None:
-    channel = "aeron:udp?endpoint=127.0.0.1:24801"
-    sender, receiver = start_driver(driver_a), start_driver(driver_b)
-    carry(
-        start_peer,
-        (publisher, sender, f"{channel}|term-length=64k"),
-        (subscriber, receiver, channel),
-        exclusive=exclusive,
-    )
+@table()
+def test_carries_mixed_messages_to_the_end_of_the_stream(line: Line, exclusive: bool) -> None:
+    receiving = line.subscribe(MESSAGES, to_end=True)
+    sending = line.publish(MESSAGES, exclusive=exclusive)
+    assert receiving.result() == everything(MESSAGES)
+    assert sending.result()["sent"] == MESSAGES
 
 
-@pytest.mark.parametrize(("publisher", "driver_a", "driver_b", "subscriber"), TWO_DRIVERS[:2])
 @pytest.mark.parametrize("lossy", ["sender", "receiver"])
+@table(*NETWORK, both_ways_only=True)
 def test_loses_nothing_while_a_tenth_of_the_datagrams_is_dropped(
-    start_driver: Callable[..., Any],
-    start_peer: Callable[..., Any],
-    publisher: str,
-    driver_a: str,
-    driver_b: str,
-    subscriber: str,
+    mode: Mode,
+    ends: tuple[str, str, str, str],
+    port: int,
+    start_driver: DriverFactory,
+    start_peer: PeerFactory,
     lossy: str,
 ) -> None:
-    channel = "aeron:udp?endpoint=127.0.0.1:24802"
-    sender = start_driver(driver_a, **(LOSS if lossy == "sender" else {}))
-    receiver = start_driver(driver_b, **(LOSS if lossy == "receiver" else {}))
-    carry(start_peer, (publisher, sender, f"{channel}|term-length=1m"), (subscriber, receiver, channel))
+    line = Line(mode, ends, port, start_driver, start_peer, LOSS if lossy == "sender" else {}, mode.flow_control)
+    if lossy == "sender":
+        line.receiver.stop()
+        line.receiver = start_driver(ends[2])
+    else:
+        line.receiver.stop()
+        line.receiver = start_driver(ends[2], **LOSS)
+    receiving = line.subscribe(FEW, to_end=True)
+    sending = line.publish(FEW)
+    assert receiving.result() == everything(FEW)
+    assert sending.result()["sent"] == FEW
 
 
-@pytest.mark.parametrize(("publisher", "driver_a", "driver_b", "subscriber"), TWO_DRIVERS[:2])
-def test_a_slow_subscriber_holds_the_publisher_back(
-    start_driver: Callable[..., Any],
-    start_peer: Callable[..., Any],
-    publisher: str,
-    driver_a: str,
-    driver_b: str,
-    subscriber: str,
-) -> None:
-    channel = "aeron:udp?endpoint=127.0.0.1:24803"
-    sender, receiver = start_driver(driver_a), start_driver(driver_b)
-    sent = carry(
-        start_peer,
-        (publisher, sender, f"{channel}|term-length=64k"),
-        (subscriber, receiver, channel),
-        count=5_000,
-        slow_s=0.005,
-    )
-    assert sent["refused"] > 0
+@table(both_ways_only=True)
+def test_a_slow_subscriber_holds_the_publisher_back(line: Line) -> None:
+    line.publish_suffix = line.mode.flow_control
+    receiving = line.subscribe(FEW, slow_s=0.002, to_end=True)
+    sending = line.publish(FEW)
+    assert receiving.result() == everything(FEW)
+    assert sending.result()["refused"] > 0
 
 
-@pytest.mark.parametrize(("publisher", "driver_a", "driver_b", "subscriber"), TWO_DRIVERS[:2])
-def test_carries_a_stream_over_multicast(
-    start_driver: Callable[..., Any],
-    start_peer: Callable[..., Any],
-    publisher: str,
-    driver_a: str,
-    driver_b: str,
-    subscriber: str,
-) -> None:
-    channel = "aeron:udp?endpoint=224.20.30.39:24804|interface=localhost"
-    sender, receiver = start_driver(driver_a), start_driver(driver_b)
-    carry(start_peer, (publisher, sender, f"{channel}|term-length=64k"), (subscriber, receiver, channel))
+@table(both_ways_only=True)
+def test_a_publisher_that_starts_again_is_heard_again(line: Line) -> None:
+    receiving = line.subscribe(FEW, rounds=2, to_end=True)
+    for _ in range(2):
+        assert line.publish(FEW).result()["sent"] == FEW
+        receiving.wait_for("round")
+    assert receiving.result() == everything(2 * FEW)
 
 
-@pytest.mark.parametrize(("publisher", "driver_a", "driver_b", "subscriber"), TWO_DRIVERS[:2])
-def test_carries_a_stream_to_a_dynamic_destination(
-    start_driver: Callable[..., Any],
-    start_peer: Callable[..., Any],
-    publisher: str,
-    driver_a: str,
-    driver_b: str,
-    subscriber: str,
-) -> None:
-    control = "control=127.0.0.1:24805|control-mode=dynamic"
-    sender, receiver = start_driver(driver_a), start_driver(driver_b)
-    carry(
-        start_peer,
-        (publisher, sender, f"aeron:udp?{control}|term-length=64k"),
-        (subscriber, receiver, f"aeron:udp?endpoint=127.0.0.1:24806|{control}"),
-    )
+@table(both_ways_only=True)
+def test_a_subscriber_that_starts_again_hears_what_is_said_from_then_on(line: Line) -> None:
+    first = line.subscribe(FEW)
+    sending = line.publish(FEW, rounds=2)
+    assert first.result()["count"] == FEW
+    sending.wait_for("gone")
+    second = line.subscribe(FEW, to_end=True)
+    assert second.result() == everything(FEW)
+    assert sending.result()["sent"] == 2 * FEW
+
+
+@table(*NETWORK, both_ways_only=True)
+def test_a_receiving_machine_that_starts_again_is_found_again(line: Line) -> None:
+    first = line.subscribe(FEW, hold=True)
+    sending = line.publish(FEW, rounds=2)
+    first.wait_for("round")
+    first.kill()
+    line.receiver = line.restart(line.receiver)
+    sending.wait_for("gone")
+    second = line.subscribe(FEW, to_end=True)
+    assert second.result() == everything(FEW)
+    assert sending.result()["sent"] == 2 * FEW
+
+
+@table(*NETWORK, both_ways_only=True)
+def test_a_sending_machine_that_starts_again_is_heard_again(line: Line) -> None:
+    receiving = line.subscribe(FEW, rounds=2, to_end=True)
+    first = line.publish(FEW, hold=True)
+    receiving.wait_for("round")
+    first.kill()
+    line.sender = line.restart(line.sender)
+    assert line.publish(FEW).result()["sent"] == FEW
+    receiving.wait_for("round")
+    assert receiving.result() == everything(2 * FEW)

@@ -48,6 +48,11 @@ class Expected:
         self.count = 0
         self.fault = ""
 
+    def begin(self) -> int:
+        """From index 0 again; how many there were."""
+        count, self.count = self.count, 0
+        return count
+
     def take(self, message: bytes) -> None:
         if not self.fault and message != self._traffic.message(self.count):
             self.fault = f"message {self.count} differs ({len(message)} bytes)"

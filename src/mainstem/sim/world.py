@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TICK_NS = (
     100 * NS_PER_US
 )  # a step of time while something happens: short beside every timer of the protocol but the NAK's
-IDLE_TICK_NS = NS_PER_MS  # the longest step once nothing happens: steps double until then
+IDLE_TICK_NS = 5 * NS_PER_MS  # the longest step once nothing happens: steps double until then
 MAX_TICKS = 2_000_000  # of one world: a run that needs more has stalled
 # What a driver's shared memory needs for a few dozen streams: hundreds of worlds are made, and memory is zeroed each time.
 SMALL_BUFFERS: dict[str, Any] = {

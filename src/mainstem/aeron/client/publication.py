@@ -45,7 +45,7 @@ class PublicationFace(Resource):
         """Offers until there is room, and returns the position. ``timeout`` is in seconds; None waits for ever.
 
         Raises BackPressured, NotConnected or AdminAction when the time is over, ClosedError and MaxPositionExceeded at
-        once, ValueError for a message that is too long.
+        once (DriverTimeout or ClientTimeout when that is why it is closed), ValueError for a message that is too long.
         """
         position: int = self.offer(data, reserved_value=reserved_value)
         if position > 0:
@@ -54,6 +54,8 @@ class PublicationFace(Resource):
         while position < 0:
             status = OfferStatus(position)
             if status.is_final:
+                if status is OfferStatus.CLOSED:
+                    self._conductor.raise_failure()
                 raise offer_error(status, f"send on {self!r}")
             if not waiting.step():
                 raise offer_error(status, f"send on {self!r}", f", for {timeout:g} s")
