@@ -11,7 +11,10 @@ from mainstem.sim.world import World
 pytestmark = pytest.mark.simulation
 
 SEEDS = range(1, 5)
-FAILED: list[tuple[str, int]] = [("untethered", 5), ("untethered", 12)]  # every (scenario, seed) that ever failed stays here
+FAILED: list[tuple[str, int]] = [
+    ("untethered", 5),
+    ("untethered", 12),
+]  # every (scenario, seed) that ever failed stays here
 CASES = [(scenario, seed) for scenario in sorted(SCENARIOS) for seed in SEEDS] + FAILED
 
 

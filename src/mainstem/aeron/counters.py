@@ -191,9 +191,11 @@ def resolver_cache_entries(name: str) -> CounterSpec:
     return CounterSpec(CounterType.RESOLVER_CACHE_ENTRIES, b"", _label(f"Resolver cache entries: name={name}"))
 
 
-def bootstrap_neighbor(name: str) -> CounterSpec:
-    """Whether a neighbour to begin with has been heard of: 1, else 0."""
-    return CounterSpec(CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name}"))
+def bootstrap_neighbor(name: str, address: str = "") -> CounterSpec:
+    """Whether a neighbour to begin with has been heard of: 1, else 0. ``address`` is what its name stands for, once known."""
+    return CounterSpec(
+        CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name} resolved={address}")
+    )
 
 
 def parse_stream_key(key: bytes) -> StreamKey:

@@ -63,6 +63,7 @@ class DriverResolver:
         self.name = settings.driver_resolver_name or ""
         self._settings = settings
         self._transports = transports
+        self._counters = counters
         self._system_counters = system_counters
         self._instrument = instrument
         bind = parse_interface(settings.driver_resolver_interface or ANYWHERE)
@@ -162,9 +163,12 @@ class DriverResolver:
             each.due_ns = now_ns + self._settings.driver_resolver_bootstrap_neighbor_resolution_interval_ns
             host, port = parse_address(each.name)
             try:
-                each.address = InetAddress(self._transports.resolve(host), port)
+                address = InetAddress(self._transports.resolve(host), port)
             except LookupError:
-                each.address = None
+                address = None
+            if address != each.address:
+                each.address = address
+                self._counters.relabel(each.shown, bootstrap_neighbor(each.name, str(address or "")))
 
     def _tell(self, entries: list[ResolutionEntry], to: Iterable[InetAddress]) -> int:
         """Sends entries to every address but the one that an entry is about; how many datagrams left."""

@@ -51,6 +51,12 @@ def test_tells_its_own_name_once_a_second_as_the_reference_does(driver: InvokedD
     assert peer.take() == [ALPHA] * 4
 
 
+def test_says_what_the_name_of_a_bootstrap_neighbour_stands_for(driver: InvokedDriver) -> None:
+    driver.run(0.1, step=0.01)
+    label = f"Bootstrap neighbor: name=127.0.0.1:{BOOTSTRAP} resolved=127.0.0.1:{BOOTSTRAP}"
+    assert label in driver.labels().values()
+
+
 def test_learns_a_name_and_uses_it_for_a_channel(driver: InvokedDriver) -> None:
     peer = driver.network.peer(BOOTSTRAP)
     driver.network.send(peer, BOUND, told("beta", "0.0.0.0", BOOTSTRAP, is_self=True))
