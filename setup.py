@@ -16,7 +16,7 @@ setup(
             Extension(
                 f"mainstem._core.{name}",
                 [str(CORE / f"{name}.py")],
-                extra_compile_args=["-O2", "-fno-strict-aliasing", "-Wno-unused-function"],
+                extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-Wno-unused-function"],
                 define_macros=[("_GNU_SOURCE", None)],
             )
             for name in MODULES

@@ -92,16 +92,16 @@ def receive_calls(ends: Ends, subscription: mainstem.aeron.client.Subscription) 
 
 def receive_batches(ends: Ends, subscription: mainstem.aeron.client.Subscription) -> tuple[int, int, int]:
     count = first = 0
-    poll, idle = subscription.poll_bytes, ends.idle
+    poll, idle = subscription.poll_arrow, ends.idle
     while True:
-        messages = poll(BATCH)
-        if not messages:
+        batch = poll()
+        if not batch.num_rows:
             idle()
             continue
         if not count:
             first = time.monotonic_ns()
-        count += len(messages)
-        if len(messages[-1]) == 1:
+        count += batch.num_rows
+        if len(batch["payload"][-1].as_buffer()) == 1:
             return count, first, time.monotonic_ns()
 
 
@@ -110,7 +110,7 @@ def pub(options: Options) -> None:
     publication = ends.aeron.add_publication(channel(options), 1001)
     ends.wait(lambda: publication.is_connected)
     payload = bytes(options.size)
-    offer, _offer_many, idle = publication.offer, publication.offer_many, ends.idle
+    offer, idle = publication.offer, ends.idle
     batch = pa.array([payload] * BATCH, pa.binary())
 
     def send_calls() -> None:

@@ -35,11 +35,13 @@ def arrays(taken: dict[str, bytearray], rows: int) -> dict[str, Any]:
 
     out: dict[str, Any] = {}
     for name, kind in column_types().items():
-        if name == "payload" and "payload" in taken:
-            buffers = [None, pa.py_buffer(taken["payload_offsets"]), pa.py_buffer(taken["payload"])]
-            out[name] = pa.Array.from_buffers(kind, rows, buffers)
-        elif name in taken:
-            out[name] = pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(taken[name])])
+        buffer = taken.get(name)
+        if buffer is None:
+            continue
+        buffers = [None, pa.py_buffer(buffer)]
+        if name == "payload":
+            buffers.insert(1, pa.py_buffer(taken["payload_offsets"]))
+        out[name] = pa.Array.from_buffers(kind, rows, buffers, 0)
     return out
 
 

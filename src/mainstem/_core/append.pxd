@@ -49,14 +49,16 @@ cdef class Appender:
     cdef int64_t meet_term_end(self) noexcept
     cdef void put_header(self, int64_t p, int64_t length, int32_t flags, int32_t kind, int64_t begin, int64_t reserved) noexcept
     cdef void put_message(self, int64_t begin, const uint8_t *source, int64_t length, int64_t reserved) noexcept
+    cdef void expect_next(self, int64_t p, int64_t framed) noexcept
     cdef void put_pad(self, int64_t begin, int64_t length) noexcept
-    cdef void put_batch_message(self, int64_t begin, Messages messages, int64_t i, int64_t length) noexcept
+    cdef int64_t put_run(self, int64_t begin, Messages messages, int64_t k, int64_t end) noexcept
     cdef int64_t place(self, int64_t position) noexcept
     cdef int64_t append(self, const uint8_t *source, int64_t length, object reserved) except? -99
     cdef int put_supplied(self, int64_t begin, const uint8_t *source, int64_t length, object supplier) except -1
     cdef int check_length(self, int64_t length) except -1
     cdef object append_batch(self, Messages messages)
-    cdef int64_t fill(self, Messages messages, int64_t i, int64_t claimed) noexcept
+    cdef int64_t wanted(self, Messages messages, int64_t k, int64_t left) noexcept
+    cdef int64_t fill(self, Messages messages, int64_t k, int64_t claimed) noexcept
 
 
 cdef class ConcurrentAppender(Appender):

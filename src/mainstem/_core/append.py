@@ -17,6 +17,13 @@ else:
     from mainstem._core.plain import *
     from mainstem._core.plain import Memory
 
+# A batch is published in runs of so many bytes: long enough that the reader's and the writer's caches meet seldom, short
+# enough that the reader copies one run out of the shared cache while the next is written.
+RUN_LENGTH = cython.declare(cython.longlong, 8192)
+CACHE_LINE_LENGTH = cython.declare(cython.longlong, 64)
+EXPECTED_LENGTH = cython.declare(cython.longlong, 1536)  # no more lines asked for in advance than a core can await
+LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
+
 
 @cython.cclass
 class BufferClaim:
@@ -199,6 +206,7 @@ class Appender:
             self.put_header(p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, reserved)
             copy_bytes(base, p + DATA_HEADER_LENGTH, source, 0, length)
             st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))
+            self.expect_next(p, align_frame(length + DATA_HEADER_LENGTH))
             return
         flags: cython.int = FLAG_BEGIN
         done: cython.longlong = 0
@@ -214,6 +222,15 @@ class Appender:
             begin += self.mtu
             done += part
             flags = 0
+
+    def expect_next(self, p, framed):
+        """Asks for the cache lines of a next message like this one, which arrive while the caller makes it."""
+        base = self.base
+        line: cython.longlong = p + framed
+        end: cython.longlong = line + min(framed, EXPECTED_LENGTH)
+        while line < end:
+            prefetch_write(base, line)
+            line += CACHE_LINE_LENGTH
 
     def put_supplied(self, begin, source, length, supplier):
         """Like put_message; ``supplier`` sees each frame and returns its reserved value. If it raises, the claim is padded."""
@@ -247,25 +264,47 @@ class Appender:
             flags = 0
         return 0
 
-    def put_batch_message(self, begin, messages, i, length):
-        p: cython.longlong = self.place(begin)
+    def put_run(self, begin, messages, k, end):
+        """Frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
+
+        The first frame's length is stored last, with release: the reader finds the run whole, and does not follow the
+        writer from one cache line to the next.
+        """
         base = self.base
-        flags: cython.int = FLAG_BEGIN
-        done: cython.longlong = 0
-        part: cython.longlong = self.max_payload_length
+        first: cython.longlong = self.place(begin)
+        p: cython.longlong = first
+        stop: cython.longlong = first + min(end - begin, RUN_LENGTH)
+        length: cython.longlong = messages.length[k]
+        first_length: cython.longlong = length + DATA_HEADER_LENGTH
+        longest: cython.longlong = self.max_payload_length
+        mask: cython.longlong = self.term_length - 1
+        session: cython.longlong = cython.cast(cython.longlong, self.session_id) << 32
+        offset: cython.longlong = begin & mask
+        kind: cython.longlong = cython.cast(cython.longlong, (FLAG_UNFRAGMENTED << 8) | (TYPE_DATA << 16)) << 32
+        term_id: cython.longlong = wrap_i32((begin >> self.bits) + self.initial_term_id)
+        stream: cython.longlong = (self.stream_id & LOW_32_BITS) | (term_id << 32)
+        sign: cython.longlong = -1
+        n: cython.longlong = messages.loaded
         while True:
-            if length - done <= part:
-                part = length - done
-                flags |= FLAG_END
-            self.put_header(p, part + DATA_HEADER_LENGTH, flags, TYPE_DATA, begin, 0)
-            messages.copy(i, done, part, base, p + DATA_HEADER_LENGTH)
-            st32(base, p, cython.cast(cython.int, part + DATA_HEADER_LENGTH))
-            done += part
-            if done >= length:
-                return
-            p += self.mtu
-            begin += self.mtu
-            flags = 0
+            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out.
+            put64(base, p, kind | ((sign * (length + DATA_HEADER_LENGTH)) & LOW_32_BITS))
+            put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
+            put64(base, p + FRAME_STREAM_ID_OFFSET, stream)
+            put64(base, p + FRAME_RESERVED_VALUE_OFFSET, 0)
+            copy_bytes(base, p + DATA_HEADER_LENGTH, messages.source[k], 0, length)
+            sign = 1
+            length = align_frame(length + DATA_HEADER_LENGTH)
+            p += length
+            offset += length
+            k += 1
+            if k >= n:
+                break
+            length = messages.length[k]
+            if length > longest or p + align_frame(length + DATA_HEADER_LENGTH) > stop:
+                break
+        st32(base, first, cython.cast(cython.int, first_length))
+        self.taken_offset = offset
+        return k
 
     # -- the public faces ------------------------------------------------------------------------------------------
 
@@ -340,58 +379,68 @@ class Appender:
 
     def append_batch(self, messages):
         self.check_length(messages.largest)
-        i: cython.longlong = 0
-        j: cython.longlong
-        n: cython.longlong = messages.count
+        k: cython.longlong = 0
+        before: cython.longlong = 0
+        done: cython.longlong = 0
         total: cython.longlong
-        framed: cython.longlong
         offset: cython.longlong = 0
-        answer: cython.longlong = self.position if n == 0 else 0
-        while i < n:
-            offset = self.look(messages.size(i))
+        answer: cython.longlong = self.position if messages.count == 0 else 0
+        while done < messages.count:
+            if k == messages.loaded:
+                messages.load(done)
+                k = 0
+            offset = self.look(messages.length[k])
             if offset < 0:
                 break
-            # One claim takes no more than the longest message may (plus one message, to meet the end of a term), so that
-            # publishers who race for the last of the window overrun it by no more than single messages do.
-            total = 0
-            j = i
-            while j < n and total < self.room:
-                framed = self.framed(messages.size(j))
-                if total > 0 and total + framed > self.max_message_length:
-                    break
-                total += framed
-                j += 1
-                if offset + total > self.term_length:
-                    break
+            total = self.wanted(messages, k, self.term_length - offset)
             offset = self.take(total)
-            j = self.fill(messages, i, total)
-            if j > i:
+            before = k
+            k = self.fill(messages, k, total)
+            if k > before:
                 answer = (self.taken_count << self.bits) + self.taken_offset
-                i = j
+                done += k - before
             if offset + total > self.term_length:
                 offset = self.meet_term_end()
                 if offset == OFFER_MAX_POSITION_EXCEEDED:
                     break
-        return i, answer if i > 0 or n == 0 else offset
+        return done, answer if done > 0 or messages.count == 0 else offset
 
-    def fill(self, messages, i, claimed):
+    def wanted(self, messages, k, left):
+        """The bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
+
+        No more than the longest message may take (plus one message, to meet the end of a term), so that publishers who
+        race for the last of the window overrun it by no more than single messages do.
+        """
+        total: cython.longlong = 0
+        framed: cython.longlong
+        while k < messages.loaded and total < self.room:
+            framed = self.framed(messages.length[k])
+            if total > 0 and total + framed > self.max_message_length:
+                break
+            total += framed
+            k += 1
+            if total > left:
+                break
+        return total
+
+    def fill(self, messages, k, claimed):
         """Writes whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next."""
         end: cython.longlong = min(self.taken_offset + claimed, self.term_length)
         begin: cython.longlong = self.taken_count << self.bits
-        offset: cython.longlong = self.taken_offset
         length: cython.longlong
         framed: cython.longlong
-        while i < messages.count:
-            length = messages.size(i)
+        while k < messages.loaded:
+            length = messages.length[k]
             framed = self.framed(length)
-            if offset + framed > end:
+            if self.taken_offset + framed > end:
                 break
-            self.put_batch_message(begin + offset, messages, i, length)
-            offset += framed
-            i += 1
-        if offset > self.taken_offset:
-            self.taken_offset = offset
-        return i
+            if length > self.max_payload_length:
+                self.put_message(begin + self.taken_offset, messages.source[k], length, 0)
+                self.taken_offset += framed
+                k += 1
+            else:
+                k = self.put_run(begin + self.taken_offset, messages, k, begin + end)
+        return k
 
     def append_padding(self, length: cython.longlong):
         if length < 0:

@@ -6,6 +6,7 @@
 #   cas32 cas64      compare-and-set (acquire-release), true when it was set
 #   fadd64           fetch-and-add (acquire-release), the old value
 #   fence_release / fence_acquire          standalone fences
+#   prefetch prefetch_write                a hint that the line is wanted soon; any address will do
 # The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
 #   wrap_i32 align_frame     arithmetic that needs the same answer compiled or not
 # plain.py has the same names for code that runs uncompiled.
@@ -39,6 +40,8 @@ cdef extern from *:
     MS_INLINE void fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
     MS_INLINE void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) { memcpy(d + o, s + so, (size_t)n); }
     MS_INLINE void zero_out(uint8_t *b, int64_t o, int64_t n) { memset(b + o, 0, (size_t)n); }
+    MS_INLINE void prefetch(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 0, 3); }
+    MS_INLINE void prefetch_write(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 1, 3); }
     MS_INLINE int32_t wrap_i32(int64_t v) { return (int32_t)(uint32_t)v; }
     MS_INLINE int64_t align_frame(int64_t n) { return (n + 31) & ~(int64_t)31; }
     #endif
@@ -62,5 +65,7 @@ cdef extern from *:
     void fence_acquire() noexcept nogil
     void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) noexcept nogil
     void zero_out(uint8_t *b, int64_t o, int64_t n) noexcept nogil
+    void prefetch(const uint8_t *b, int64_t o) noexcept nogil
+    void prefetch_write(const uint8_t *b, int64_t o) noexcept nogil
     int32_t wrap_i32(int64_t v) noexcept nogil
     int64_t align_frame(int64_t n) noexcept nogil

@@ -7,9 +7,12 @@ from mainstem._core.atomics cimport *
 cdef class Messages:
     cdef readonly int64_t count
     cdef readonly int64_t largest
+    # What the last load() found: where each message lies and how long it is.
+    cdef int64_t loaded
+    cdef const uint8_t *source[256]
+    cdef int64_t length[256]
 
-    cdef int64_t size(self, int64_t i) noexcept
-    cdef void copy(self, int64_t i, int64_t start, int64_t length, uint8_t *base, int64_t p) noexcept
+    cdef void load(self, int64_t first) noexcept
 
 
 cdef class MessageList(Messages):

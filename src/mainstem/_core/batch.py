@@ -10,17 +10,26 @@ else:
     from mainstem._core.plain import Memory
 
 
+CHUNK = cython.declare(cython.longlong, 256)  # messages loaded at once: the length of the arrays in batch.pxd
+
+
 @cython.cclass
 class Messages:
-    """How an appender reads a batch: the size of each message, and its bytes copied to where they belong."""
+    """How an appender reads a batch: chunk by chunk, as places in memory and lengths that its inner loop can walk."""
 
-    def size(self, i):  # noqa: ARG002 - subclasses do the work
-        return 0
+    def prepare(self):
+        """For uncompiled code, where nothing declares the arrays."""
+        if not cython.compiled:
+            self.loaded = 0
+            self.source = [None] * CHUNK
+            self.length = [0] * CHUNK
 
-    def copy(self, i, start, length, base, p):  # noqa: ARG002 - subclasses do the work
+    def load(self, first):  # noqa: ARG002 - subclasses do the work
+        """Loads up to CHUNK messages from the ``first`` on."""
         return
 
 
+@cython.final
 @cython.cclass
 class MessageList(Messages):
     """A list of bytes. Other bytes-like items are copied first, so that no size can change while it is read."""
@@ -34,26 +43,23 @@ class MessageList(Messages):
                     break
         self.items = items if plain else [m if type(m) is bytes else bytes(memoryview(m)) for m in items]
         self.count = len(self.items)
-        self.largest = 0
-        i: cython.longlong
-        for i in range(self.count):
-            if self.size(i) > self.largest:
-                self.largest = self.size(i)
+        self.largest = max(map(len, self.items), default=0)
+        self.prepare()
 
-    def size(self, i):
-        if cython.compiled:
-            return PyBytes_GET_SIZE(self.items[i])
-        else:
-            return len(self.items[i])
-
-    def copy(self, i, start, length, base, p):
-        if cython.compiled:
-            source: cython.p_char = PyBytes_AS_STRING(self.items[i])
-            copy_bytes(base, p, cython.cast(cython.p_uchar, source), start, length)
-        else:
-            copy_bytes(base, p, Memory(self.items[i]), start, length)
+    def load(self, first):
+        n: cython.longlong = min(CHUNK, self.count - first)
+        k: cython.longlong
+        for k in range(n):
+            if cython.compiled:
+                self.source[k] = cython.cast(cython.p_uchar, PyBytes_AS_STRING(self.items[first + k]))
+                self.length[k] = PyBytes_GET_SIZE(self.items[first + k])
+            else:
+                self.source[k] = Memory(self.items[first + k])
+                self.length[k] = len(self.items[first + k])
+        self.loaded = n
 
 
+@cython.final
 @cython.cclass
 class MessageColumns(Messages):
     """Rows of an Arrow binary column: one buffer of data, and where in it each row begins (int32, or int64 if wide)."""
@@ -86,6 +92,7 @@ class MessageColumns(Messages):
         self.wide = wide
         self.first = first
         self.count = count
+        self.prepare()
         self.check_offsets(data_length)
 
     def check_offsets(self, data_length: cython.longlong):
@@ -117,8 +124,17 @@ class MessageColumns(Messages):
             return get64(self.offsets, (self.first + i) * 8)
         return get32(self.offsets, (self.first + i) * 4)
 
-    def size(self, i):
-        return self.offset(i + 1) - self.offset(i)
-
-    def copy(self, i, start, length, base, p):
-        copy_bytes(base, p, self.data, self.offset(i) + start, length)
+    def load(self, first):
+        n: cython.longlong = min(CHUNK, self.count - first)
+        k: cython.longlong
+        begin: cython.longlong = self.offset(first)
+        end: cython.longlong
+        for k in range(n):
+            end = self.offset(first + k + 1)
+            if cython.compiled:
+                self.source[k] = self.data + begin
+            else:
+                self.source[k] = Memory(self.data.u8[begin:end])
+            self.length[k] = end - begin
+            begin = end
+        self.loaded = n

@@ -335,6 +335,9 @@ class Columns:
             if step > limit - o:
                 stopped = WALK_TORN
                 break
+            # Streams often have messages of one length: a guess at where the fourth header from here is, so that the walk
+            # from one to the next does not wait for memory each time.
+            prefetch(base, o + 4 * step)
             kind = get16(base, o + FRAME_TYPE_OFFSET)
             if kind == TYPE_DATA or padding:
                 if n == rows or ((n or self.payload_length) and total + length > room):
@@ -364,11 +367,13 @@ class Columns:
             at = cython.address(self.at[first])
         else:
             at = self.at[first:]
+        # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
+        column = self.column[0]
         if wanted & COLUMN_POSITION:
             for i in range(n):
                 o = at[i]
                 length = (get32(base, o) + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
-                put64(self.column[0], (row + i) * 8, zero_position + o + length)
+                put64(column, (row + i) * 8, zero_position + o + length)
         if wanted & COLUMN_SESSION_ID:
             gather32(self.column[1], row, base, at, n, FRAME_SESSION_ID_OFFSET)
         if wanted & COLUMN_STREAM_ID:
@@ -378,27 +383,32 @@ class Columns:
         if wanted & COLUMN_TERM_OFFSET:
             gather32(self.column[4], row, base, at, n, FRAME_TERM_OFFSET_OFFSET)
         if wanted & COLUMN_FLAGS:
+            column = self.column[5]
             for i in range(n):
-                put16(self.column[5], (row + i) * 2, get8(base, at[i] + FRAME_FLAGS_OFFSET))
+                put16(column, (row + i) * 2, get8(base, at[i] + FRAME_FLAGS_OFFSET))
         if wanted & COLUMN_TYPE:
             gather16(self.column[6], row, base, at, n, FRAME_TYPE_OFFSET)
         if wanted & COLUMN_RESERVED_VALUE:
             gather64(self.column[7], row, base, at, n, FRAME_RESERVED_VALUE_OFFSET)
         if wanted & COLUMN_OFFSET:
+            column = self.column[8]
             for i in range(n):
-                put64(self.column[8], (row + i) * 8, at[i] + DATA_HEADER_LENGTH)
+                put64(column, (row + i) * 8, at[i] + DATA_HEADER_LENGTH)
         if wanted & COLUMN_LENGTH:
+            column = self.column[9]
             for i in range(n):
-                put32(self.column[9], (row + i) * 4, get32(base, at[i]) - DATA_HEADER_LENGTH)
+                put32(column, (row + i) * 4, get32(base, at[i]) - DATA_HEADER_LENGTH)
         if wanted & COLUMN_PAYLOAD:
+            column = self.column[I_PAYLOAD]
+            offsets = self.column[I_OFFSETS]
             for i in range(n):
                 o = at[i]
                 # Of padding only the header is ever written: what follows it is not payload.
                 if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
                     length = get32(base, o) - DATA_HEADER_LENGTH
-                    copy_bytes(self.column[I_PAYLOAD], used, base, o + DATA_HEADER_LENGTH, length)
+                    copy_bytes(column, used, base, o + DATA_HEADER_LENGTH, length)
                     used += length
-                put32(self.column[I_OFFSETS], (row + i + 1) * 4, cython.cast(cython.int, used))
+                put32(offsets, (row + i + 1) * 4, cython.cast(cython.int, used))
             self.payload_length = used
         self.rows = row + n
 
@@ -486,6 +496,9 @@ class Columns:
                 else:
                     self.resize(i, self.rows * cython.cast(cython.int, WIDTHS[i]))
                 taken[NAMES[i]] = self.owners[i]
+        # The next batch starts as large as this one became, and shrinks by halves when that was too much.
+        if self.payload_length < self.payload_capacity // 4:
+            self.payload_capacity = max(self.payload_capacity // 2, 64)
         self.owners = []
         self.rows = 0
         self.payload_length = 0

@@ -88,13 +88,14 @@ class IpcPath:
         limit = consumed + self.window_length
         if self.draining or limit <= self.trip_limit:
             return 0
-        self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed - self.term_length)
-        # What a producer may write must not reach what is not clean yet, three terms behind it.
+        # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
+        # term between them, so the producers get their room first, and what was read is cleaned while caches still hold it.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
         if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
             self.publisher_limit = limit
             st64(self.cells, self.limit_at, limit)
             self.trip_limit = limit + self.window_length // LIMIT_STEPS
+        self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed)
         return 1
 
     def do_work(self):

@@ -99,6 +99,14 @@ def fence_acquire() -> None:
     """Nothing to order: one thread."""
 
 
+def prefetch(b: Memory, o: int) -> None:
+    """No cache to hint to."""
+
+
+def prefetch_write(b: Memory, o: int) -> None:
+    """No cache to hint to."""
+
+
 def copy_bytes(d: Memory, o: int, s: Memory, so: int, n: int) -> None:
     d.u8[o : o + n] = s.u8[so : so + n]
 

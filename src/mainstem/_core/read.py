@@ -154,6 +154,7 @@ class ImageReader:
                     break
                 at = p
                 p += align_frame(length)
+                prefetch(base, p)  # the next header arrives while the handler works on this message
                 if get16(base, at + FRAME_TYPE_OFFSET) == TYPE_PAD:
                     continue
                 fragment.p = at

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
-from mainstem._core.columns import Columns
 from mainstem.arrow import record_batch
 
 if TYPE_CHECKING:
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mainstem._core.columns import Columns
     from mainstem.aeron.client.image import Image
 
 WANTED = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
@@ -42,9 +42,8 @@ def arrow_buffers(
         first, end = max(first - len(chunk), 0), max(end - len(chunk), 0)
 
 
-def poll_arrow(images: Iterable[Image], limit: int) -> pa.RecordBatch:
-    """Whole messages of several images as one batch; moves their positions."""
-    columns = Columns(WANTED)
+def poll_arrow(images: Iterable[Image], limit: int, columns: Columns) -> pa.RecordBatch:
+    """Whole messages of several images as one batch; moves their positions. ``columns`` remembers how large batches are."""
     for image in images:
         if columns.rows >= limit:
             break

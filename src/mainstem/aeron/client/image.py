@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.columns import Fragments
+from mainstem._core.columns import Columns, Fragments
 from mainstem._core.read import ImageReader
-from mainstem.aeron.client.arrow import poll_arrow
+from mainstem.aeron.client.arrow import WANTED, poll_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mainstem._core.columns import Columns
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.subscription import Subscription
 
@@ -31,6 +30,7 @@ class Image(ImageReader):
         self.source_identity = source
         self.position_counter_id = counter_id
         self._fragments = Fragments()
+        self._columns = Columns(WANTED)
 
     def scan_into(self, offsets: Any, lengths: Any, limit: int = -1) -> tuple[int, int]:
         """As ``scan``, into any two writable buffers: int64 offsets into ``log`` and int32 lengths."""
@@ -38,7 +38,7 @@ class Image(ImageReader):
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
         """Up to ``limit`` whole messages: columns position, session_id, reserved_value and payload."""
-        return poll_arrow([self], limit)
+        return poll_arrow([self], limit, self._columns)
 
     def gather_columns(self, columns: Columns, limit: int) -> None:
         """Adds up to ``limit`` whole messages to ``columns`` and moves the position past them."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from mainstem._core.columns import Columns
 from mainstem._core.read import SubscriptionReader
-from mainstem.aeron.client.arrow import poll_arrow
+from mainstem.aeron.client.arrow import WANTED, poll_arrow
 from mainstem.aeron.client.resource import Resource
 from mainstem.errors import TimedOut
 
@@ -46,6 +47,7 @@ class Subscription(Resource, SubscriptionReader):
         self.on_unavailable_image = on_unavailable_image
         self._had_image = False
         self._next_arrow = 0
+        self._columns = Columns(WANTED)
 
     @property
     def open_images(self) -> tuple[Image, ...]:
@@ -92,7 +94,7 @@ class Subscription(Resource, SubscriptionReader):
         images = self.open_images
         first = self._next_arrow % len(images) if images else 0
         self._next_arrow = first + 1
-        return poll_arrow(images[first:] + images[:first], limit)
+        return poll_arrow(images[first:] + images[:first], limit, self._columns)
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
         """Listens on one more channel (the subscription's must say ``control-mode=manual``); the destination's id."""
