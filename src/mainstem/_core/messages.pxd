@@ -5,9 +5,12 @@ cdef class RunReader:
     cdef readonly int64_t position
     cdef readonly int64_t count
     cdef readonly int64_t size
+    cdef readonly int64_t channel
+    cdef readonly int64_t number
     cdef int64_t at
 
     cdef int64_t integer(self, bytes data, int64_t end)
+    cpdef object whole(self, bytes data, int64_t limit)
     cpdef object read(self, bytes data, int64_t position, bytes prefix, int64_t number, int64_t count, int64_t limit)
 
 

@@ -11,6 +11,7 @@ if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
     from cython.cimports.libc.string import memcmp, memcpy
 
+MESSAGE = cython.declare(cython.longlong, 3)  # the type of a Message frame
 BUFFER = cython.declare(cython.longlong, 1 << 14)  # bytes joined before they are a piece
 LARGE = cython.declare(cython.longlong, 1 << 12)  # payloads from here on are pieces of their own, and not copied
 ROOM_FOR_HEAD = cython.declare(cython.longlong, 48)  # a type, three integers and a zero
@@ -25,6 +26,8 @@ class RunReader:
         self.position = 0
         self.count = 0
         self.size = 0
+        self.channel = -1
+        self.number = -1
         self.at = 0
 
     def integer(self, data, end):
@@ -51,6 +54,26 @@ class RunReader:
                     break
         self.at = at
         return value
+
+    def whole(self, data, limit):
+        end: cython.longlong = len(data)
+        size: cython.longlong
+        if end < 5 or data[0] != MESSAGE:
+            return None
+        self.at = 1
+        self.channel = self.integer(data, end)
+        self.number = self.integer(data, end)
+        if self.channel < 0 or self.number < 0 or self.at >= end or data[self.at] != 0:
+            return None
+        self.at += 1
+        size = self.integer(data, end)
+        if size < 0 or size > limit or size != end - self.at:
+            return None
+        if cython.compiled:
+            payload = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + self.at, size)
+        else:
+            payload = data[self.at :]
+        return payload
 
     def read(self, data, position, prefix, number, count, limit):
         out: list = []

@@ -9,6 +9,12 @@ class RunReader:
     position: int
     count: int
     size: int
+    channel: int
+    number: int
+
+    def whole(self, data: bytes, limit: int) -> bytes | None:
+        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
+        ``number`` tell what it is."""
 
     def read(self, data: bytes, position: int, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
         """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered

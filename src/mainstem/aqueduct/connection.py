@@ -8,7 +8,6 @@ here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle, receiving, sending
@@ -17,11 +16,13 @@ from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers, violation
 from mainstem.aqueduct.core import Core, Counts, Timing
 from mainstem.aqueduct.events import (
     Attach,
+    Attachment,
     CloseConnection,
     Command,
     ConnectionEnded,
     Event,
     HoldStream,
+    Incoming,
     Mode,
     PeerHeaders,
     ReceiverEnded,
@@ -32,7 +33,7 @@ from mainstem.aqueduct.halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.router import end_of_stream, read_datagram, reset_arrived, route_frame
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
-from mainstem.aqueduct.streams import OPENED_BY_SERVER, Role, Stream
+from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL, Role, Stream
 from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
@@ -42,25 +43,9 @@ if TYPE_CHECKING:
 
     from mainstem._core.messages import Ledger
 
+    PlainSender = Ledger | sending.QuickSender
+
 DEFAULT_TIMING = Timing()
-
-
-@dataclass(slots=True)
-class Attachment:
-    """A half that came with a message: which channel, which half, and its state by the time it was received."""
-
-    channel_id: int
-    is_sender: bool
-    state: SenderState | ReceiverState
-
-
-@dataclass(slots=True)
-class Incoming:
-    """One received message. ``attachments`` are in the order in which they were attached."""
-
-    channel_id: int
-    payload: bytes
-    attachments: tuple[Attachment, ...]
 
 
 class AqueductConnection:
@@ -140,9 +125,16 @@ class AqueductConnection:
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         """Bytes of a stream, in order; ``fin`` where they are its last."""
-        self._core.now_ns = now_ns
-        if not self._ended:
-            self._guard(lambda: self._receive_stream(stream_id, data, fin))
+        core = self._core
+        core.now_ns = now_ns
+        if self._ended:
+            return
+        if fin and stream_id & UNIDIRECTIONAL and stream_id not in core.streams and not self._is_gated:
+            # Most often one message without attachments, and all there is on the stream.
+            payload = core.runs.whole(data, core.limits.max_payload)
+            if payload is not None and self._take_plain(payload, unreliable=False):
+                return
+        self._guard(lambda: self._receive_stream(stream_id, data, fin))
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
         """The peer reset its direction of a stream."""
@@ -177,8 +169,25 @@ class AqueductConnection:
 
     def receive_datagrams(self, datagrams: Sequence[bytes], now_ns: int) -> None:
         """Several datagrams, in the order in which they came."""
+        core = self._core
+        core.now_ns = now_ns
         for data in datagrams:
+            if self._ended:
+                return
+            if not self._is_gated:
+                payload = core.runs.whole(data, core.limits.max_payload)
+                if payload is not None and self._take_plain(payload, unreliable=True):
+                    continue
             self.receive_datagram(data, now_ns)
+
+    def _take_plain(self, payload: bytes, *, unreliable: bool) -> bool:
+        """Process the message that `RunReader.whole` found; False where it has to go the careful way."""
+        core = self._core
+        try:
+            return receiving.receive_plain(core, core.runs.channel, core.runs.number, payload, unreliable=unreliable)
+        except RemoteProtocolError as error:
+            self._fail(error)
+            return True
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
         """All that was written to the stream has reached the peer (the answer to `WatchDelivery`)."""
@@ -371,10 +380,12 @@ class AqueductConnection:
             self._guard(lambda: lifecycle.settle(core))
         return run
 
-    def plain_sender(self, channel_id: int) -> Ledger | None:
+    def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
         """The short way for a live sender's plain messages: its ``put`` takes them while nothing is in the way."""
         sender = self._core.senders.get(channel_id)
-        return None if sender is None else sender.ledger
+        if sender is None:
+            return None
+        return sender.ledger if mode is Mode.ORDERED else sending.QuickSender(self._core, sender, mode)
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
         """``wake`` is called when the short way has put something where there was nothing to send."""

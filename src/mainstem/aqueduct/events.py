@@ -32,6 +32,24 @@ class Attach(Enum):
 
 
 @dataclass(slots=True)
+class Attachment:
+    """A half that came with a message: which channel, which half, and its state by the time it was received."""
+
+    channel_id: int
+    is_sender: bool
+    state: SenderState | ReceiverState
+
+
+@dataclass(slots=True)
+class Incoming:
+    """One received message. ``attachments`` are in the order in which they were attached."""
+
+    channel_id: int
+    payload: bytes
+    attachments: tuple[Attachment, ...]
+
+
+@dataclass(slots=True)
 class PeerHeaders:
     """The peer's connection headers. A server answers with ``accept``."""
 

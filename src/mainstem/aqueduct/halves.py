@@ -59,6 +59,17 @@ class Delivery:
     unreliable: bool
 
 
+class Unreliable:
+    """A run of unreliable messages without attachments that wait for the application: their payloads, and their
+    numbers."""
+
+    __slots__ = ("numbers", "payloads")
+
+    def __init__(self) -> None:
+        self.payloads: deque[bytes] = deque()
+        self.numbers: deque[int] = deque()
+
+
 class SenderHalf:
     """The sending half of a channel, at the side where messages go in."""
 
@@ -226,8 +237,8 @@ class ReceiverHalf:
         self.control: Stream | None = None
         # Whether the message that the receiver was attached to has come: only then can the application get at it.
         self.taken = taken
-        # Messages with something attached, unreliable ones, and runs of all the others: most are reliable and plain.
-        self.queue: deque[Delivery | deque[bytes]] = deque()
+        # Messages with something attached, and runs of all the others.
+        self.queue: deque[Delivery | Unreliable | deque[bytes]] = deque()
         self.queued = 0
         self.queued_bytes = 0
         self.blocked: dict[Stream, None] = {}
@@ -273,14 +284,31 @@ class ReceiverHalf:
         self.queued_bytes += size
         return size
 
+    def put_unreliable(self, number: int, payload: bytes) -> int:
+        """Queue a plain unreliable message; returns the bytes that it takes here."""
+        queue = self.queue
+        run = queue[-1] if queue else None
+        if not isinstance(run, Unreliable):
+            run = Unreliable()
+            queue.append(run)
+        run.payloads.append(payload)
+        run.numbers.append(number)
+        self.queued += 1
+        size = len(payload) + QUEUED_MESSAGE_OVERHEAD
+        self.queued_bytes += size
+        return size
+
     def pop(self) -> tuple[Delivery | bytes, int]:
         """Take out the oldest message, and the bytes that it took."""
         entry: Delivery | bytes
         head = self.queue[0]
-        if isinstance(head, deque):
-            entry = head.popleft()
+        if not isinstance(head, Delivery):
+            if isinstance(head, Unreliable):
+                head.numbers.popleft()
+            payloads = head.payloads if isinstance(head, Unreliable) else head
+            entry = payloads.popleft()
             size = len(entry) + QUEUED_MESSAGE_OVERHEAD
-            if not head:
+            if not payloads:
                 self.queue.popleft()
         else:
             entry = head
@@ -293,9 +321,10 @@ class ReceiverHalf:
     def pop_run(self) -> tuple[deque[bytes] | None, int]:
         """Take out the run of plain messages at the head of the queue, and the bytes that they took."""
         queue = self.queue
-        if not queue or not isinstance(queue[0], deque):
+        if not queue or isinstance(queue[0], Delivery):
             return None, 0
-        run = queue[0]
+        head = queue[0]
+        run = head.payloads if isinstance(head, Unreliable) else head
         queue.popleft()
         size = sum(map(len, run)) + len(run) * QUEUED_MESSAGE_OVERHEAD
         self.queued -= len(run)
@@ -429,7 +458,7 @@ class ReceiverHalf:
 
     def take_queue(self) -> list[Delivery]:
         """Take out everything that the application has not received; what something hangs on is returned."""
-        deliveries = [entry for entry in self.queue if not isinstance(entry, deque)]
+        deliveries = [entry for entry in self.queue if isinstance(entry, Delivery)]
         self.queue.clear()
         self.queued = self.queued_bytes = 0
         return deliveries

@@ -21,7 +21,7 @@ from mainstem.errors import BackPressured, Cancelled, ClosedError, LocalProtocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
-    from mainstem._core.messages import Ledger
+    from mainstem.aqueduct.connection import PlainSender
     from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
 
 M = TypeVar("M")
@@ -67,7 +67,7 @@ class Pipe:
         self.remote_sender: RemoteSender | None = None
         self.remote_receiver: RemoteReceiver | None = None
         # The short way for plain bytes, while the channel is networked and open.
-        self.fast: Ledger | None = None
+        self.fast: PlainSender | None = None
         self.error: Exception | None = None
         self.loop_waiters: list[asyncio.Future[None]] = []
 

@@ -15,7 +15,7 @@ from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import HoldStream, Readable
 from mainstem.aqueduct.frames import AckNackUnreliable, AckReliable, ChannelControl, ClosedChannelLost, Message
-from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf
+from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf, Unreliable
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 from mainstem.errors import LocalProtocolError
 
@@ -60,6 +60,8 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     core.counts.messages_received += 1
     if stream is not None and not halves:
         core.account(receiver.put_run([message.payload], len(message.payload)))
+    elif not halves:
+        core.account(receiver.put_unreliable(message.number, message.payload))
     else:
         core.account(receiver.put(Delivery(message, halves, stream is None)))
     if receiver.taken and receiver.queued == 1:
@@ -70,6 +72,35 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     if receiver.is_accounted_for:
         lifecycle.complete(core, receiver)
     else:
+        schedule_ack(core, receiver)
+    return True
+
+
+def receive_plain(core: Core, channel_id: int, number: int, payload: bytes, *, unreliable: bool) -> bool:
+    """Process a message without attachments that is alone in its stream or datagram; False where `receive_message` has
+    to: it decides as this would. Raises RemoteProtocolError."""
+    receiver = core.receivers.get(channel_id)
+    if receiver is None or receiver.oneshot or core.is_observed or receiver.is_full(core.limits):
+        return False
+    state = receiver.state
+    if state is not ReceiverState.OPEN and state is not ReceiverState.FINISHING:
+        return False
+    size = len(payload)
+    if not unreliable:
+        receiver.note_reliable(number, size, core.limits)
+        core.account(receiver.put_run([payload], size))
+    elif receiver.note_unreliable(number, core.limits):
+        core.account(receiver.put_unreliable(number, payload))
+    else:
+        core.counts.unreliable_late += 1
+        return True
+    core.counts.messages_received += 1
+    if receiver.taken and receiver.queued == 1:
+        core.emit(Readable(channel_id))
+    if receiver.finish_count is not None and receiver.is_accounted_for:
+        lifecycle.complete(core, receiver)
+        lifecycle.settle(core)
+    elif not receiver.ack_scheduled or receiver.unacked_count >= core.timing.ack_messages:
         schedule_ack(core, receiver)
     return True
 
@@ -120,16 +151,17 @@ def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
 
 def _evict(core: Core, receiver: ReceiverHalf) -> bool:
     """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
-    delivery = receiver.queue[0]
-    if isinstance(delivery, deque) or not delivery.unreliable:
+    head = receiver.queue[0]
+    if isinstance(head, deque) or (isinstance(head, Delivery) and not head.unreliable):
         return False
+    number = head.numbers[0] if isinstance(head, Unreliable) else head.message.number
     core.account(-receiver.pop()[1])
     core.counts.unreliable_evicted += 1
-    number = delivery.message.number
     if number >= receiver.mark:
         # Not acknowledged yet: it will be given up, as it was never delivered.
         receiver.received.remove(number)
-    lifecycle.drop_halves(core, delivery.halves, as_lost=True)
+    if isinstance(head, Delivery):
+        lifecycle.drop_halves(core, head.halves, as_lost=True)
     return True
 
 

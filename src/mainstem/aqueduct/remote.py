@@ -26,7 +26,7 @@ from mainstem.errors import (
 )
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.connection import Attachment, Incoming
+    from mainstem.aqueduct.events import Attachment, Incoming
     from mainstem.aqueduct.session import Session
 
 
@@ -59,14 +59,13 @@ class _Waiting:
 class RemoteSender(_Waiting):
     """A sender whose receiver is at the peer."""
 
-    __slots__ = ("_channel_id", "_ledger", "_pipe", "_session", "state")
+    __slots__ = ("_channel_id", "_pipe", "_session", "state")
 
     def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
         super().__init__()
         self._session = session
         self._channel_id = channel_id
         self._pipe = pipe
-        self._ledger = session.conn.plain_sender(channel_id)
         self.state: SenderState | None = None
         session.senders[channel_id] = self
         self.configure()
@@ -119,9 +118,9 @@ class RemoteSender(_Waiting):
         for handle, channel_id in zip(handles, ids, strict=True):
             _bind(session, handle, channel_id)
         pipe = self._pipe
-        if pipe.fast is None and pipe.mode is Mode.ORDERED and type(session.serializer) is RawSerializer:
+        if pipe.fast is None and self.state is None and type(session.serializer) is RawSerializer and not pipe.oneshot:
             # What is bytes and finds nothing in its way need not come here any more.
-            pipe.fast = self._ledger
+            pipe.fast = session.conn.plain_sender(self._channel_id, pipe.mode)
 
     async def send_tagged(self, message: Any) -> None:
         """Send, and wait for what becomes of the message."""
@@ -178,7 +177,7 @@ class RemoteSender(_Waiting):
     def ended(self, state: SenderState) -> None:
         """The sender ceased to exist."""
         self.state = state
-        self._ledger = self._pipe.fast = None
+        self._pipe.fast = None
         self._session.senders.pop(self._channel_id, None)
         self._pipe.queue.clear()
         self.wake()

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mainstem.aqueduct.codec import Headers
-    from mainstem.aqueduct.connection import AqueductConnection, Attachment, Incoming
-    from mainstem.aqueduct.events import Attach, Event, Mode
+    from mainstem.aqueduct.connection import AqueductConnection
+    from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket

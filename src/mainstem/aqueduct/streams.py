@@ -153,6 +153,16 @@ class Output:
         self._writes.pop(stream_id, None)
         self._commands.append(ResetStream(stream_id, code))
 
+    def single(self, data: bytes) -> None:
+        """Open a stream of one direction with all that will ever be on it. The caller has seen that there is room."""
+        if self._new:
+            # Streams are opened in the order of their ids.
+            self._flush()
+        self.untold[True] += 1
+        self.uni_room -= 1
+        self._commands.append(SendStream(self._next_uni, self.prefix + data, True))
+        self._next_uni += 4
+
     def datagram(self, data: bytes) -> None:
         """Send a datagram."""
         self.datagram_room -= 1
