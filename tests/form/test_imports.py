@@ -56,6 +56,7 @@ DOORS: dict[str, set[str]] = {
     "demo/traffic.py": {"socket", "threading", "time"},
     "spark/java.py": {"subprocess"},
     "spark/jvm.py": {"signal", "time"},
+    "spark/sources/station.py": {"threading", "time"},
     "aeron/agent.py": {"threading"},
     "aeron/aio.py": {"asyncio"},
     "aeron/client/conductor.py": {"threading"},

@@ -36,7 +36,7 @@ class RecordingWriter:
         durable: bool = False,
     ) -> None:
         self.descriptor = descriptor
-        self.messages = messages
+        self.messages = self.messages_before = messages
         self._whole = whole
         self._durable = durable
         # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.

@@ -16,12 +16,17 @@ __all__ = ["create_session", "lag", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Makes Mainstem's sources known to a session: ``spark.read.format("mainstem.recording")`` works from here on."""
+    """Makes Mainstem's formats known to a session: ``spark.read.format("mainstem.recording")`` works from here on.
+
+    Sources: ``mainstem.recording``, ``mainstem.live``, ``mainstem.capture``. Sink: ``mainstem.channel``.
+    """
+    from mainstem.spark.sinks.channel import ChannelSink
     from mainstem.spark.sources.capture import CaptureSource
+    from mainstem.spark.sources.live import LiveSource
     from mainstem.spark.sources.recording import RecordingSource
 
-    spark.dataSource.register(RecordingSource)
-    spark.dataSource.register(CaptureSource)
+    for kind in (RecordingSource, LiveSource, CaptureSource, ChannelSink):
+        spark.dataSource.register(kind)
 
 
 def create_session(name: str = "mainstem", **options: Any) -> SparkSession:

@@ -20,6 +20,7 @@ from mainstem.spark.tables.mux_streams import MUX_STREAMS, mux_streams
 from mainstem.spark.tables.naks import NAKS, naks
 from mainstem.spark.tables.problems import PROBLEMS, problems
 from mainstem.spark.tables.rations import RATIONS, rations
+from mainstem.spark.tables.repeats import without_repeats
 from mainstem.spark.tables.requests import REQUESTS, requests
 from mainstem.spark.tables.retransmits import RETRANSMITS, retransmits
 from mainstem.spark.tables.rtt import RTT, rtt
@@ -71,4 +72,5 @@ __all__ = [
     "rtt",
     "sessions",
     "status_messages",
+    "without_repeats",
 ]

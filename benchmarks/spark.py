@@ -1,0 +1,210 @@
+"""How fast do recordings become rows of Spark, and how long after its offer is a message a row?
+
+``python benchmarks/spark.py [--json] [--quick] [--only scan,stream,live,latency]``.
+
+The scan stands beside Spark's own readers on the same rows in Parquet (payloads that do not compress) and on the same bytes by
+binaryFile; what is live runs beside its own publisher, driver and recorder on the same cores.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.recordings import make
+from harness.report import Report, wants_json
+
+from mainstem import MediaDriver
+from mainstem.recording import Recorder, open_recordings
+from mainstem.spark import create_session, lag
+from mainstem.spark.session import stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+QUICK = "--quick" in sys.argv
+SIZE = (256 << 20) if QUICK else (1 << 30)
+PAIRS = 1 if QUICK else 5
+FRAME = 288
+# The goals of the pipeline.
+SCAN_GOAL = 1.0
+CATCH_UP_GOAL = 700_000
+LIVE_GOAL = 300_000
+LATENCY_GOAL_S = 1.0
+LIVE_SECONDS = 8 if QUICK else 30
+LATENCY_RATE = 50_000
+CHANNEL = "aeron:udp?endpoint=127.0.0.1:24517|term-length=64m|rcv-wnd=8m|so-rcvbuf=2m|so-sndbuf=2m"
+PEERS = Path(__file__).parent / "peers"
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def noop(df: Any) -> Callable[[], object]:
+    return lambda: df.write.format("noop").mode("overwrite").save()
+
+
+def scan(spark: Any, folder: Path, report: Report) -> None:
+    """The same rows, from a recording and from Parquet; pair by pair."""
+    path = folder / "recordings"
+    rows = make(path, SIZE)
+    recording = spark.read.format("mainstem.recording").load(str(path))
+    recording.write.parquet(str(folder / "rows"))
+    parquet = spark.read.parquet(str(folder / "rows"))
+    files = spark.read.format("binaryFile").load(str(path / "*.rec"))
+    narrow = spark.read.schema("position bigint, length int").format("mainstem.recording").load(str(path))
+    assert recording.count() == rows == parquet.count()
+    for df in (recording, parquet, narrow):
+        noop(df)()
+    megabytes = rows * FRAME / 1e6
+    for _ in range(PAIRS):
+        ours, theirs = seconds(noop(recording)), seconds(noop(parquet))
+        report.pair("scan, all columns, 256 B", peer="Parquet", ours=rows / ours, theirs=rows / theirs, goal=SCAN_GOAL)
+        report.figure("recording: scan [rows/s]", rows / ours)
+        report.figure("recording: scan [MB/s]", megabytes / ours)
+        report.figure("Parquet: scan [rows/s]", rows / theirs)
+        whole = seconds(lambda: files.selectExpr("sum(length(content))").collect())
+        report.pair("scan, bytes/s", peer="binaryFile", ours=1 / ours, theirs=1 / whole)
+        report.figure("binaryFile: the same bytes [MB/s]", megabytes / whole)
+        report.figure("recording: count() [rows/s]", rows / seconds(recording.count))
+        report.figure("recording: position and length only [rows/s]", rows / seconds(noop(narrow)))
+    for _ in range(min(PAIRS, 2)):
+        ours = seconds(lambda: recording.write.mode("overwrite").parquet(str(folder / "copy")))
+        theirs = seconds(lambda: parquet.write.mode("overwrite").parquet(str(folder / "copy")))
+        report.pair("to Parquet", peer="Parquet", ours=rows / ours, theirs=rows / theirs)
+        report.figure("recording: to Parquet [rows/s]", rows / ours)
+        report.figure("recording: to Parquet [MB/s]", megabytes / ours)
+
+
+def stream(spark: Any, folder: Path, report: Report) -> None:
+    """A streaming query that begins far behind."""
+    path = folder / "recordings"
+    if not path.exists():
+        make(path, SIZE)
+    for number in range(PAIRS + 1):
+        source = spark.readStream.format("mainstem.recording").option("maxBytesPerTrigger", "128m").load(str(path))
+        writer = source.writeStream.format("noop").option("checkpointLocation", str(folder / f"caught-up-{number}"))
+        started = time.perf_counter()
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        took = time.perf_counter() - started
+        rows = sum(p["numInputRows"] for p in query.recentProgress)
+        if number:
+            report.pair("catching up, 256 B", peer="the goal", ours=rows / took, theirs=CATCH_UP_GOAL, goal=1.0)
+            report.figure("catching up [rows/s]", rows / took)
+
+
+@contextmanager
+def recorded(folder: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path, Any]]:
+    """A publisher, a driver and a recorder at work; the recordings, and the publisher's process."""
+    path = folder / f"live-{rate}"
+    Recorder(path).close()
+    with MediaDriver.launch() as driver:
+        record = [sys.executable, "-m", "mainstem", "record", CHANNEL, "--stream", "1001", "--out", str(path)]
+        recorder = subprocess.Popen([*record, "--dir", driver.directory], stderr=subprocess.DEVNULL)
+        try:
+            arguments = [driver.directory, CHANNEL, "1001", str(rate), str(run_seconds), "256"]
+            publisher = subprocess.Popen(
+                [sys.executable, str(PEERS / "paced_stream.py"), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                yield path, publisher
+            finally:
+                publisher.communicate("\n")
+        finally:
+            recorder.terminate()
+            recorder.wait()
+
+
+def is_recorded(path: Path, position: int) -> bool:
+    readers = open_recordings(path)
+    end = max((reader.end_position() for reader in readers), default=0)
+    for reader in readers:
+        reader.close()
+    return end >= position
+
+
+def live(spark: Any, folder: Path, report: Report) -> None:
+    """At the rate of the goal: how far is the query behind when the publisher ends?"""
+    with recorded(folder, LIVE_GOAL, LIVE_SECONDS) as (path, publisher):
+        source = spark.readStream.format("mainstem.recording").load(str(path))
+        query = source.writeStream.format("noop").option("checkpointLocation", str(folder / "live")).start()
+        _, published, position, took = publisher.stdout.readline().split()
+        behind = lag(query, path)
+        unrecorded = int(position) - behind[0].recorded_position
+        query.processAllAvailable()
+        while not is_recorded(path, int(position)):
+            time.sleep(0.01)
+        query.processAllAvailable()
+        rows = sum(p["numInputRows"] for p in query.recentProgress)
+        query.stop()
+    rate = int(published) / float(took)
+    report.pair("live rate kept, 256 B", peer="the goal", ours=rate, theirs=LIVE_GOAL, goal=0.99)
+    report.figure("live: published [messages/s]", rate)
+    report.figure("live: rows missing in the end", int(published) - rows)
+    report.figure("live: not recorded yet at the end [MB]", unrecorded / 1e6)
+    report.figure("live: query behind at the end [s]", behind[0].seconds or 0.0)
+    report.figure("live: query behind at the end [MB]", behind[0].bytes / 1e6)
+
+
+def latency(spark: Any, folder: Path, report: Report) -> None:
+    """From the offer of a message to the moment its row is in a sink's hands."""
+    import numpy as np
+
+    taken: list[Any] = []
+
+    def look(batch: Any, _: int) -> None:
+        stamps = batch.selectExpr("substring(payload, 1, 8) as stamp").toArrow()["stamp"].combine_chunks()
+        now = time.time_ns()
+        if len(stamps):
+            offered = np.frombuffer(stamps.buffers()[2], "<i8", len(stamps), 0)
+            taken.append((now - offered) / 1e9)
+
+    with recorded(folder, LATENCY_RATE, LIVE_SECONDS) as (path, publisher):
+        source = spark.readStream.format("mainstem.recording").load(str(path))
+        narrow = source.select("payload").writeStream.foreachBatch(look)
+        query = narrow.option("checkpointLocation", str(folder / "latency")).start()
+        publisher.stdout.readline()
+        query.stop()
+    warm = np.concatenate(taken[len(taken) // 4 :])
+    median, late = np.percentile(warm, [50, 99])
+    report.pair(
+        "offer to row, p50, 50,000 messages/s",
+        peer="the goal",
+        ours=median,
+        theirs=LATENCY_GOAL_S,
+        goal=1.0,
+        smaller_is_better=True,
+    )
+    report.figure("offer to row, p50 [ms]", median * 1e3)
+    report.figure("offer to row, p99 [ms]", late * 1e3)
+
+
+def main() -> None:
+    parts: dict[str, Any] = {"scan": scan, "stream": stream, "live": live, "latency": latency}
+    chosen = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else list(parts)
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as folder:
+        config = {"spark.driver.memory": "2g", "spark.local.dir": folder, "spark.sql.shuffle.partitions": "2"}
+        spark = create_session("benchmark", config=config)
+        try:
+            for name in chosen:
+                parts[name](spark, Path(folder), report)
+        finally:
+            stop(spark)
+    report.print(as_json=wants_json())
+
+
+if __name__ == "__main__":
+    main()

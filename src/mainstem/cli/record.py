@@ -1,0 +1,140 @@
+"""Record a stream: into a directory that replays, Spark and `mainstem ingest` read."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from mainstem.cli._look import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._stream import amount, connect, say, stopping
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError
+from mainstem.mux.blocking import LoopThread
+from mainstem.recording import Recorder
+from mainstem.recording.deliveries import DeliveryLog
+from mainstem.recording.listen import Intake, listen
+from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from mainstem.aeron.client import Subscription
+    from mainstem.cli._stream import Stop
+    from mainstem.recording.writer import RecordingWriter
+
+IDLE_S = 0.0005
+LOOK_S = 0.05
+REPORT_NS = NS_PER_SECOND
+
+
+def run(
+    channel: Annotated[str, typer.Argument(help="The channel to listen on, as in aeron:udp?endpoint=:20121.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The directory of the recordings; it may hold some.")],
+    stream: Annotated[
+        list[int] | None,
+        typer.Option("--stream", "-s", help="The stream id; may be given several times. Of bymux and the like: 0."),
+    ] = None,
+    directory: DirectoryOption = "",
+    segment_length: Annotated[str, typer.Option(help="The length of a segment file, as in 128m.")] = str(
+        DEFAULT_SEGMENT_LENGTH
+    ),
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Survive the loss of power: wait for the device before a position counts.")
+    ] = False,
+    until_end: Annotated[
+        bool, typer.Option("--end", "-e", help="End when every publisher has ended its stream.")
+    ] = False,
+    rates: Annotated[bool, typer.Option("--rate", "-r", help="Tell rates each second.")] = False,
+    keyed: Annotated[
+        bool,
+        typer.Option("--keyed", help="Messages of bymux and the like have a key in front (mainstem.channel's have)."),
+    ] = False,
+    certificate: Annotated[str, typer.Option(help="The certificate of an Aqueduct server (PEM).")] = "",
+    key: Annotated[str, typer.Option(help="Its key (PEM).")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Record a stream: into a directory that replays, Spark and `mainstem ingest` read.
+
+    CHANNEL is one of Aeron's; or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT, to listen there as a server and
+    record each message that comes.
+
+    Killed and started again it goes on where it was, each message once, while the driver still holds the stream for it
+    (client liveness timeout, 10 s by default) or somebody runs an Anchor.
+    """
+    length = parse_size(segment_length, name="--segment-length")
+    with ExitStack() as stack:
+        stop = stack.enter_context(stopping())
+        if channel.startswith("aeron:"):
+            if not stream:
+                raise ConfigurationError("--stream: an Aeron channel has streams; say which")
+            aeron = stack.enter_context(connect(directory, "mainstem record"))
+            subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream]
+            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
+            done = _record(recorder, subscriptions, stop, until_end, rates)
+        else:
+            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
+            log = DeliveryLog(recorder, stream_id=stream[0] if stream else 0, channel=channel)
+            options = {"certificate": certificate, "key": key} if certificate else {}
+            done = _listen(channel, log, stop, keyed, options)
+        if as_json:
+            print(json.dumps(done))
+        else:
+            seconds = max(done["seconds"], 1e-9)
+            rate = amount(done["messages"] / seconds, done["bytes"] / seconds).strip()
+            say(f"recorded {done['messages']:,} messages, {done['bytes']:,} bytes of the stream: {rate}")
+
+
+def _record(
+    recorder: Recorder, subscriptions: list[Subscription], stop: Stop, until_end: bool, rates: bool
+) -> dict[str, Any]:
+    for subscription in subscriptions:
+        recorder.add_subscription(subscription)
+    begin_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
+    octets = shown = 0
+    writers: dict[int, RecordingWriter] = {}
+    before: dict[int, int] = {}
+    while not stop.asked:
+        moved = recorder.do_work()
+        octets += moved
+        for writer in recorder.writers:
+            if writer.descriptor.recording_id not in writers:
+                writers[writer.descriptor.recording_id] = writer
+                before[writer.descriptor.recording_id] = writer.messages_before
+        if not moved:
+            if until_end and all(subscription.is_end_of_stream for subscription in subscriptions):
+                break
+            for subscription in subscriptions:
+                subscription.raise_failure()
+            time.sleep(IDLE_S)
+        now_ns = SYSTEM_CLOCK.monotonic_ns()
+        if rates and now_ns - last_ns >= REPORT_NS:
+            say(f"{(octets - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {octets / 1e6:14,.3f} MB")
+            shown, last_ns = octets, now_ns
+    messages = sum(writer.messages - before[key] for key, writer in writers.items())
+    return _result(messages, octets, begin_ns, sorted(writers))
+
+
+def _listen(channel: str, log: DeliveryLog, stop: Stop, keyed: bool, options: dict[str, str]) -> dict[str, Any]:
+    parts = urlsplit(channel)
+    begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
+    thread = LoopThread("mainstem-record")
+    try:
+        intake = Intake(log, keyed=keyed)
+        server = thread.run(listen(parts.scheme, parts.hostname or "", parts.port or 0, intake, **options))
+        say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
+        while not stop.asked:
+            time.sleep(LOOK_S)
+        thread.run(server.close())
+    finally:
+        thread.stop()
+    return _result(log.writer.messages - before, log.position - begin, begin_ns, [log.writer.descriptor.recording_id])
+
+
+def _result(messages: int, octets: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:
+    seconds = (SYSTEM_CLOCK.monotonic_ns() - begin_ns) / NS_PER_SECOND
+    return {"messages": messages, "bytes": octets, "seconds": round(seconds, 3), "recordings": recordings}

@@ -1,0 +1,1 @@
+"""Spark sinks: DataFrames onto channels."""

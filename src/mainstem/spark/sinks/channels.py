@@ -1,0 +1,211 @@
+"""Where a task's messages go: one small class for each protocol, all with the same verbs.
+
+A worker of Spark lives for many tasks, so what it has connected it keeps, until something goes wrong with it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.errors import ConnectionLost, MainstemError, NotConnected
+from mainstem.repeats import MessageKey, framed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mainstem.spark.sinks.options import ChannelOptions
+
+# Bytes that are written to a stream at once.
+PIECE = 256 << 10
+# Messages that are given to an event loop at once.
+AT_ONCE = 256
+
+
+class Channel(Protocol):
+    """Takes a partition's messages."""
+
+    def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
+        """Sends them in order, waiting where the other side pushes back; returns how many when they are in its hands."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of the connection."""
+        ...
+
+
+class AeronChannel:
+    """A concurrent publication, shared by every worker beside one driver. The key is each frame's reserved value.
+
+    In the publication's log a message is safe from the death of this process; the driver sends it, and repairs loss.
+    """
+
+    def __init__(self, options: ChannelOptions) -> None:
+        from mainstem.aeron.client import Aeron
+
+        self._options = options
+        self._aeron = Aeron.connect(options.directory or None, client_name="mainstem.channel")
+        try:
+            self._publication = self._aeron.add_publication(options.channel, options.stream_id, timeout=options.timeout)
+        except BaseException:
+            self._aeron.close()
+            raise
+
+    def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
+        """Offers them one by one. Raises OfferError when the stream takes nothing for the timeout, or nobody listens."""
+        send, timeout, row = self._publication.send, self._options.timeout, 0
+        first = MessageKey(epoch, partition, 0).reserved_value()
+        for row, message in enumerate(messages, 1):
+            if row & 0xFFFF == 0:
+                # Says in time that there are too many rows.
+                MessageKey(epoch, partition, row).reserved_value()
+            send(message, timeout=timeout, reserved_value=first + row - 1)
+        return row
+
+    def close(self) -> None:
+        """Closes publication and client; what was offered is still sent."""
+        self._publication.close()
+        self._aeron.close()
+
+
+class BymuxChannel:
+    """A stream of one bymux connection for each partition. The other side ends its half when it has taken everything."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        from mainstem.mux.bymux.blocking import connect
+
+        self._options = options
+        self._connection = connect(*options.address)
+
+    def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
+        """Raises ConnectionLost when the stream ends before the other side has everything, TimedOut."""
+        timeout = self._options.timeout
+        with self._connection.open_stream(timeout=timeout) as stream:
+            count = _write(partial(stream.write, timeout=timeout), epoch, partition, messages)
+            stream.close(timeout=timeout)
+            while stream.read(timeout=timeout):
+                pass
+        return count
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+
+class JmuxChannel:
+    """A request for each partition. The response, whatever it says, means that everything was taken."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        from mainstem.mux.jmux.blocking import connect
+
+        self._options = options
+        self._client = connect(*options.address)
+
+    def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
+        """Raises Cancelled when the server breaks the request off or refuses it, ConnectionLost, TimedOut."""
+        timeout = self._options.timeout
+        with self._client.request(timeout=timeout) as session:
+            count = _write(partial(session.write, timeout=timeout), epoch, partition, messages)
+            session.finish()
+            session.read(-1, timeout=timeout)
+        return count
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+
+class AqueductChannel:
+    """The entrypoint channel of one Aqueduct connection, in order; the last message of a partition is acknowledged."""
+
+    def __init__(self, options: ChannelOptions) -> None:
+        from mainstem import aqueduct
+        from mainstem.mux.blocking import LoopThread
+
+        self._options = options
+        self._thread = LoopThread("mainstem-aqueduct")
+        try:
+            self._connection: Any = self._thread.run(
+                aqueduct.connect(options.channel, ca=options.ca or None, timeout=options.timeout)
+            )
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
+        """Raises ChannelError when the channel ends first, TimedOut when nothing moves for the timeout."""
+        rows = [MessageKey(epoch, partition, row).encode() + _bytes(message) for row, message in enumerate(messages)]
+        for first in range(0, len(rows), AT_ONCE):
+            self._thread.run(
+                self._send(rows[first : first + AT_ONCE], first + AT_ONCE >= len(rows)), self._options.timeout
+            )
+        return len(rows)
+
+    async def _send(self, messages: list[bytes], is_last: bool) -> None:
+        sender = self._connection.sender
+        for message in messages[:-1]:
+            await sender.send(message)
+        # In order: the receipt of the last one stands for the rest.
+        await (sender.send_acknowledged if is_last else sender.send)(messages[-1])
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._thread.call(self._connection.close)
+        self._thread.stop()
+
+
+def _bytes(message: Any) -> bytes:
+    return message.encode() if isinstance(message, str) else bytes(message)
+
+
+def _write(write: Callable[[bytes], object], epoch: int, partition: int, messages: Iterable[Any]) -> int:
+    """Writes the messages with key and length, in pieces; returns how many there were."""
+    count, size = 0, 0
+    held: list[bytes] = []
+    for message in messages:
+        held.append(framed(MessageKey(epoch, partition, count).encode() + _bytes(message)))
+        count, size = count + 1, size + len(held[-1])
+        if size >= PIECE:
+            write(b"".join(held))
+            held, size = [], 0
+    if held:
+        write(b"".join(held))
+    return count
+
+
+_KINDS: dict[str, Callable[[ChannelOptions], Channel]] = {
+    "aeron": AeronChannel,
+    "bymux": BymuxChannel,
+    "jmux": JmuxChannel,
+    "aqueduct": AqueductChannel,
+}
+_kept: dict[ChannelOptions, Channel] = {}
+
+
+def send(options: ChannelOptions, epoch: int, partition: int, messages: Iterable[Any]) -> int:
+    """Sends a partition's messages over this worker's connection, which is made when there is none.
+
+    A connection that was kept from an earlier task and is found broken is made anew, once. What the protocol raises comes out
+    with the place it happened at; Spark then tries the partition again, with the same keys.
+    """
+    rows = list(messages)
+    was_kept = options in _kept
+    try:
+        return _send(options, epoch, partition, rows)
+    except (ConnectionLost, NotConnected):
+        if not was_kept:
+            raise
+    return _send(options, epoch, partition, rows)
+
+
+def _send(options: ChannelOptions, epoch: int, partition: int, rows: list[Any]) -> int:
+    try:
+        if options not in _kept:
+            _kept[options] = _KINDS[options.protocol](options)
+        return _kept[options].send(epoch, partition, rows)
+    except MainstemError as error:
+        broken = _kept.pop(options, None)
+        if broken is not None:
+            broken.close()
+        error.add_note(f"while partition {partition} of epoch {epoch} ({len(rows)} rows) was sent to {options.channel}")
+        raise

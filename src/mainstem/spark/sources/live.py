@@ -1,0 +1,161 @@
+"""``mainstem.live``: a stream straight from its Aeron channel, as a streaming source.
+
+With ``recordTo`` the query's driver records the channel into that directory, and the query reads the recording: exactly once,
+for as long as the stream is recorded. Without it the guarantee is *at most once*: the stream is kept in a scratch directory
+only while the query runs; what a query that failed had not committed is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from mainstem.errors import ConfigurationError
+from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.recording import RecordingStreamReader
+from mainstem.spark.sources.schema import ddl, names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from mainstem.spark.sources.options import RecordingOptions
+    from mainstem.spark.sources.station import Station
+
+log = logging.getLogger(__name__)
+
+RUN = "run"
+OWN = ("channel", "streamid", "directory", "recordto", "scratch")
+
+
+class LiveOptions:
+    """``channel``, ``streamId`` (one or several), ``directory`` (the driver's, of Aeron), ``recordTo`` or ``scratch``."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        given = {key.lower(): value for key, value in options.items()}
+        self.channel = given.get("channel") or given.get("path") or ""
+        if not self.channel.startswith("aeron:"):
+            raise ConfigurationError(f"channel: {self.channel!r} is no Aeron channel, as in aeron:udp?endpoint=:20121")
+        try:
+            self.stream_ids = tuple(int(part) for part in given.get("streamid", "").split(",") if part.strip())
+        except ValueError:
+            self.stream_ids = ()
+        if not self.stream_ids:
+            raise ConfigurationError(
+                f"streamId: {given.get('streamid', '')!r} is not a list of whole numbers, as in 1001"
+            )
+        self.directory = given.get("directory", "")
+        self.record_to = given.get("recordto", "")
+        self.scratch = given.get("scratch") or tempfile.gettempdir()
+        rest = {key: value for key, value in given.items() if key not in (*OWN, "path")}
+        self.reading: RecordingOptions = parse_options({**rest, "path": self.record_to or self.scratch})
+
+
+class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what a station records. Its offsets name the run that they belong to, where nothing outlives the run."""
+
+    def __init__(self, options: LiveOptions, names: list[str]) -> None:
+        self._options, self._names = options, names
+        self._run = "" if options.record_to else uuid.uuid4().hex
+        self._station: Station | None = None
+        self._inner: RecordingStreamReader | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy and need none of what the driver holds open.
+        return {"_options": self._options, "_names": self._names, "_run": "", "_station": None, "_inner": None}
+
+    @property
+    def inner(self) -> RecordingStreamReader:
+        """The reader of the station's recordings; the station starts with the first use."""
+        if self._inner is None:
+            from mainstem.spark.sources.station import PREFIX, Station, sweep
+
+            options = self._options
+            where = Path(options.record_to or Path(options.scratch) / f"{PREFIX}{self._run}")
+            if not options.record_to:
+                sweep(Path(options.scratch))
+            self._station = Station(
+                where, options.channel, options.stream_ids, options.directory, temporary=not options.record_to
+            )
+            reading = replace(options.reading, path=where, stream_ids=frozenset(options.stream_ids))
+            self._inner = RecordingStreamReader(reading, self._names)
+        assert self._station is not None
+        self._station.check()
+        return self._inner
+
+    def _outer(self, positions: dict[str, int]) -> dict[str, Any]:
+        return positions | {RUN: self._run} if self._run else positions
+
+    def _own(self, offset: Mapping[str, Any]) -> dict[str, int] | None:
+        """The positions of an offset; None when they are those of a run whose stream is gone."""
+        if offset.get(RUN, "") != self._run:
+            return None
+        return {key: value for key, value in offset.items() if key != RUN}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._outer(self.inner.initialOffset())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return RecordingStreamReader(self._options.reading, self._names).getDefaultReadLimit()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        inner = self.inner
+        return self._outer(inner.latestOffset(self._own(start) or {}, limit))
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._outer(self.inner.reportLatestOffset())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.inner.prepareForTriggerAvailableNow()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        inner = self.inner
+        until = self._own(end)
+        if until is None:
+            log.warning("a micro-batch of an earlier run is gone: mainstem.live without recordTo is at most once")
+            return []
+        return inner.partitions(self._own(start) or {}, until)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        return RecordingStreamReader(self._options.reading, self._names).read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """What is committed need not be kept, where nobody asked for a recording."""
+        positions = self._own(end)
+        if self._run and self._station is not None and positions:
+            self._station.purge(positions)
+
+    def stop(self) -> None:
+        if self._inner is not None:
+            self._inner.stop()
+        if self._station is not None:
+            self._station.close()
+
+
+class LiveSource(DataSource):
+    """``spark.readStream.format("mainstem.live").options(channel=..., streamId=...)``; the rest as ``mainstem.recording``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mainstem.live"
+
+    def schema(self) -> str:
+        return ddl(LiveOptions(self.options).reading.rows)
+
+    def reader(self, schema: StructType) -> Any:  # noqa: ARG002
+        raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")
+
+    def streamReader(self, schema: StructType) -> LiveStreamReader:  # noqa: N802
+        options = LiveOptions(self.options)
+        return LiveStreamReader(options, names_of(schema, options.reading.rows))

@@ -1,0 +1,107 @@
+"""A recorder in a thread of the streaming query's own process on the driver: what ``mainstem.live`` stands on."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.client import Aeron
+from mainstem.errors import RecordingError
+from mainstem.recording import Recorder, read_catalog
+from mainstem.recording.recorder import LOCK_FILE
+from mainstem.recording.segments import segment_bases, segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 0.0005
+# Long enough for a driver that is busy to answer a client that comes.
+START_S = 30.0
+
+
+PREFIX = "mainstem-live-"
+
+
+def sweep(scratch: Path) -> None:
+    """Removes what earlier runs left in the scratch directory: Spark ends their process without a word."""
+    for path in scratch.glob(f"{PREFIX}*"):
+        if not (path / LOCK_FILE).exists():
+            continue
+        try:
+            Recorder(path).close()
+        except (RecordingError, OSError):
+            # It is at work.
+            continue
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Station:
+    """Records a channel into a directory until it is closed. With ``temporary`` the directory goes with it."""
+
+    def __init__(
+        self, directory: Path, channel: str, stream_ids: tuple[int, ...], aeron_directory: str, *, temporary: bool
+    ) -> None:
+        self.directory, self._temporary = directory, temporary
+        self._end, self._ready = threading.Event(), threading.Event()
+        self._error: BaseException | None = None
+        self._work = (channel, stream_ids, aeron_directory)
+        self._thread = threading.Thread(target=self._guard, name="mainstem-live", daemon=True)
+        self._thread.start()
+        self._ready.wait(START_S)
+        self.check()
+
+    def check(self) -> None:
+        """Raises what ended the recorder, if it ended."""
+        if self._error is not None:
+            raise self._error
+
+    def _guard(self) -> None:
+        try:
+            self._run(*self._work)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+    def _run(self, channel: str, stream_ids: tuple[int, ...], aeron_directory: str) -> None:
+        with ExitStack() as stack:
+            try:
+                recorder = stack.enter_context(Recorder(self.directory))
+            except RecordingError as error:
+                if self._temporary:
+                    raise
+                # Somebody records already, for longer than any query lives: better than we could.
+                log.info("%s: its recordings are read", error)
+                return
+            aeron = stack.enter_context(Aeron.connect(aeron_directory or None, client_name="mainstem.live"))
+            subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream_ids]
+            for subscription in subscriptions:
+                recorder.add_subscription(subscription)
+            self._ready.set()
+            while not self._end.is_set():
+                if not recorder.do_work():
+                    for subscription in subscriptions:
+                        subscription.raise_failure()
+                    time.sleep(IDLE_S)
+
+    def purge(self, positions: Mapping[str, int]) -> None:
+        """Deletes segments that lie wholly before these positions."""
+        for descriptor in read_catalog(self.directory):
+            before = positions.get(str(descriptor.recording_id), 0)
+            for base in segment_bases(self.directory, descriptor.recording_id)[:-1]:
+                if base + descriptor.segment_file_length <= before:
+                    (self.directory / segment_name(descriptor.recording_id, base)).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Ends the recorder; may be called twice."""
+        self._end.set()
+        self._thread.join()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)

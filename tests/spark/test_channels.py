@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.live_driver import wait_for
+
+import pyspark_mainstem_channel
+import pyspark_mainstem_live
+from mainstem import Aeron, MediaDriver
+from mainstem.mux.blocking import LoopThread
+from mainstem.recording import Recorder
+from mainstem.recording.deliveries import DeliveryLog
+from mainstem.recording.listen import Intake, listen
+from mainstem.repeats import MessageKey
+from mainstem.spark.tables import without_repeats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.timeout(300)]
+
+ROWS = 500
+IPC, STREAM = "aeron:ipc?term-length=1m", 1001
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[MediaDriver]:
+    with MediaDriver.launch() as launched:
+        yield launched
+
+
+@contextmanager
+def recorder_of(driver: MediaDriver, path: Path, channel: str = IPC) -> Iterator[None]:
+    """Records a channel in a thread."""
+    end, ready = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with (
+            Aeron.connect(driver.directory) as aeron,
+            aeron.add_subscription(channel, STREAM) as subscription,
+            Recorder(path) as recorder,
+        ):
+            recorder.add_subscription(subscription)
+            ready.set()
+            while not end.is_set():
+                if not recorder.do_work():
+                    time.sleep(0.001)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait(PATIENCE_S)
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+@contextmanager
+def listener(protocol: str, path: Path, **options: Any) -> Iterator[str]:
+    """A server that records; its address."""
+    thread = LoopThread()
+    with Recorder(path) as recorder:
+        intake = Intake(DeliveryLog(recorder, stream_id=STREAM), keyed=True)
+        server = thread.run(listen(protocol, "127.0.0.1", 0, intake, **options))
+        try:
+            yield f"{protocol}://127.0.0.1:{server.port}"
+        finally:
+            thread.run(server.close())
+    thread.stop()
+
+
+def numbers(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, 3).selectExpr("cast(concat('row ', id) as binary) payload")
+
+
+def recorded(spark: SparkSession, path: Path) -> DataFrame:
+    return spark.read.format("mainstem.recording").load(str(path))
+
+
+def texts(df: DataFrame) -> list[str]:
+    return sorted(bytes(row.payload).decode() for row in df.select("payload").collect())
+
+
+EXPECTED = sorted(f"row {number}" for number in range(ROWS))
+
+
+@pytest.mark.parametrize("protocol", ["bymux", "jmux", "aqueduct"])
+def test_a_table_goes_over_a_multiplexer_into_a_recording_and_is_read_again(
+    spark: SparkSession, tmp_path: Path, protocol: str
+) -> None:
+    options: dict[str, Any] = {}
+    given: dict[str, Any] = {}
+    if protocol == "aqueduct":
+        from mainstem.aqueduct import make_certificates
+
+        files = make_certificates(tmp_path / "certificates")
+        options, given = {"certificate": files.certificate, "key": files.key}, {"ca": str(files.ca)}
+    with listener(protocol, tmp_path / "recordings", **options) as channel:
+        channel = channel.replace("127.0.0.1", "localhost") if protocol == "aqueduct" else channel
+        writer = numbers(spark).write.format("mainstem.channel").options(channel=channel, epoch=7, **given)
+        writer.mode("append").save()
+        if protocol == "aqueduct":
+            wait_for(lambda: recorded(spark, tmp_path / "recordings").count() >= ROWS)
+        # The same once more: the same keys.
+        writer.mode("append").save()
+    df = recorded(spark, tmp_path / "recordings")
+    assert texts(without_repeats(df)) == EXPECTED
+    assert df.count() > ROWS
+    keys = {MessageKey.of_reserved_value(row.reserved_value) for row in df.select("reserved_value").collect()}
+    assert {(key.epoch, key.partition) for key in keys} == {(7, 0), (7, 1), (7, 2)}
+
+
+def test_a_table_goes_onto_a_publication_batch_and_streaming(
+    spark: SparkSession, driver: MediaDriver, tmp_path: Path
+) -> None:
+    path = tmp_path / "recordings"
+    where = {"channel": IPC, "streamId": STREAM, "directory": driver.directory}
+    with recorder_of(driver, path):
+        numbers(spark).write.format("mainstem.channel").options(epoch=1, **where).mode("append").save()
+        wait_for(lambda: recorded(spark, path).count() == ROWS)
+        stream = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 100).load(str(path))
+        echo = stream.select("payload").writeStream.format("mainstem.channel")
+        query = (
+            echo.options(checkpointLocation=str(tmp_path / "checkpoint"), **where).trigger(availableNow=True).start()
+        )
+        assert query.awaitTermination(PATIENCE_S)
+        wait_for(lambda: recorded(spark, path).count() == 2 * ROWS)
+    df = recorded(spark, path)
+    assert texts(df) == sorted(2 * EXPECTED)
+    assert texts(df.where(f"reserved_value >> 36 = 1 and position <= {size_of_first(df)}")) == EXPECTED
+    keys = [MessageKey.of_reserved_value(row.reserved_value) for row in df.select("reserved_value").collect()]
+    assert {key.epoch for key in keys} >= {0, 1, 2, 3}
+
+
+def size_of_first(df: DataFrame) -> int:
+    """The position at which the first pass through the stream ended."""
+    return int(df.select("position").orderBy("position").limit(ROWS).selectExpr("max(position) p").first().p)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"channel": "tcp://localhost:1"}, "none of 'aeron:...'"),
+        ({"channel": "aeron:ipc"}, "needs the option 'streamId'"),
+        ({"channel": "bymux://localhost"}, "no host and port"),
+        ({"channel": "bymux://localhost:1", "column": "colour"}, "only payload"),
+        ({"channel": "bymux://localhost:1", "colour": "blue"}, "no option 'colour'"),
+        ({"channel": "bymux://localhost:1", "timeout": "soon"}, "no number of seconds"),
+    ],
+)
+def test_a_wrong_option_of_the_sink_is_named(spark: SparkSession, options: dict[str, str], reason: str) -> None:
+    with pytest.raises(Exception, match=reason):
+        numbers(spark).write.format("mainstem.channel").options(**options).mode("append").save()
+
+
+def test_nobody_who_listens_is_an_error_that_names_channel_and_rows(spark: SparkSession, driver: MediaDriver) -> None:
+    where = {"channel": "aeron:ipc", "streamId": 99, "directory": driver.directory, "timeout": 0.5}
+    with pytest.raises(Exception, match=r"(?s)NotConnected.*partition \d of epoch \d+ \(\d+ rows\)"):
+        numbers(spark).write.format("mainstem.channel").options(**where).mode("append").save()
+
+
+def offer(driver: MediaDriver, count: int, first: int = 0) -> None:
+    with (
+        Aeron.connect(driver.directory) as aeron,
+        aeron.add_exclusive_publication("aeron:ipc?term-length=1m", 2002) as publication,
+    ):
+        for number in range(first, first + count):
+            publication.send(f"row {number}".encode(), timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("recording", [True, False])
+def test_a_live_channel_is_read_while_it_flows(
+    spark: SparkSession, driver: MediaDriver, tmp_path: Path, recording: bool
+) -> None:
+    options: dict[str, Any] = {"channel": "aeron:ipc?term-length=1m", "streamId": 2002, "directory": driver.directory}
+    options |= {"recordTo": str(tmp_path / "recordings")} if recording else {"scratch": str(tmp_path / "scratch")}
+
+    def start() -> Any:
+        df = spark.readStream.format("mainstem.live").options(**options).load().select("payload")
+        writer = df.writeStream.format("parquet").option("path", str(tmp_path / "table"))
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        wait_for(lambda: query.lastProgress is not None or query.exception() is not None)
+        return query
+
+    def rows(query: Any) -> int:
+        query.processAllAvailable()
+        return int(spark.read.schema("payload binary").parquet(str(tmp_path / "table")).count())
+
+    query = start()
+    offer(driver, 300)
+    wait_for(lambda: rows(query) == 300)
+    query.stop()
+    query = start()
+    offer(driver, 200, 300)
+    wait_for(lambda: rows(query) == 500)
+    query.stop()
+    assert texts(spark.read.parquet(str(tmp_path / "table"))) == EXPECTED
+    # The first run's was removed by the second.
+    assert len(list((tmp_path / "scratch").glob("*"))) == (0 if recording else 1)
+
+
+def test_the_formats_say_what_they_cannot_do(spark: SparkSession) -> None:
+    assert pyspark_mainstem_channel.DefaultSource.name() == "mainstem.channel"
+    assert pyspark_mainstem_live.DefaultSource.name() == "mainstem.live"
+    with pytest.raises(Exception, match="has no end"):
+        spark.read.format("mainstem.live").options(channel="aeron:ipc", streamId=1).load().count()
+    with pytest.raises(Exception, match="only writes"):
+        spark.read.format("mainstem.channel").options(channel="aeron:ipc", streamId=1).load().count()

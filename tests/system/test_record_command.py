@@ -1,0 +1,63 @@
+"""``mainstem record``: what is published, or sent to it, is in the recording."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.live_driver import PATIENCE_S, wait_for
+
+from mainstem import Aeron, MediaDriver
+from mainstem.mux.bymux.blocking import connect
+from mainstem.recording import messages, open_recording
+from mainstem.repeats import framed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+SENT = [f"tide {number}".encode() for number in range(1000)]
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "mainstem", "record", *map(str, arguments), "--json"]
+
+
+def recorded(path: Path) -> list[bytes]:
+    with open_recording(path, 0) as reader:
+        return [payload for _, payload in messages(reader, 0, reader.end_position())]
+
+
+def test_a_stream_of_aeron_is_recorded_until_its_publisher_ends(tmp_path: Path) -> None:
+    with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
+        arguments = command("aeron:ipc", "--stream", 1001, "--out", tmp_path, "--end", "--dir", driver.directory)
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+            with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
+                wait_for(lambda: publication.is_connected)
+                for message in SENT:
+                    publication.send(message, timeout=PATIENCE_S)
+            told = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+    assert (told["messages"], told["recordings"]) == (1000, [0])
+    assert recorded(tmp_path) == SENT
+
+
+def test_a_server_of_bymux_records_what_comes_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    for part in (SENT[:600], SENT[600:]):
+        arguments = command("bymux://127.0.0.1:0", "--out", tmp_path)
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            port = int(process.stderr.readline().rpartition(":")[2])
+            with connect("127.0.0.1", port) as connection, connection.open_stream() as stream:
+                stream.write(b"".join(map(framed, part)))
+                stream.close()
+                # The end of its half says that everything is recorded.
+                assert stream.read(timeout=PATIENCE_S) == b""
+            process.send_signal(signal.SIGTERM)
+            told = json.loads(process.communicate(timeout=PATIENCE_S)[0])
+        assert told["messages"] == len(part)
+    assert recorded(tmp_path) == SENT

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import random  # noqa: TC003 - hypothesis reads the annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.errors import RemoteProtocolError
+from mainstem.repeats import (
+    EPOCH_BITS,
+    MAX_PARTITIONS,
+    MAX_ROWS,
+    FrameSplitter,
+    MessageKey,
+    RepeatFilter,
+    framed,
+)
+
+
+@given(
+    st.integers(0, (1 << EPOCH_BITS) - 1), st.integers(0, MAX_PARTITIONS - 1), st.integers(0, MAX_ROWS - 1), st.binary()
+)
+def test_a_key_comes_back_from_a_reserved_value_and_from_a_payload(
+    epoch: int, partition: int, row: int, payload: bytes
+) -> None:
+    key = MessageKey(epoch, partition, row)
+    assert 0 <= key.reserved_value() < 1 << 63
+    assert MessageKey.of_reserved_value(key.reserved_value()) == key
+    assert MessageKey.decode(key.encode() + payload) == key
+
+
+def test_a_key_says_when_there_is_no_room() -> None:
+    with pytest.raises(ValueError, match="has room for"):
+        MessageKey(0, 0, MAX_ROWS).reserved_value()
+    with pytest.raises(RemoteProtocolError, match="no key"):
+        MessageKey.decode(b"short")
+
+
+@given(st.randoms(use_true_random=False))
+def test_whatever_is_sent_again_each_message_is_taken_once_and_in_order(chance: random.Random) -> None:
+    taken: list[MessageKey] = []
+    repeats = RepeatFilter()
+    sizes = {(epoch, partition): chance.randrange(6) for epoch in range(4) for partition in range(3)}
+    for (epoch, partition), size in sizes.items():
+        attempts = [size] + [chance.randrange(size + 1) for _ in range(chance.randrange(3))]
+        for rows in sorted(attempts):
+            for row in range(rows):
+                key = MessageKey(epoch, partition, row)
+                if repeats.is_new(key):
+                    taken.append(key)
+    assert taken == [MessageKey(*place, row) for place, size in sizes.items() for row in range(size)]
+
+
+def test_a_filter_forgets_what_is_oldest() -> None:
+    repeats = RepeatFilter(remembered=2)
+    assert all(repeats.is_new(MessageKey(epoch, 0, 0)) for epoch in (1, 2, 3))
+    assert not repeats.is_new(MessageKey(3, 0, 0))
+    assert repeats.is_new(MessageKey(1, 0, 0))
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(1, 17))
+def test_messages_are_found_again_whatever_pieces_they_come_in(messages: list[bytes], piece: int) -> None:
+    data = b"".join(map(framed, messages))
+    splitter, found = FrameSplitter(), []
+    for at in range(0, len(data), piece):
+        found += splitter.feed(data[at : at + piece])
+    assert found == messages
+    assert splitter.is_between_messages
+
+
+def test_a_length_that_cannot_be_is_refused_before_its_bytes_are_awaited() -> None:
+    with pytest.raises(RemoteProtocolError, match="is announced"):
+        FrameSplitter().feed(b"\xff\xff\xff\xff")
