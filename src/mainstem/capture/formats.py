@@ -1,4 +1,4 @@
-"""What kind of file a capture is, by its first bytes: pcap of either byte order and resolution, or pcapng."""
+"""What kind of file a capture is, by its first bytes: pcap of either byte order and resolution, pcapng, Aqueduct's trace."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _PCAP = {  # first four bytes: (byte order, nanoseconds)
 }
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 _ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
+_TRACE = b'{"t":'  # how FrameLog begins a line
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"\xfd7": "xz", b"BZ": "bzip2", b"\x04\x22": "lz4"}
 
 
@@ -80,6 +81,8 @@ def recognise(head: bytes) -> Format:
         return Format(False, section, nanoseconds, link & 0xFFFF, snaplen, PCAP_HEADER_LENGTH, name="pcap")
     if head[:4] in _PCAP or head[:4] == _PCAPNG:
         raise CaptureError(f"a capture that ends within its header, after {len(head)} bytes")
+    if head.startswith(_TRACE):
+        return Format(False, Section(False), name="aqueduct")
     if packed := _PACKED.get(head[:2]):
         raise CaptureError(f"packed with {packed}: unpack it first, so that it can be read in parts")
-    raise CaptureError(f"neither pcap nor pcapng: it begins with {head[:4].hex() or 'nothing'}")
+    raise CaptureError(f"neither pcap, pcapng nor a trace of Aqueduct: it begins with {head[:4].hex() or 'nothing'}")

@@ -89,8 +89,14 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
             else:
                 index = FrameIndex(status.st_size, status.st_mtime_ns, None)
                 _open(file, index)
-            if index.format is not None:
+            if index.format is not None and index.format.name == "aqueduct":
+                from mainstem.capture.traces import add_chunks
+
+                index.chunks = list(index.chunks)
+                add_chunks(file, index)
+            elif index.format is not None:
                 _Builder(file, index).run()
+            if index.format is not None:
                 index.prints = (_print(file, 0, min(index.end, PRINT_BYTES)), _last_print(file, index.end))
             return index
     except OSError as error:

@@ -7,6 +7,7 @@ reassembly is parallel by flow and exact, and no state is handed from part to pa
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from mainstem.capture.batches import take_batch, wanted_bits
 from mainstem.capture.connections import Flows
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import Problem
+from mainstem.capture.traces import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +96,7 @@ def plan_new(
     before = [chunk for chunk in index.chunks if chunk.offset < end]
     chunks = [chunk for chunk in before if chunk.end > begin]
     parts = []
-    if wanted.aeron_ports != ():
+    if wanted.aeron_ports != () or index.format.name == "aqueduct":
         for group in _groups(chunks, part_bytes):
             runs = _clipped(_runs(group, index), begin, end)
             parts.append(Part(path=path, format=index.format, runs=runs, begin=begin, final=False))
@@ -132,7 +134,7 @@ def plan(
     total = sum(chunk.end - chunk.offset for chunk in chunks)
     size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
     parts = []
-    if wanted.aeron_ports != ():
+    if wanted.aeron_ports != () or index.format.name == "aqueduct":
         parts = [Part(path=path, format=index.format, runs=_runs(group, index)) for group in _groups(chunks, size)]
     parts += _flow_parts(path, index, wanted, chunks, size)
     if len(parts) == 2 and parts[0].plain and parts[1].fragments | parts[1].tcp:
@@ -264,6 +266,11 @@ class _Reader:
         return decoder
 
     def _runs(self, file: Any) -> Iterator[pa.RecordBatch]:
+        if self.part.format.name == "aqueduct":
+            yield from self._taken()
+            with io.BufferedReader(file) as lines:
+                yield from read_trace(self.part, self.wanted, lines)
+            return
         decoder: CaptureDecoder | None = None
         flows: Flows | None = None
         for run in self.part.runs:

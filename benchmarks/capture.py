@@ -1,0 +1,162 @@
+"""How fast is a capture read, and how fast do others read it? ``mainstem.capture`` beside tshark and scapy on the same file.
+
+``python benchmarks/capture.py [--json] [--quick] [--size 256m]``. The file is made anew. tshark prints the fields that we
+read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for it does not know Aeron. Our times
+include making the frame index. Peers that are slow read a smaller file of the same making: a ratio is of packets a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.make_capture import DATA_PORT, MUX_PORT, make
+from harness.report import Report, wants_json
+
+from mainstem.capture.index import build
+from mainstem.capture.reading import Part, Wanted, plan, read
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAIRS = 3
+CORES = 2
+COLUMNS = ("packet", "time", "src", "src_port", "frame_type", "session_id", "term_offset", "nak_length")
+FIELDS = [
+    *("frame.number", "frame.time_epoch", "ip.src", "udp.srcport", "aeron.data.session_id", "aeron.data.term_offset"),
+    "aeron.nak.length",
+]
+GOAL = 5.0
+SCAPY = """
+import sys, scapy.all
+n = 0
+for packet in scapy.all.PcapReader(sys.argv[1]):
+    n += packet[scapy.all.UDP].sport > 0
+"""
+
+
+def rows_of(part: Part, wanted: Wanted) -> tuple[int, int]:
+    """Rows of a part, and the most memory that its process ever held, in KiB."""
+    rows = sum(batch.num_rows for batch in read(part, wanted))
+    return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def library(pool: ProcessPoolExecutor, path: Path) -> tuple[float, int, int]:
+    """Seconds, rows, and the peak of one process, of reading a file with two processes."""
+    wanted = Wanted(names=COLUMNS, bymux_ports=(MUX_PORT,))
+    start = time.perf_counter()
+    parts = plan(str(path), build(str(path)), wanted, min_parts=CORES)
+    found = list(pool.map(rows_of, parts, [wanted] * len(parts)))
+    seconds = time.perf_counter() - start
+    return seconds, sum(rows for rows, _ in found), max(peak for _, peak in found)
+
+
+def spark_session() -> Any:
+    from mainstem.spark import create_session
+
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    return create_session("capture", master=f"local[{CORES}]", config={"spark.ui.enabled": "false"})
+
+
+def with_spark(spark: Any, path: Path) -> float:
+    """Seconds of one query that reads the same columns."""
+    Path(f"{path}.mainstem-index").unlink(missing_ok=True)
+    start = time.perf_counter()
+    frame = spark.read.format("mainstem.capture").options(bymuxPorts=MUX_PORT, minPartitions=CORES)
+    frame = frame.schema("frame_type string, packet bigint, time timestamp, src string, src_port int, session_id int, "
+                         "term_offset int, nak_length int").load(str(path))  # fmt: skip
+    frame.groupBy("frame_type").agg(
+        *({"packet": "max", "time": "max", "src": "max", "session_id": "max", "nak_length": "sum"},)
+    ).collect()
+    return time.perf_counter() - start
+
+
+def tshark(path: Path, *output: str) -> float:
+    command = ["tshark", "-r", str(path), "-d", f"udp.port=={DATA_PORT},aeron", *output]
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def scapy(path: Path) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", SCAPY, str(path)], check=True, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def peers(report: Report) -> dict[str, tuple[Callable[[Path], float], float]]:
+    """By name: how it reads a file, and what part of the whole file it is given."""
+    found: dict[str, tuple[Callable[[Path], float], float]] = {}
+    if shutil.which("tshark"):
+        fields = [word for name in FIELDS for word in ("-e", name)]
+        found["tshark -T fields"] = (lambda path: tshark(path, "-T", "fields", *fields), 0.25)
+        found["tshark -T json"] = (lambda path: tshark(path, "-T", "json"), 0.125)
+    else:
+        report.skipped["tshark"] = "it is not installed"
+    if importlib.util.find_spec("scapy"):
+        found["scapy"] = (scapy, 0.0625)
+    else:
+        report.skipped["scapy"] = "the package scapy is not installed"
+    return found
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    size = parse_size(sys.argv[sys.argv.index("--size") + 1] if "--size" in sys.argv else "32m" if quick else "256m")
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as folder, ProcessPoolExecutor(CORES) as pool:
+        whole = Path(folder) / "whole.pcap"
+        packets = make(whole, size)
+        parts = {}
+        for name, (_, share) in peers(report).items():
+            parts[name] = Path(folder) / f"{share}.pcap"
+            if not parts[name].exists():
+                make(parts[name], int(size * share))
+        library(pool, whole)
+        spark = spark_session()
+        with_spark(spark, whole)
+        for _ in range(1 if quick else PAIRS):
+            seconds, rows, peak = library(pool, whole)
+            in_spark = with_spark(spark, whole)
+            report.figure("two processes: M frames/s", rows / seconds / 1e6)
+            report.figure("two processes: MB/s", size / seconds / 1e6)
+            report.figure("two processes: peak of one, MiB", peak / 1024)
+            report.figure("Spark: M frames/s", rows / in_spark / 1e6)
+            report.figure("Spark: MB/s", size / in_spark / 1e6)
+            for name, (peer, share) in peers(report).items():
+                theirs = packets * share / peer(parts[name])
+                goal = GOAL if name.startswith("tshark") else None
+                report.figure(f"{name}: packets/s", theirs)
+                report.pair(f"two processes / {name}", peer=name, ours=packets / seconds, theirs=theirs, goal=goal)
+                report.pair(f"Spark local[2] / {name}", peer=name, ours=packets / in_spark, theirs=theirs, goal=goal)
+        spark.stop()
+        growth(report, pool, Path(folder), size)
+    report.print(as_json=wants_json())
+
+
+def growth(report: Report, pool: ProcessPoolExecutor, folder: Path, size: int) -> None:
+    """Whether time grows with size and no faster: seconds a byte of a file beside those of one four times larger."""
+    small, mixed = folder / "small.pcap", folder / "mixed.pcap"
+    make(small, size // 4)
+    make(mixed, size, mux=True)
+    for _ in range(PAIRS):
+        few, _, _ = library(pool, small)
+        many, _, _ = library(pool, folder / "whole.pcap")
+        report.pair(
+            "four times the bytes in four times the time", peer="a quarter", ours=4 * few, theirs=many, goal=0.8
+        )
+        report.figure("with TCP: MB/s", size / library(pool, mixed)[0] / 1e6)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Aqueduct's own trace (``mainstem.aqueduct.observe.FrameLog``) as rows: its frames are encrypted in any other capture.
+
+A line is a frame that went in or out (or a change of state, which is passed over), so a packet number is a line's number. The
+peer's name stands where an address would; times are of the clock that the connection ran on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mainstem._core import capture_layout as layout
+from mainstem.capture.index import CHUNK_BYTES, Chunk, Problem
+from mainstem.capture.schema import arrow_schema
+from mainstem.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+    import pyarrow as pa
+
+    from mainstem.aqueduct.frames import Frame
+    from mainstem.aqueduct.limits import Limits
+    from mainstem.capture.index import FrameIndex
+    from mainstem.capture.reading import Part, Wanted
+
+# Types by their tags, as in schema.KINDS.
+KINDS = {
+    "ConnectionControl": ("CONNECTION_CONTROL", 1),
+    "ChannelControl": ("CHANNEL_CONTROL", 2),
+    "Message": ("MESSAGE", 3),
+    "SentUnreliable": ("SENT_UNRELIABLE", 4),
+    "AckReliable": ("ACK_RELIABLE", 5),
+    "AckNackUnreliable": ("ACK_NACK_UNRELIABLE", 6),
+    "FinishSender": ("FINISH_SENDER", 7),
+    "CloseReceiver": ("CLOSE_RECEIVER", 8),
+    "ClosedChannelLost": ("CLOSED_CHANNEL_LOST", 9),
+    "Version": ("VERSION", 239),
+}
+
+
+def add_chunks(file: IO[bytes], index: FrameIndex) -> None:
+    """Extends the index of a trace to the end of its last whole line."""
+    while index.end < index.size:
+        file.seek(index.end)
+        data = file.read(min(CHUNK_BYTES, index.size - index.end))
+        end = data.rfind(b"\n") + 1
+        if end == 0:
+            data += file.readline()
+            end = len(data) if data.endswith(b"\n") else 0
+        if end == 0:
+            text = f"the trace ends within a line: {len(data)} bytes at {index.end}"
+            index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, text)
+            return
+        lines = data.count(b"\n", 0, end)
+        index.chunks.append(Chunk(index.end, index.end + end, index.packets, lines, -1, -1, 0, 0, 0))
+        index.end += end
+        index.packets += lines
+
+
+def read_trace(part: Part, wanted: Wanted, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a trace. What is no line of a trace, or no frame, is a problem."""
+    import pyarrow as pa
+
+    schema = arrow_schema(wanted.names)
+    rows: list[dict[str, Any]] = []
+    number = 0
+    for run in part.runs:
+        file.seek(run.offset)
+        number = number if run.section is None else run.packet
+        at = run.offset
+        while at < run.end and (line := file.readline()):
+            at += len(line)
+            number += 1
+            if run.offset >= part.begin:
+                rows += _rows_of_line(part.path, number, line)
+            if len(rows) >= wanted.rows:
+                yield pa.RecordBatch.from_pylist(rows, schema)
+                rows = []
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _rows_of_line(path: str, number: int, line: bytes) -> Iterator[dict[str, Any]]:
+    about: dict[str, Any] = {"file": path, "packet": number}
+    try:
+        entry = json.loads(line)
+        if "subject" in entry:
+            return
+        about |= {"time_ns": int(entry["t"]), "time": int(entry["t"]) // 1000}
+        inwards = "in" in entry
+        data = bytes.fromhex(entry["in" if inwards else "out"])
+        about |= {"src" if inwards else "dst": str(entry["peer"]), "transport": "quic", "datagram_length": len(data)}
+    except (ValueError, KeyError, TypeError) as error:
+        yield about | _problem(f"no line of a trace: {error!r}")
+        return
+    yield from _rows_of_frames(about, data)
+
+
+def _rows_of_frames(about: dict[str, Any], data: bytes) -> Iterator[dict[str, Any]]:
+    from mainstem.aqueduct.codec import Incomplete
+    from mainstem.aqueduct.frames import decode_frame
+
+    position, index = 0, 0
+    while position < len(data):
+        try:
+            frame, after = decode_frame(data, position, len(data), _limits())
+        except (Incomplete, RemoteProtocolError) as error:
+            yield about | _problem(str(error) or "the frame is longer than what was sent") | {"frame_index": index}
+            return
+        yield about | _frame(frame) | {"frame_index": index, "frame_length": after - position}
+        position, index = after, index + 1
+
+
+def _problem(text: str) -> dict[str, Any]:
+    return {"protocol": "problem", "frame_type": "MALFORMED_FRAME", "text": text}
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    from mainstem.aqueduct.frames import FinishSender, Message, SentUnreliable
+    from mainstem.aqueduct.observe import describe_frame
+
+    kind, tag = KINDS[type(frame).__name__]
+    row: dict[str, Any] = {
+        "protocol": "aqueduct",
+        "frame_type": kind,
+        "type": tag,
+        "text": describe_frame(frame),
+        "length": 0,
+        "channel_id": _signed(getattr(frame, "channel_id", None)),
+    }
+    if isinstance(frame, Message):
+        row |= {"message_number": _signed(frame.number), "length": len(frame.payload), "payload": frame.payload}
+    elif isinstance(frame, SentUnreliable | FinishSender):
+        row["message_number"] = _signed(frame.count)
+    return row
+
+
+def _signed(value: int | None) -> int | None:
+    """An unsigned number of 64 bits as Spark's bigint has them."""
+    return value - (1 << 64) if value is not None and value >= 1 << 63 else value
+
+
+@cache
+def _limits() -> Limits:
+    """A trace tells what was; what a connection would refuse is told of too."""
+    from mainstem.aqueduct.limits import DEFAULT_LIMITS
+
+    return replace(DEFAULT_LIMITS, max_payload=1 << 30, max_attachments=1 << 20, max_header_bytes=1 << 30)

@@ -1,0 +1,247 @@
+"""Captures of every addressing mode, with loss: what is read from them equals, field by field, what tshark reads.
+
+Wireshark's dissector has an older layout of ERR and does not know RSP_SETUP and RES, so those are counted and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.captures import rows_of
+from tests.support.invoked_pair import Machines, free_port
+from tests.support.live_driver import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
+    pytest.mark.timeout(180),
+]
+HOST = "127.0.0.1"
+LOSS = {
+    "udp_channel_incoming_interceptors": "loss",
+    "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=5",
+    "term_buffer_length": 1 << 16,
+}
+
+
+class Dumpcap:
+    """Four ports of the loopback interface, captured while the ``with`` lasts."""
+
+    def __init__(self, path: Path, port: int) -> None:
+        self._path, self._port = path, port
+
+    def __enter__(self) -> Dumpcap:
+        ports = f"udp portrange {self._port}-{self._port + 3}"
+        command = ["dumpcap", "-q", "-B", "64", "-i", "lo", "-f", ports, "-w", str(self._path)]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+        seen, deadline = b"", time.monotonic() + PATIENCE_S
+        while b"File:" not in seen:
+            seen += self._process.stderr.read() or b""
+            if self._process.poll() is not None:
+                self._process.stderr.close()
+                pytest.skip(f"capturing is not permitted: {seen.decode(errors='replace').strip()}")
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What the kernel holds back for the capture arrives within a second.
+        time.sleep(1.0)
+        self._process.terminate()
+        self._process.wait(PATIENCE_S)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+def unicast(machines: Machines, port: int) -> None:
+    subscription = machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}|cc=cubic", 1001)
+    publication = machines.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    machines.until(lambda: publication.is_connected and subscription.is_connected)
+    machines.deliver(publication, [subscription])
+
+
+def multicast(machines: Machines, port: int) -> None:
+    channel = f"aeron:udp?endpoint=224.20.30.39:{port}|interface=127.0.0.1"
+    first, second = machines.near.add_subscription(channel, 1001), machines.far.add_subscription(channel, 1001)
+    publication = machines.near.add_publication(channel, 1001)
+    machines.until(lambda: publication.is_connected and first.is_connected and second.is_connected)
+    machines.deliver(publication, [first, second])
+
+
+def dynamic(machines: Machines, port: int) -> None:
+    control = f"control={HOST}:{port}|control-mode=dynamic"
+    publication = machines.near.add_publication(f"aeron:udp?{control}|fc=tagged,g:9/2", 1001)
+    subscriptions = [
+        machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port + n}|{control}|gtag=9", 1001) for n in (1, 2)
+    ]
+    machines.until(lambda: publication.is_connected and all(each.is_connected for each in subscriptions))
+    machines.deliver(publication, subscriptions)
+
+
+def manual(machines: Machines, port: int) -> None:
+    publication = machines.near.add_publication(f"aeron:udp?control={HOST}:{port}|control-mode=manual", 1001)
+    subscription = machines.far.add_subscription("aeron:udp?control-mode=manual", 1001)
+    for n in (1, 2):
+        subscription.add_destination(f"aeron:udp?endpoint={HOST}:{port + n}")
+        publication.add_destination(f"aeron:udp?endpoint={HOST}:{port + n}")
+    machines.until(lambda: publication.is_connected and subscription.is_connected)
+    machines.deliver(publication, [subscription])
+
+
+def response(machines: Machines, port: int) -> None:
+    control = f"aeron:udp?control={HOST}:{port + 1}|control-mode=response"
+    requests = machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    answers = machines.near.add_subscription(control, 2002)
+    channel = f"aeron:udp?endpoint={HOST}:{port}|response-correlation-id={answers.registration_id}"
+    request = machines.near.add_exclusive_publication(channel, 1001)
+    machines.until(lambda: requests.images and request.is_connected)
+    number = requests.images[0].correlation_id
+    answer = machines.far.add_exclusive_publication(f"{control}|response-correlation-id={number}", 2002)
+    machines.until(lambda: answer.is_connected and answers.is_connected)
+    machines.deliver(request, [requests], messages=80)
+    machines.deliver(answer, [answers], messages=80)
+
+
+def rejected(machines: Machines, port: int) -> None:
+    subscription = machines.far.add_subscription(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    publication = machines.near.add_publication(f"aeron:udp?endpoint={HOST}:{port}", 1001)
+    machines.until(lambda: publication.is_connected and subscription.images)
+    machines.deliver(publication, [subscription], messages=20)
+    subscription.images[0].reject("salt water")
+    machines.until(lambda: not publication.is_connected)
+
+
+MODES = [unicast, multicast, dynamic, manual, response, rejected]
+
+# Our column, the dissector's field.
+COMMON = {"flags": "flags", "session_id": "session_id", "stream_id": "stream_id", "frame_length": "frame_length"}
+PLACE = {"term_id": "term_id", "term_offset": "term_offset"}
+FIELDS = {
+    "DATA": ("data", {**COMMON, **PLACE, "reserved_value": "reserved_value"}),
+    "PAD": ("pad", {**COMMON, **PLACE}),
+    "HEARTBEAT": ("heartbeat", {**COMMON, **PLACE}),
+    "NAK": ("nak", {**COMMON, **PLACE, "nak_length": "length"}),
+    "SM": (
+        "sm",
+        {
+            **COMMON,
+            "term_id": "consumption_term_id",
+            "term_offset": "consumption_term_offset",
+            "receiver_window": "receiver_window",
+            "receiver_id": "receiver_id",
+        },
+    ),
+    "RTTM": (
+        "rtt",
+        {
+            **COMMON,
+            "echo_timestamp": "echo_timestamp",
+            "reception_delta": "reception_delta",
+            "receiver_id": "receiver_id",
+        },
+    ),
+    "SETUP": (
+        "setup",
+        {
+            **COMMON,
+            "term_id": "active_term_id",
+            "term_offset": "term_offset",
+            "initial_term_id": "initial_term_id",
+            "term_length": "term_length",
+            "mtu": "mtu",
+            "ttl": "ttl",
+        },
+    ),
+}
+LAYERS = {layer: kind for kind, (layer, _) in FIELDS.items()}
+WIDE = {"receiver_id", "echo_timestamp", "reception_delta", "reserved_value"}
+
+
+def number(text: str, column: str) -> int:
+    """A field's value; the dissector shows some 32- and 64-bit fields without their sign, some with."""
+    value = int(text, 0)
+    bits = 64 if column in WIDE else 32
+    return value - (1 << bits) if value >= 1 << (bits - 1) else value
+
+
+def by_tshark(path: Path, ports: range) -> tuple[Counter[tuple[Any, ...]], Counter[int]]:
+    """Every frame that the dissector knows, with its fields; and bytes of payload by packet."""
+    command = ["tshark", "-r", str(path), "-T", "json", "--no-duplicate-keys"]
+    for port in ports:
+        command += ["-d", f"udp.port=={port},aeron"]
+    packets = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    frames: Counter[tuple[Any, ...]] = Counter()
+    sizes: Counter[int] = Counter()
+    for packet in packets:
+        layers = packet["_source"]["layers"]
+        at = int(layers["frame"]["frame.number"])
+        sizes[at] = int(layers["udp"]["udp.length"]) - 8
+        known = layers.get("aeron")
+        # Of a frame that the dissector does not know there is only a line of text.
+        for name, found in known.items() if isinstance(known, dict) else ():
+            layer = name.removeprefix("aeron.")
+            if layer not in LAYERS:
+                continue
+            for each in found if isinstance(found, list) else [found]:
+                kind = LAYERS[layer]
+                values = {
+                    column: number(each[f"aeron.{layer}.{field}"], column)
+                    for column, field in FIELDS[kind][1].items()
+                    if f"aeron.{layer}.{field}" in each
+                }
+                frames[at, kind, tuple(sorted(values.items()))] += 1
+    return frames, sizes
+
+
+def ours(rows: list[dict[str, Any]]) -> tuple[Counter[tuple[Any, ...]], Counter[int]]:
+    frames: Counter[tuple[Any, ...]] = Counter()
+    sizes: Counter[int] = Counter()
+    for row in rows:
+        kind = row["frame_type"]
+        sizes[row["packet"]] = row["datagram_length"]
+        if kind == "DATA" and row["frame_length"] == 0:
+            kind = "HEARTBEAT"
+        if kind in FIELDS:
+            frames[row["packet"], kind, tuple(sorted((column, row[column]) for column in FIELDS[kind][1]))] += 1
+    return frames, sizes
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)
+def test_every_field_of_every_frame_is_what_tshark_shows(tmp_path: Path, mode: Callable[[Machines, int], None]) -> None:
+    port, path = free_port(), tmp_path / "capture.pcapng"
+    settings = {**LOSS, "cubiccongestioncontrol_measurertt": True} if mode is unicast else LOSS
+    with Dumpcap(path, port), Machines(**settings) as machines:
+        mode(machines, port)
+    rows = rows_of(path)
+    assert rows == rows_of(path, aeron_ports=tuple(range(port, port + 4))), "what was guessed is not what there is"
+    assert {row["protocol"] for row in rows} == {"aeron"}
+    theirs, their_sizes = by_tshark(path, range(port, port + 4))
+    mine, my_sizes = ours(rows)
+    assert mine == theirs
+    assert my_sizes == their_sizes
+    kinds = Counter(row["frame_type"] for row in rows)
+    assert {"DATA", "SETUP", "SM"} <= set(kinds)
+    if mode is not rejected:
+        assert kinds["NAK"] > 0
+    if mode is unicast:
+        assert kinds["RTTM"] > 0
+    if mode is dynamic:
+        assert {row.get("group_tag") for row in rows if row["frame_type"] == "SM"} == {9}
+    if mode is response:
+        assert kinds["RSP_SETUP"] > 0
+    if mode is rejected:
+        errors = [(row["error_code"], row["text"]) for row in rows if row["frame_type"] == "ERR"]
+        assert set(errors) == {(13, "salt water")}
