@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import random
+import resource
 import signal
 import ssl
 import subprocess
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
-from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, reset
+from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, raise_open_files_limit, reset
 
 from .test_bymux_faces import certificate
 
@@ -83,26 +84,90 @@ async def test_forwards_connections_and_their_half_closes(target: Address) -> No
                 assert right(data, await ask(client.port, data))
 
 
-async def test_a_thousand_connections_one_of_them_slow(target: Address) -> None:
+# Four descriptors for each connection where both ends, the clients and the target live in one process; some for the rest.
+DESCRIPTORS_EACH, DESCRIPTORS_ELSE = 4, 500
+MANY = 3000
+
+
+async def pour_into_nobody(port: int) -> asyncio.StreamWriter:
+    """A connection whose target sends without end, and whose client never reads."""
+    _, slow = await asyncio.open_connection("127.0.0.1", port)
+    slow.write(b"pour!")
+    slow.transport.pause_reading()
+    await slow.drain()
+    await asyncio.sleep(0.1)
+    return slow
+
+
+@pytest.mark.timeout(240)
+async def test_thousands_of_connections_at_once_one_of_them_slow(target: Address) -> None:
+    count = min(MANY, (raise_open_files_limit() - DESCRIPTORS_ELSE) // DESCRIPTORS_EACH)
+    if count < 500:
+        pytest.skip(f"{raise_open_files_limit()} open files allow only {count} connections")
     async with TunnelServer(target) as server:
         await server.start(LOOPBACK)
         async with TunnelClient(Address("127.0.0.1", server.port)) as client:
             await client.start(LOOPBACK)
-            _, slow = await asyncio.open_connection("127.0.0.1", client.port)
-            slow.write(b"pour!")  # what it is sent is never read
-            slow.transport.pause_reading()
-            await slow.drain()
-            await asyncio.sleep(0.1)
-            limit = asyncio.Semaphore(200)
+            slow = await pour_into_nobody(client.port)
+            connecting = asyncio.Semaphore(200)
+            opened = 0
+            all_open = asyncio.Event()
 
             async def one(index: int) -> None:
-                data = b"%05d" % index * 200
-                async with limit:
-                    assert right(data, await ask(client.port, data))
+                nonlocal opened
+                data = b"%05d" % index * 2000
+                async with connecting:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+                try:
+                    writer.write(data[:5000])
+                    opened += 1
+                    if opened == count:
+                        all_open.set()
+                    await all_open.wait()
+                    writer.write(data[5000:])
+                    writer.write_eof()
+                    assert right(data, await reader.read(-1))
+                finally:
+                    writer.close()
 
-            await asyncio.gather(*(one(index) for index in range(1000)))
+            await asyncio.gather(*(one(index) for index in range(count)))
             slow.transport.abort()
             await asyncio.sleep(0)
+
+
+async def test_connections_that_saturate_a_tunnel_share_it(target: Address) -> None:
+    async with TunnelServer(target) as server:
+        await server.start(LOOPBACK)
+        async with TunnelClient(Address("127.0.0.1", server.port)) as client:
+            await client.start(LOOPBACK)
+            slow = await pour_into_nobody(client.port)
+            received = [0] * 40
+            ending = False
+
+            async def take(index: int) -> None:
+                reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+                writer.write(b"pour!")
+                while not ending:
+                    received[index] += len(await reader.read(65536))
+                writer.transport.abort()
+
+            taking = [asyncio.ensure_future(take(index)) for index in range(len(received))]
+            while min(received) < 1_000_000:
+                await asyncio.sleep(0.01)
+            ending = True
+            await asyncio.gather(*taking)
+            slow.transport.abort()
+            assert max(received) < 10 * min(received)
+
+
+def test_a_tunnel_may_open_as_many_files_as_the_system_allows() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        assert raise_open_files_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_a_reset_at_the_target_does_not_look_like_an_end(target: Address) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import logging
 import random
+import resource
 import socket
 import struct
 from dataclasses import dataclass
@@ -178,6 +179,18 @@ class End:
             writer.write_eof()
 
 
+def raise_open_files_limit() -> int:
+    """Lets this process open as many files as it may: each connection is a descriptor. Returns the limit that holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:
+            logger.warning("at most %d files may be open: %s", soft, error)
+            return soft
+    return hard
+
+
 def reset(writer: asyncio.StreamWriter) -> None:
     """Ends a TCP connection with a reset, so that its peer does not take what it has for the whole."""
     raw = writer.get_extra_info("socket")
@@ -209,6 +222,7 @@ class TunnelServer:
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None) -> None:
         """Begins to listen for tunnels."""
+        raise_open_files_limit()
         self._listener = await bymux.serve(
             self._handle,
             listen.host,
@@ -296,6 +310,7 @@ class TunnelClient:
 
     async def start(self, listen: Address) -> None:
         """Connects (raising what goes wrong the first time), then begins to listen."""
+        raise_open_files_limit()
         await self._connect()
         self._keeper = asyncio.get_running_loop().create_task(self._keep_up())
         if listen.path is not None:
