@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 import socket
 import ssl
@@ -395,60 +394,6 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
         await saturating
         await small.close()
         assert sorted(times)[len(times) // 2] < 0.1
-
-
-async def test_a_thousand_streams_through_twenty_disconnections_are_right_or_say_so() -> None:
-    """Each stream carries a request of random size; the answer is its length and digest, then a payload with its own digest."""
-    rng = random.Random(3)
-
-    async def answer(stream: bymux.BymuxStream) -> None:
-        data = await stream.read(-1)
-        reply = random.Random(len(data)).randbytes(len(data) // 2)
-        stream.write(hashlib.sha256(data).digest() + hashlib.sha256(reply).digest() + len(reply).to_bytes(4, "big"))
-        stream.write(reply)
-        await stream.drain()
-        await stream.close()
-
-    right = failed = disconnections = 0
-    listener = await bymux.serve(answer, "127.0.0.1", 0)
-
-    async def one(connection: bymux.Connection, data: bytes) -> None:
-        nonlocal right, failed
-        try:
-            async with await connection.open_stream() as stream:
-                for at in range(0, len(data), 5000):
-                    stream.write(data[at : at + 5000])
-                    await stream.drain()
-                    await asyncio.sleep(rng.random() / 200)
-                await stream.close()
-                whole = await stream.read(-1)
-        except MainstemError:
-            failed += 1
-            return
-        assert whole[:32] == hashlib.sha256(data).digest()
-        assert whole[32:64] == hashlib.sha256(whole[68:]).digest()
-        assert int.from_bytes(whole[64:68], "big") == len(whole) - 68
-        right += 1
-
-    for batch in range(20):
-        connection = await bymux.connect("127.0.0.1", listener.port)
-        datas = [rng.randbytes(rng.choice((10, 1000, 40_000))) for _ in range(50)]
-        work = asyncio.gather(*(one(connection, data) for data in datas))
-        if batch:
-            await asyncio.sleep(rng.random() / 20)
-            victim = connection if batch % 2 else next(iter(listener.connections))
-            victim.abort()
-            disconnections += 1
-        await asyncio.wait_for(work, 50)
-        if not batch:
-            connection.abort()
-            disconnections += 1
-        await connection.close()
-    await listener.close()
-    assert right + failed == 1000
-    assert disconnections == 20
-    assert right >= 50
-    assert failed >= 50
 
 
 def test_the_blocking_face() -> None:

@@ -156,6 +156,8 @@ class SocketCarrier(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.abort()
             return segments
+        if sent == sum(map(len, segments)):
+            return []
         for index, segment in enumerate(segments):
             length = len(segment)
             if sent < length:

@@ -20,6 +20,8 @@ logger = logging.getLogger("mainstem.mux")
 FLUSH_BATCH = 64 * 1024
 # Batches handed to a carrier before other tasks get a turn.
 FLUSH_BATCHES = 8
+# How long the last bytes may take to leave for a peer that does not read them; then the carrier ends without them.
+LINGER_S = 2.0
 
 _now_ns = SYSTEM_CLOCK.monotonic_ns
 
@@ -33,6 +35,8 @@ class SansIo(Protocol):
     def receive_data(self, data: memoryview, now_ns: int) -> None: ...
     def receive_eof(self, now_ns: int) -> None: ...
     def next_event(self) -> Any: ...
+    @property
+    def wants_to_send(self) -> bool: ...
     def segments_to_send(self, limit: int) -> list[bytes | memoryview]: ...
     def next_timeout_ns(self) -> int | None: ...
     def handle_timeout(self, now_ns: int) -> None: ...
@@ -52,6 +56,7 @@ class Engine:
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ns = 0
+        self._linger: asyncio.TimerHandle | None = None
         self._over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -107,7 +112,7 @@ class Engine:
         """Lets what was queued leave in this turn of the event loop, together with what else is queued in it."""
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._on_turn)
 
     def flush(self) -> None:
         """Hands the carrier what it takes now."""
@@ -147,15 +152,19 @@ class Engine:
             if handler is not None:
                 handler(event)
 
-    def _flush(self) -> None:
+    def _on_turn(self) -> None:
+        # Cleared here only: who flushes by hand, message by message, must not fill the loop with calls that find nothing.
         self._flush_scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
         carrier = self._carrier
         if carrier is None or self._over:
             return
-        segments_to_send = self._sans_io.segments_to_send
+        sans_io = self._sans_io
         batches = 0
-        while not carrier.paused:
-            segments = segments_to_send(FLUSH_BATCH)
+        while sans_io.wants_to_send and not carrier.paused:
+            segments = sans_io.segments_to_send(FLUSH_BATCH)
             if not segments:
                 break
             carrier.write(segments)
@@ -212,6 +221,7 @@ class Engine:
         elif abort:
             carrier.abort()
         else:
+            self._linger = self._loop.call_later(LINGER_S, carrier.abort)
             carrier.close()
 
     def _on_over(self, error: MainstemError) -> None:
@@ -219,6 +229,9 @@ class Engine:
         raise NotImplementedError
 
     def _finish(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
         if not self._ended.done():
             self._ended.set_result(None)
 

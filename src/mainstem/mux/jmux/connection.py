@@ -324,9 +324,9 @@ class JmuxConnection:
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`data_to_send` would return anything."""
-        if self._may_talk():
-            return bool(self._control or self._increments or self._ready)
-        return bool(self._greeting())
+        if self._greeting():
+            return True
+        return self._may_talk() and bool(self._control or self._increments or (self._ready and self.failure is None))
 
     def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
         """The next bytes for the transport: answers and rations first, then one Data message of each session in turn.

@@ -1,0 +1,216 @@
+"""Peers that are slow, mean or silent, at the other end of a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.mux import bymux, jmux
+from mainstem.mux.carriers import KERNEL_LOW_WATER
+from mainstem.mux.engine import FLUSH_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+pytestmark = pytest.mark.system
+
+CHUNK = bytes(64 * 1024)
+
+
+async def echo(session: jmux.ServerSession) -> None:
+    async for data in session:
+        session.write(data)
+        await session.drain()
+    session.finish()
+
+
+async def pour(write: Callable[[bytes], object], drain: Callable[[], Awaitable[object]], seconds: float) -> int:
+    """Writes as long as back pressure lets it; how many bytes that were."""
+    sent = 0
+
+    async def without_end() -> None:
+        nonlocal sent
+        while True:
+            write(CHUNK)
+            sent += len(CHUNK)
+            await drain()
+
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(without_end(), seconds)
+    return sent
+
+
+async def test_a_jmux_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
+    sans_io = jmux.ClientConnection()
+    async with await jmux.serve(echo, "127.0.0.1", 0) as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        session, received, complete = None, b"", False
+        while not complete:
+            for byte in sans_io.data_to_send():
+                writer.write(bytes((byte,)))
+                await writer.drain()
+                await asyncio.sleep(0)
+            sans_io.receive_data(await reader.read(1))
+            if session is None and sans_io.can_open:
+                session = sans_io.open_session()
+                sans_io.write(session, b"slowly")
+                sans_io.finish(session)
+            while (event := sans_io.next_event()) is not None:
+                if isinstance(event, jmux.events.DataReceived):
+                    received += event.data
+                complete |= isinstance(event, jmux.events.DataFinished)
+        assert received == b"slowly"
+        writer.close()
+
+
+async def test_a_jmux_server_that_never_raises_a_ration_holds_up_only_its_own_session() -> None:
+    release = asyncio.Event()
+
+    async def hold(session: jmux.ServerSession) -> None:
+        if await session.readexactly(1) == b"h":
+            await release.wait()  # nothing more is read, so no ration comes back
+        session.write(b"done")
+
+    settings = jmux.Settings(initial_ration=1024)
+    async with (
+        await jmux.serve(hold, "127.0.0.1", 0, settings=settings) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+        client.request() as held,
+    ):
+        held.write(b"h" + bytes(1_000_000))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(held.drain(), 0.2)
+        assert held.queued >= 1_000_000 - 1024
+        for _ in range(20):
+            assert await client.call(b"x") == b"done"
+        assert client.connections == 1
+        release.set()
+
+
+async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_bounded_memory() -> None:
+    async def hoard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        writer.write(b"Jmux\x01\0\0\0")  # an initial ration of 0 is an infinite one
+        await done.wait()
+        writer.close()
+
+    done = asyncio.Event()
+    server = await asyncio.start_server(hoard, "127.0.0.1", 0, limit=1024)
+    client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+    session = await client.request()
+    tracemalloc.start()
+    sent = await pour(session.write, session.drain, 1.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await client.close()
+    done.set()
+    server.close()
+    await asyncio.sleep(0.05)
+    print(f"{sent >> 10} KiB written before back pressure, {peak >> 10} KiB of memory at most")
+    assert sent > len(CHUNK)
+    assert peak < 4 * 1024 * 1024
+
+
+async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_memory() -> None:
+    poured = 0
+
+    async def answer(session: jmux.ServerSession) -> None:
+        nonlocal poured
+        while True:
+            session.write(CHUNK)
+            poured += len(CHUNK)
+            await session.drain()
+
+    async with await jmux.serve(answer, "127.0.0.1", 0) as listener:
+        with socket.create_connection(("127.0.0.1", listener.port)) as greedy:
+            tracemalloc.start()
+            # Infinite rations, every session opened and finished, and then nothing is read.
+            requests = b"".join(bytes((0x94, number, 0, 0)) for number in range(128))
+            greedy.sendall(b"Jmux\x01\0\0\0" + requests)
+            await asyncio.sleep(1.0)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+    print(f"{poured >> 10} KiB written by 128 handlers, {peak >> 10} KiB of memory at most")
+    assert poured > 128 * len(CHUNK)
+    # `drain` waits above 128 KiB, so each session may hold that and a chunk; the chunks themselves are shared here.
+    assert peak < 16 * 1024 * 1024
+
+
+def read_until(raw: socket.socket, sans_io: bymux.BymuxConnection, wanted: bytes) -> int:
+    """Reads from a bymux peer until ``wanted`` comes on some stream; how many bytes stood before it."""
+    before = 0
+    while True:
+        data = raw.recv(4096)
+        assert data
+        sans_io.receive_data(data)
+        while (event := sans_io.next_event()) is not None:
+            if isinstance(event, bymux.events.DataReceived) and event.data == wanted:
+                return before
+        before += len(data)
+
+
+async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_full() -> None:
+    """The bound: a packet of the other stream, a batch that the socket did not take, and what the kernel holds."""
+    receive_buffer = 64 * 1024
+    settings = bymux.Settings(stream_window=bymux.INFINITE)
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        connection = await bymux.connect("127.0.0.1", listening.getsockname()[1])
+        raw = listening.accept()[0]  # the kernel has accepted it already
+    sans_io = bymux.BymuxConnection(bymux.Role.REACTIVE, settings)
+    with raw:
+        raw.sendall(sans_io.data_to_send())  # leave to create streams
+        bulk, small = await connection.open_stream(), await connection.open_stream()
+        while len(sans_io.streams) < 2:
+            sans_io.receive_data(await asyncio.to_thread(raw.recv, 4096))
+        raw.sendall(sans_io.data_to_send())  # infinite credit for both
+        while not small._stream.send_credit:
+            await asyncio.sleep(0.001)
+        await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
+        small.write(b"!")
+        await asyncio.sleep(0.05)
+        before = await asyncio.to_thread(read_until, raw, sans_io, b"!")
+    connection.abort()
+    await connection.wait_ended()
+    # The kernel doubles the receive buffer that is asked for, and takes one piece (64 KiB) beyond the low water mark.
+    bound = bymux.Settings().packet_limit + FLUSH_BATCH + KERNEL_LOW_WATER + 64 * 1024 + 2 * receive_buffer
+    print(f"{before >> 10} KiB stood before an urgent byte, of {bound >> 10} KiB at most")
+    assert before <= bound
+
+
+async def test_a_message_flushed_by_itself_leaves_nothing_behind_in_the_loop() -> None:
+    async def swallow(stream: bymux.BymuxStream) -> None:
+        while await stream.read():
+            pass
+
+    async with (
+        await bymux.serve(swallow, "127.0.0.1", 0) as listener,
+        await bymux.connect("127.0.0.1", listener.port) as connection,
+        await connection.open_stream() as stream,
+    ):
+        stream.write(b"first")
+        await stream.flush()
+        calls = 0
+        loop = asyncio.get_running_loop()
+        schedule = loop.call_soon
+
+        def counting(*arguments: object, **more: object) -> asyncio.Handle:
+            nonlocal calls
+            calls += 1
+            return schedule(*arguments, **more)  # type: ignore[arg-type]
+
+        loop.call_soon = counting  # type: ignore[assignment, method-assign]
+        try:
+            for _ in range(500):
+                stream.write(b"x" * 64)
+                await stream.flush()
+        finally:
+            del loop.call_soon
+        assert calls < 100

@@ -1,0 +1,150 @@
+"""A thousand streams while the connection under them is cut twenty times: each is right or says that it failed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.cutting_proxy import CuttingProxy
+
+from mainstem.errors import MainstemError
+from mainstem.mux import bymux, jmux
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Awaitable, Callable
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+
+STREAMS, CUTS = 1000, 20
+AT_ONCE = 100
+# Both directions of a thousand streams are some 15 MB, so that the cuts fall into the first half of them.
+MOST = 600_000
+SIZES = (0, 1, 10, 1000, 10_000, 40_000)
+
+
+def reply_to(data: bytes) -> bytes:
+    """Digest and length of what was received, and a payload with its own digest."""
+    payload = random.Random(len(data)).randbytes(len(data) // 2)
+    head = hashlib.sha256(data).digest() + hashlib.sha256(payload).digest() + len(payload).to_bytes(4, "big")
+    return head + payload
+
+
+def check(data: bytes, whole: bytes) -> None:
+    assert whole[:32] == hashlib.sha256(data).digest()
+    assert whole[32:64] == hashlib.sha256(whole[68:]).digest()
+    assert int.from_bytes(whole[64:68], "big") == len(whole) - 68
+
+
+async def everything(parts: AsyncIterable[bytes]) -> bytes:
+    return b"".join([part async for part in parts])
+
+
+class Count:
+    """Runs every stream once and counts how it ended."""
+
+    def __init__(self) -> None:
+        self.right = self.failed = 0
+
+    async def run(self, exchange: Callable[[bytes], Awaitable[bytes]], chance: random.Random) -> None:
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def one(data: bytes) -> None:
+            async with at_once:
+                try:
+                    whole = await exchange(data)
+                except MainstemError:
+                    self.failed += 1
+                    return
+            check(data, whole)
+            self.right += 1
+
+        await asyncio.gather(*(one(chance.randbytes(chance.choice(SIZES))) for _ in range(STREAMS)))
+
+    def verify(self, proxy: CuttingProxy) -> None:
+        assert self.right + self.failed == STREAMS
+        assert proxy.cut == CUTS
+        assert self.right >= STREAMS // 10
+        assert self.failed >= CUTS
+
+
+async def test_bymux_streams_are_right_or_say_that_they_failed() -> None:
+    async def answer(stream: bymux.BymuxStream) -> None:
+        for part in (reply := reply_to(await everything(stream)))[:68], reply[68:]:
+            stream.write(part)
+            await stream.drain()
+
+    chance, count = random.Random(3), Count()
+    connecting = asyncio.Lock()
+    connection: bymux.Connection | None = None
+
+    async def connected(port: int) -> bymux.Connection:
+        nonlocal connection
+        async with connecting:
+            if connection is None or connection.failure is not None:
+                connection = await bymux.connect("127.0.0.1", port)
+            return connection
+
+    async with (
+        await bymux.serve(answer, "127.0.0.1", 0) as listener,
+        CuttingProxy(listener.port, cuts=CUTS, most=MOST, chance=chance) as proxy,
+    ):
+
+        async def exchange(data: bytes) -> bytes:
+            async with await (await connected(proxy.port)).open_stream() as stream:
+                for at in range(0, len(data), 5000):
+                    stream.write(data[at : at + 5000])
+                    await stream.drain()
+                    await asyncio.sleep(0)
+                await stream.close()
+                return await everything(stream)
+
+        await count.run(exchange, chance)
+        assert connection is not None
+        await connection.close()
+        count.verify(proxy)
+
+
+async def test_jmux_requests_are_right_or_say_that_they_failed_and_whether_they_may_be_sent_again() -> None:
+    processed: dict[bytes, int] = {}
+
+    async def answer(session: jmux.ServerSession) -> None:
+        data = await everything(session)
+        processed[data[:8]] = processed.get(data[:8], 0) + 1
+        session.write(reply_to(data[8:]))
+
+    chance, count = random.Random(4), Count()
+    may_retry: list[bytes] = []
+    number = 0
+    async with (
+        await jmux.serve(answer, "127.0.0.1", 0) as listener,
+        CuttingProxy(listener.port, cuts=CUTS, most=MOST, chance=chance) as proxy,
+        await jmux.connect("127.0.0.1", proxy.port, max_connections=1) as client,
+    ):
+
+        async def exchange(data: bytes) -> bytes:
+            nonlocal number
+            number += 1
+            name = number.to_bytes(8, "big")
+            async with client.request() as session:
+                try:
+                    session.write(name)
+                    for at in range(0, len(data), 5000):
+                        session.write(data[at : at + 5000])
+                        await session.drain()
+                        await asyncio.sleep(0)
+                    session.finish()
+                    whole = await everything(session)
+                except MainstemError:
+                    if session.may_retry:
+                        may_retry.append(name)
+                    raise
+                assert session.delivery is jmux.Delivery.COMPLETE
+                return whole
+
+        await count.run(exchange, chance)
+        count.verify(proxy)
+    assert not any(name in processed for name in may_retry), "what may be sent again was not executed"
+    assert max(processed.values()) == 1
