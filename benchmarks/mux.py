@@ -21,10 +21,11 @@ SECONDS = 1.5
 
 @dataclass(kw_only=True)
 class Question:
-    """One row: a mode, and what the median ratio to each peer should reach."""
+    """One row: a mode (``ours``, where it differs for us), and what the median ratio to each peer should reach."""
 
     name: str
     mode: str
+    ours: str = ""
     streams: int = 1
     peers: dict[str, float | None] = field(default_factory=dict)
     unit: str = "/s"
@@ -40,6 +41,9 @@ QUESTIONS = [
     Question(
         name="64 B messages, each flushed", mode="small", peers={"tcp": None, "h2": 3.0, "rsocket": None, "grpc": None}
     ),
+    # The row above lets bymux gather what is written in one turn of the loop, as its `drain` promises no more; here each
+    # message is a system call of its own, as it is for raw TCP and h2 in both rows.
+    Question(name="64 B messages, each a system call", mode="small", ours="flushed", peers={"tcp": None, "h2": None}),
     Question(
         name="64 B requests, 1 in flight", mode="request", peers={"tcp": 0.5, "h2": None, "rsocket": None, "grpc": None}
     ),
@@ -87,7 +91,7 @@ def main() -> None:
                 except RoleFailed as error:
                     report.skipped[f"{peer}: {question.name}"] = str(error)
                     break
-                ours = measure("mainstem", question.mode, question.streams, seconds)["rate"]
+                ours = measure("mainstem", question.ours or question.mode, question.streams, seconds)["rate"]
                 report.pair(f"{question.name} / {peer}", peer=peer, ours=ours, theirs=theirs, goal=goal)
                 report.figure(f"{question.name}: mainstem, {question.unit}", ours)
                 report.figure(f"{question.name}: {peer}, {question.unit}", theirs)

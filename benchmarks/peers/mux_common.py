@@ -2,8 +2,9 @@
 
 Roles: ``server`` (runs until it is told to stop) and ``client``, which does one ``mode`` for some seconds and answers. Modes:
 ``bulk`` (64 KiB chunks on ``streams`` streams; the other side counts, and what it counted is what is told), ``small``
-(64-byte messages, each flushed, on one stream), ``request`` (64-byte requests, ``streams`` in flight), ``mixed`` (64-byte
-round trips beside a saturating stream), ``idle`` (round trips beside ``streams`` idle streams).
+(64-byte messages, each flushed, on one stream), ``flushed`` (the same, each handed to the kernel by itself), ``request``
+(64-byte requests, ``streams`` in flight), ``mixed`` (64-byte round trips beside a saturating stream), ``idle`` (round trips
+beside ``streams`` idle streams).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ async def server(options: Options) -> None:
         async with await jmux.serve(answer_request, "127.0.0.1", options.port):
             await until_told()
         return
-    handler = {"bulk": count_bytes, "small": count_messages}.get(options.mode, by_first_byte)
+    handler = {"bulk": count_bytes, "small": count_messages, "flushed": count_messages}.get(options.mode, by_first_byte)
     async with await bymux.serve(handler, "127.0.0.1", options.port, settings=bymux.Settings(peer_streams=2000)):
         await until_told()
 
@@ -80,14 +80,15 @@ async def client(options: Options) -> None:
                 stream.write(CHUNK)
                 await stream.drain()
                 continue
+            wait = stream.flush if options.mode == "flushed" else stream.drain
             for _ in range(CHECK_EVERY):
                 stream.write(SMALL)
-                await stream.drain()
+                await wait()
         await stream.close()
         return int.from_bytes(await stream.readexactly(8), "big")
 
     total = sum(await asyncio.gather(*(one() for _ in range(options.streams))))
-    answer(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
+    answer(rate=total / (time.monotonic() - begun) / (1e6 if options.mode == "bulk" else 64))
     connection.abort()
 
 
