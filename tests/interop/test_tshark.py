@@ -29,8 +29,11 @@ pytestmark = [
 ]
 
 
+PORTS = 4  # the first of them and the next three
+
+
 class Capture:
-    """The datagrams of one port on the loopback interface, while the ``with`` lasts."""
+    """The datagrams of a few ports on the loopback interface, while the ``with`` lasts."""
 
     def __init__(self, path: Path, port: int) -> None:
         self._path = path
@@ -38,7 +41,8 @@ class Capture:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Capture:
-        command = ["dumpcap", "-q", "-i", "lo", "-f", f"udp port {self._port}", "-w", str(self._path)]
+        ports = f"udp portrange {self._port}-{self._port + PORTS - 1}"
+        command = ["dumpcap", "-q", "-i", "lo", "-f", ports, "-w", str(self._path)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
@@ -63,7 +67,9 @@ class Capture:
 
     def frames(self) -> list[tuple[str, str]]:
         """(the dissector's name, what is wrong with it) of every Aeron frame."""
-        command = ["tshark", "-r", str(self._path), "-d", f"udp.port=={self._port},aeron", "-T", "json"]
+        ports = range(self._port, self._port + PORTS)
+        decode = [word for port in ports for word in ("-d", f"udp.port=={port},aeron")]
+        command = ["tshark", "-r", str(self._path), *decode, "-T", "json"]
         output = subprocess.run([*command, "--no-duplicate-keys"], capture_output=True, check=True).stdout
         found = []
         for packet in json.loads(output):
@@ -112,3 +118,83 @@ def test_every_frame_on_the_wire_decodes(tmp_path: Path, loss: float) -> None:
     kinds = {kind for kind, _ in frames}
     assert {"aeron.setup", "aeron.data", "aeron.heartbeat", "aeron.sm"} <= kinds
     assert not loss or {"aeron.nak", "aeron.rtt"} <= kinds
+
+
+# (publisher's channel, its destinations, subscriber's channel, its destinations); {0} to {3} are the ports.
+MODES: dict[str, tuple[str, list[str], str, list[str]]] = {
+    "unicast": ("aeron:udp?endpoint=127.0.0.1:{0}", [], "aeron:udp?endpoint=127.0.0.1:{0}", []),
+    "multicast": (
+        "aeron:udp?endpoint=224.20.30.39:{0}|interface=127.0.0.1|ttl=1",
+        [],
+        "aeron:udp?endpoint=224.20.30.39:{0}|interface=127.0.0.1|ttl=1|gtag=5",
+        [],
+    ),
+    "dynamic destinations": (
+        "aeron:udp?control=127.0.0.1:{1}|control-mode=dynamic|fc=tagged,g:5",
+        [],
+        "aeron:udp?endpoint=127.0.0.1:{0}|control=127.0.0.1:{1}|control-mode=dynamic|gtag=5",
+        [],
+    ),
+    "manual destinations, several sockets": (
+        "aeron:udp?control=127.0.0.1:{2}|control-mode=manual",
+        ["aeron:udp?endpoint=127.0.0.1:{0}", "aeron:udp?endpoint=127.0.0.1:{1}"],
+        "aeron:udp?control-mode=manual",
+        ["aeron:udp?endpoint=127.0.0.1:{0}", "aeron:udp?endpoint=127.0.0.1:{1}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
+    port = random.Random().randrange(20_000, 32_000)
+    ports = range(port, port + PORTS)
+    send, send_to, receive, receive_at = MODES[mode]
+    loss = {
+        "udp_channel_incoming_interceptors": "loss",
+        "udp_channel_transport_bindings_loss_args": "rate=0.05|seed=3|recv-msg-mask=0x3",
+    }
+    with (
+        Capture(tmp_path / "capture.pcapng", port) as capture,
+        MediaDriver.launch(term_buffer_length=1 << 16, **loss) as driver,
+        Aeron.connect(driver.directory) as aeron,
+        aeron.add_subscription(receive.format(*ports), 1001) as subscription,
+        aeron.add_publication(send.format(*ports), 1001) as publication,
+    ):
+        for channel in receive_at:
+            subscription.add_destination(channel.format(*ports))
+        for channel in send_to:
+            publication.add_destination(channel.format(*ports))
+        wait_for(lambda: publication.is_connected and subscription.is_connected)
+        received: list[bytes] = []
+        for number in range(200):
+            publication.send(bytes([number]) * (17 * number), timeout=PATIENCE_S)
+            subscription.poll_messages(lambda fragment: received.append(bytes(fragment)), 10)
+        wait_for(lambda: subscription.poll_messages(lambda f: received.append(bytes(f)), 10) + len(received) >= 200)
+        publication.close()
+        wait_for(lambda: not subscription.images)
+    frames = capture.frames()
+    assert [fault for fault in frames if fault[1]] == []
+    assert {"aeron.setup", "aeron.data", "aeron.heartbeat", "aeron.sm", "aeron.nak"} <= {kind for kind, _ in frames}
+
+
+def test_every_frame_of_name_resolution_decodes(tmp_path: Path) -> None:
+    port = random.Random().randrange(20_000, 32_000)
+    names = [
+        {
+            "name_resolver_supplier": "driver",
+            "driver_resolver_name": name,
+            "driver_resolver_interface": f"127.0.0.1:{port + number}",
+            "driver_resolver_bootstrap_neighbor": f"127.0.0.1:{port + 1 - number}",
+        }
+        for number, name in enumerate(("alpha", "beta"))
+    ]
+    with (
+        Capture(tmp_path / "capture.pcapng", port) as capture,
+        MediaDriver.launch(**names[0]),
+        MediaDriver.launch(**names[1]),
+    ):
+        time.sleep(3.5)
+    frames = capture.frames()
+    assert [fault for fault in frames if fault[1]] == []
+    assert len(frames) >= 4
+    assert {kind for kind, _ in frames} == {"aeron.res"}

@@ -111,7 +111,7 @@ class NetworkPublication:
             self._end_at_producer_position()
             self._move(PublicationState.DRAINING, now_ns)
             if self.path.sender_position >= self.path.producer_position():
-                self.path.end_of_stream = True
+                self._announce_end()
 
     def revoke(self, now_ns: int) -> None:
         """Receivers and spies lose it at once; what they have not read is lost to them."""
@@ -143,10 +143,14 @@ class NetworkPublication:
             if self._unblock(now_ns) or self.path.has_receivers:
                 return
         else:
-            self.path.end_of_stream = True
+            self._announce_end()
         if all(spy.cell.get_acquire() >= end for spy in self.subscribers if spy.is_counted):
             self._move(PublicationState.LINGER, now_ns)
             listener.on_lingering(self)
+
+    def _announce_end(self) -> None:
+        """Heartbeats say from now on that this is the end, unless the channel does not want that said."""
+        self.path.end_of_stream = self.params.signal_eos
 
     def _end_at_producer_position(self) -> None:
         self.path.draining = True

@@ -104,8 +104,9 @@ class SenderPublication:
 
     def on_elicited(self, status: StatusMessage, source: bytes, now_ns: int) -> None:
         """A receiver asks for a SETUP; a response publication learns from it where its peer is."""
-        if self.path.end_of_stream:
-            return
+        path = self.path
+        if path.end_of_stream or (path.draining and path.sender_position >= path.producer_position()):
+            return  # there is nothing more to come, whether that is announced or not
         if self.is_response and (self.path.destination is None or bytes(self.path.destination) != source):
             self.path.set_destination(Address(source))
             self.path.setup_due_ns = now_ns

@@ -193,6 +193,23 @@ def test_drains_then_says_end_of_stream_then_lingers(receiver: Receiver) -> None
     assert not [label for label in driver.labels().values() if "snd-" in label or "pub-" in label]
 
 
+def test_an_end_is_announced_only_where_the_channel_wants_it(receiver: Receiver) -> None:
+    ready = receiver.publish(f"{CHANNEL}|linger=2s|eos=false")
+    driver = receiver.driver
+    driver.cycle()
+    receiver.status()
+    receiver.append(b"the last")
+    driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+        )
+    )
+    driver.run(1.5)
+    heartbeats = receiver.frames(layout.TYPE_DATA)
+    assert len(heartbeats) > 10
+    assert not any(heartbeat[5] & layout.FLAG_EOS for heartbeat in heartbeats)
+
+
 def test_a_unicast_receiver_that_leaves_ends_the_linger(receiver: Receiver) -> None:
     ready = receiver.publish("aeron:udp?endpoint=127.0.0.1:20121|linger=60s")
     driver = receiver.driver

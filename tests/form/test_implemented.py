@@ -1,0 +1,55 @@
+"""The table of what is implemented: nothing is left out, and every test that it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mainstem.aeron.channel import PARAMETERS
+from mainstem.aeron.command.commands import CommandType
+from mainstem.aeron.command.responses import ResponseType
+from mainstem.sim.scenarios import SCENARIOS
+
+pytestmark = pytest.mark.form
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = (ROOT / "docs" / "implemented.md").read_text()
+ROWS = [line for line in TABLE.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+
+
+@cache
+def functions_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_parameter_and_every_command_and_answer_has_its_row() -> None:
+    named = {cells.split("|")[1].strip().strip("`") for cells in ROWS}
+    wanted = {*PARAMETERS, *CommandType.__members__, *ResponseType.__members__}
+    assert sorted(wanted - named) == []
+
+
+def test_every_row_names_a_test_that_is_there() -> None:
+    missing = [
+        f"{path}::{name}"
+        for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TABLE)
+        if not (ROOT / path).exists() or name not in functions_in(path)
+    ]
+    assert missing == []
+    headings = ("| section |", "| feature |", "| parameter |", "| group |", "| command or answer |")
+    silent = [row for row in ROWS if "::test_" not in row and "scenario `" not in row and not row.startswith(headings)]
+    assert silent == []
+
+
+def test_every_scenario_that_is_named_is_there_and_none_is_left_out() -> None:
+    named = set(re.findall(r"scenario `(\w+)`", TABLE))
+    assert named <= set(SCENARIOS)
+    assert sorted(set(SCENARIOS) - named - {"duologue"}) == []
+
+
+def test_no_row_says_partly() -> None:
+    assert [row for row in ROWS if re.search(r"\b(partly|partial|planned|not yet)\b", row, re.IGNORECASE)] == []
