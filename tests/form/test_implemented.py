@@ -53,3 +53,10 @@ def test_every_scenario_that_is_named_is_there_and_none_is_left_out() -> None:
 
 def test_no_row_says_partly() -> None:
     assert [row for row in ROWS if re.search(r"\b(partly|partial|planned|not yet)\b", row, re.IGNORECASE)] == []
+
+
+def test_the_index_links_every_page() -> None:
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", (docs / "index.md").read_text()))
+    assert sorted({page.name for page in docs.glob("*.md")} - linked - {"index.md"}) == []
+    assert sorted(linked - {page.name for page in docs.glob("*.md")}) == []

@@ -10,7 +10,7 @@ from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, Violation
 from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.fan import MAX_LOSS, PATIENCE_NS, connect, deliver, end, readers, spoil
-from mainstem.sim.scenarios.unicast import drawn_length
+from mainstem.sim.scenarios.unicast import MAX_LENGTH, drawn_length
 
 if TYPE_CHECKING:
     from mainstem._core.fragment import Fragment
@@ -154,7 +154,8 @@ def unreliable(world: World) -> str:
 
     def step() -> bool:
         if len(offered) < NUMBERED:
-            message = len(offered).to_bytes(NUMBER, "big") + world.chance.randbytes(drawn_length(world.chance))
+            length = min(drawn_length(world.chance), MAX_LENGTH - NUMBER)
+            message = len(offered).to_bytes(NUMBER, "big") + world.chance.randbytes(length)
             if publication.offer(message) > 0:
                 offered.append(message)
         subscription.poll_messages(on_message, 10)
