@@ -107,6 +107,12 @@ def _note_heartbeat(state: BymuxState, event: dict[str, Any], out: list[Row]) ->
         del waiting[:-MAX_PINGS]
     elif waiting:
         values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-        out.append(Row(RTT.name, state.seen, values | {"method": "PING", "rtt_ns": event["time_ns"] - waiting.pop(0)}))
+        out.append(
+            Row(
+                RTT.name,
+                state.seen,
+                values | {"protocol": "bymux", "method": "PING", "rtt_ns": event["time_ns"] - waiting.pop(0)},
+            )
+        )
     if not waiting:
         del state.pings[f"{event['stream']}/{asker}"]

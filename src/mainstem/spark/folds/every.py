@@ -34,7 +34,6 @@ class RoundTripFold(Fold):
 
     name = "every"
     keys = (
-        (Column("protocol", "string", "aeron, bymux or jmux"), "protocol"),
         (Column("session_id", "int", "aeron; else 0"), "coalesce(session_id, 0)"),
         (Column("stream_id", "int", "aeron; else 0"), "coalesce(stream_id, 0)"),
         (

@@ -160,7 +160,9 @@ def note_again(state: PathState, start: int, end: int, event: dict[str, Any], re
 
 
 def _answer(gap: Gap, event: dict[str, Any], revision: int) -> Row:
-    return Row("rtt", revision, event | {"method": "NAK", "rtt_ns": gap.answered_ns - gap.first_nak_ns})
+    return Row(
+        "rtt", revision, event | {"protocol": "aeron", "method": "NAK", "rtt_ns": gap.answered_ns - gap.first_nak_ns}
+    )
 
 
 def note_consumed(state: PathState, time_ns: int, revision: int) -> None:

@@ -196,5 +196,9 @@ def _note_ping(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
         if len(state.pings) > MAX_PINGS:
             state.pings.pop(next(iter(state.pings)))
     elif key in state.pings:
-        values = _moment(event) | {"method": "PING", "rtt_ns": event["time_ns"] - state.pings.pop(key)}
+        values = _moment(event) | {
+            "protocol": "jmux",
+            "method": "PING",
+            "rtt_ns": event["time_ns"] - state.pings.pop(key),
+        }
         out.append(Row(RTT.name, state.seen, values))

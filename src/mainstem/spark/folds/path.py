@@ -277,5 +277,5 @@ def _note_rttm(state: PathState, event: dict[str, Any], revision: int, out: list
             state.questions.pop(next(iter(state.questions)))
     elif key in state.questions:
         values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-        values |= {"method": "RTTM", "rtt_ns": event["time_ns"] - state.questions.pop(key)}
+        values |= {"protocol": "aeron", "method": "RTTM", "rtt_ns": event["time_ns"] - state.questions.pop(key)}
         out.append(Row(RTT.name, revision, values))

@@ -19,7 +19,7 @@ RECORDED = Kind(
     (
         Column("first_ns", "bigint", "when the first message was recorded, to about 100 ms"),
         Column("last_ns", "bigint", "when the last one was"),
-        Column("messages", "bigint", "whole messages (of frames: those with an end)"),
+        Column("messages", "bigint", "whole messages (of frames: those that end one)"),
         Column("data_bytes", "bigint", "their payload"),
         Column("largest", "int", "bytes of the largest"),
         Column("start_position", "bigint", "the lowest position at the end of a message"),
@@ -53,15 +53,18 @@ class RecordingFold(Fold):
         (Column("session_id", "int", "the publisher's session"), "session_id"),
         (Column("stream_id", "int", "the stream"), "stream_id"),
     )
-    inputs = {  # noqa: RUF012 - as the class above declares it
-        "time_ns": "unix_micros(recorded_at) * 1000",
-        "packet": "position",
-        "frame_index": "0",
-        "ends": "cast(flags & 64 != 0 as int)",
-        "length": "length",
-    }
     where = "recording_id is not null"
     kinds = (RECORDED,)
+
+    def __init__(self, *, frames: bool = False) -> None:
+        """For rows that are messages, or frames."""
+        self.inputs = {
+            "time_ns": "unix_micros(recorded_at) * 1000",
+            "packet": "position",
+            "frame_index": "0",
+            "ends": "cast(type = 1 and flags & 64 != 0 as int)" if frames else "1",
+            "length": "length",
+        }
 
     def fresh(self) -> RecordedState:
         return RecordedState()

@@ -8,6 +8,7 @@ from mainstem.spark.folds.fold import Kind
 RTT = Kind(
     "rtt",
     (
+        Column("protocol", "string", "aeron, bymux or jmux"),
         Column("time_ns", "bigint", "when the answer passed"),
         Column("packet", "bigint", "number of its packet in its file"),
         Column("frame_index", "int", "which frame of that packet"),

@@ -1,4 +1,4 @@
-"""``frames``: one row for each protocol frame of a capture, with the channel that it belongs to."""
+"""``frames``: one row for each protocol frame of a capture, with the channel that it belongs to; and TCP's events, and problems."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 CHANNEL_COLUMN = Column("channel", "string", "aeron: the endpoint that data goes to, told from either direction")
 FRAMES = Table(
     "frames",
-    "one row for each frame of every protocol",
+    "one row for each frame of every protocol, each event of TCP and each problem",
     (*COLUMNS, CHANNEL_COLUMN),
-    ("file", "packet", "frame_index"),
+    ("file", "packet", "frame_index", "protocol"),
 )
 
 
 def frames(capture: DataFrame) -> DataFrame:
-    """The frames of what ``mainstem.capture`` read: no events of TCP, no problems. A payload that was read is kept."""
-    names = [*capture.columns, f"case when protocol = 'aeron' then {CHANNEL} end as channel"]
-    return capture.where("protocol not in ('tcp', 'problem')").selectExpr(*names)
+    """What ``mainstem.capture`` read, and the channel of each frame. A payload that was read is kept."""
+    return capture.selectExpr(*capture.columns, f"case when protocol = 'aeron' then {CHANNEL} end as channel")

@@ -1,4 +1,4 @@
-"""``problems``: one row for each fault of a capture, each fault of a TCP connection, and each error that a peer told."""
+"""``problems``: one row for each fault of a capture, a connection or a recording, and each error that a peer told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PROBLEMS = Table(
     "problems",
-    "one row for each fault of a capture or a connection, and each error that a peer told",
+    "one row for each fault of a capture, a connection or a recording, and each error that a peer told",
     (
         TIME,
         Column("time_ns", "bigint", "the same in nanoseconds; null where a fault belongs to no packet"),
@@ -24,17 +24,26 @@ PROBLEMS = Table(
         Column("session_id", "int", "aeron"),
         Column("stream_id", "int", "aeron"),
         Column("code", "int", "aeron: the error's code"),
+        Column("recording_id", "bigint", "of a recording"),
+        Column("position", "bigint", "of a recording: where the fault is"),
         Column("text", "string", "what was said"),
     ),
-    ("file", "packet", "kind", "time_ns"),
+    ("file", "packet", "kind", "time_ns", "recording_id", "position"),
 )
 
 
-def problems(capture: DataFrame) -> DataFrame:
-    """What is wrong with what ``mainstem.capture`` read."""
-    return capture.where(
-        "protocol = 'problem' or (protocol = 'tcp' and frame_type in ('GAP', 'RESET')) or frame_type in ('ERR', 'ERROR')"
-    ).selectExpr(
-        "time", "time_ns", "file", "packet", "frame_type as kind", "concat(src, ':', src_port) as source",
-        "concat(dst, ':', dst_port) as target", "session_id", "stream_id", "error_code as code", "text",
-    )  # fmt: skip
+_OF_A_CAPTURE = (
+    "protocol = 'problem' or (protocol = 'tcp' and frame_type in ('GAP', 'RESET')) or frame_type in ('ERR', 'ERROR')"
+)
+
+
+def problems(rows: DataFrame) -> DataFrame:
+    """What is wrong with what ``mainstem.capture`` read, or ``mainstem.recording`` with the option ``rows=problems``."""
+    if "recording_id" in rows.columns:
+        given = {"kind": "kind", "recording_id": "recording_id", "position": "position", "text": "text"}
+    else:
+        rows = rows.where(_OF_A_CAPTURE)
+        given = {name: name for name in ("time", "time_ns", "file", "packet", "session_id", "stream_id", "text")}
+        given |= {"kind": "frame_type", "code": "error_code"}
+        given |= {"source": "concat(src, ':', src_port)", "target": "concat(dst, ':', dst_port)"}
+    return rows.selectExpr(*(f"{given.get(c.name, f'cast(null as {c.type})')} as {c.name}" for c in PROBLEMS.columns))

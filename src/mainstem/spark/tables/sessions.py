@@ -19,5 +19,6 @@ RECORDED_SESSIONS = of_fold(RECORDED_FOLD, "recorded_sessions", "one row for eac
 def sessions(rows: DataFrame) -> DataFrame:
     """The sessions of Aeron streams, from frames of captures; or those that were recorded, from rows of recordings."""
     if "recording_id" in rows.columns:
-        return tell(RECORDED_FOLD, rows, "recorded_sessions")
+        fold = RecordingFold(frames=True) if "type" in rows.columns else RECORDED_FOLD
+        return tell(fold, rows, "recorded_sessions")
     return tell(FOLD, rows, "sessions")

@@ -1,0 +1,81 @@
+"""Tell what captures and recordings show: what was lost, where and why, and who held it back."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.cli import EXIT_INTERRUPTED
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem.spark.report.analysis import Analysis
+
+
+def run(
+    inputs: Annotated[
+        list[str], typer.Argument(help="Captures, folders of captures, patterns, or directories of recordings.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where the tables and the report go.")] = Path("out/analyze"),
+    aeron_ports: Annotated[
+        str, typer.Option(help="UDP ports that speak Aeron: auto, none, or as in 20121,20122.")
+    ] = "auto",
+    bymux_ports: Annotated[str, typer.Option(help="TCP ports that speak bymux, as in 4000,4001.")] = "",
+    jmux_ports: Annotated[str, typer.Option(help="TCP ports that speak Jmux.")] = "",
+    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or a cluster's address.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Tell what captures and recordings show: what was lost, where and why, and who held it back.
+
+    Writes every table as Parquet to OUT/tables, and OUT/report.html, which needs nothing else.
+    """
+    try:
+        from mainstem.cli._progress import ProgressBars
+        from mainstem.spark.report.program import analyze, ports_of
+        from mainstem.spark.session import stop
+    except ImportError as error:
+        raise ConfigurationError(f"analyze needs {error.name}: pip install 'mainstem[cli,spark]'") from None
+    from mainstem.spark.report.options import AnalyzeOptions
+
+    options = AnalyzeOptions(
+        inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
+    )
+    options.split()
+    try:
+        with ProgressBars() as bars:
+            from mainstem.spark.session import create
+
+            bars.stage("start Spark", None)
+            spark = create("mainstem analyze", master=master, log_file=out / "spark.log")
+            bars.done("start Spark")
+            try:
+                analysis = analyze(spark, options, bars)
+            finally:
+                # What is left is short; a second Ctrl-C would only cut it in two.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                stop(spark)
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        import json
+
+        print(json.dumps(analysis.as_json()))
+    else:
+        _show(analysis)
+
+
+def _show(analysis: Analysis) -> None:
+    from rich.console import Console
+
+    from mainstem.spark.report.verdict import is_bad
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    for sentence in analysis.verdict:
+        console.print(f"• {sentence}", style="bold red" if is_bad(analysis.facts) else None, markup=False)
+        if analysis.verdict[0] is sentence:
+            console.print()
+    console.print(f"\nReport: {analysis.report}", markup=False)

@@ -1,0 +1,45 @@
+"""``mainstem analyze`` for ``spark-submit``: give it this file's path and the arguments. Prints one JSON object.
+
+spark-submit --py-files mainstem.zip analyze.py CAPTURE... --out DIRECTORY
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs in the session that ``spark-submit`` set up. Exits 1 with one sentence where an input cannot be read."""
+    parser = argparse.ArgumentParser(description="Tell what captures and recordings show.")
+    parser.add_argument("inputs", nargs="+", help="captures, folders, patterns, or directories of recordings")
+    parser.add_argument("--out", type=Path, default=Path("out/analyze"), help="where the tables and the report go")
+    parser.add_argument("--aeron-ports", default="auto")
+    parser.add_argument("--bymux-ports", default="")
+    parser.add_argument("--jmux-ports", default="")
+    given = parser.parse_args(arguments)
+    from pyspark.sql import SparkSession
+
+    from mainstem.errors import MainstemError
+    from mainstem.spark.report.options import AnalyzeOptions
+    from mainstem.spark.report.program import analyze, ports_of
+
+    ports = ports_of(aeron=given.aeron_ports, bymux=given.bymux_ports, jmux=given.jmux_ports)
+    options = AnalyzeOptions(inputs=tuple(given.inputs), out=given.out, ports=ports)
+    spark = SparkSession.builder.appName("mainstem analyze").getOrCreate()
+    try:
+        sys.stdout.write(json.dumps(analyze(spark, options).as_json()) + "\n")
+    except MainstemError as error:
+        sys.exit(f"mainstem: {error}")
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

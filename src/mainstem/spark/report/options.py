@@ -1,0 +1,79 @@
+"""What ``mainstem analyze`` is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mainstem.errors import ConfigurationError
+
+CATALOG = "archive.catalog"
+
+
+class Watcher(Protocol):
+    """Who is told how far the stages are."""
+
+    def stage(self, name: str, total: int | None) -> None:
+        """A stage begins; ``total`` is how much there is to do, None where that is not known."""
+        ...
+
+    def progress(self, name: str, done: int) -> None:
+        """So much of a stage is done."""
+        ...
+
+    def done(self, name: str) -> None:
+        """A stage ended."""
+        ...
+
+
+class Silent:
+    """Tells nobody."""
+
+    def stage(self, name: str, total: int | None) -> None:
+        """Nothing."""
+
+    def progress(self, name: str, done: int) -> None:
+        """Nothing."""
+
+    def done(self, name: str) -> None:
+        """Nothing."""
+
+
+@dataclass
+class Inputs:
+    """Paths by what is there."""
+
+    captures: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
+    recordings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzeOptions:
+    """Inputs, and where the results go.
+
+    ``inputs`` are captures, folders of captures, patterns, directories of recordings (Aeron Archive's too), or tables of
+    frames in Parquet that an earlier analysis or a streaming query wrote. ``ports`` are options of ``mainstem.capture``
+    that say which ports speak what. An earlier analysis in ``out`` is replaced; anything else there is left alone.
+    """
+
+    inputs: tuple[str, ...]
+    out: Path
+    ports: dict[str, str] = field(default_factory=dict)
+
+    def split(self) -> Inputs:
+        """The inputs by what they are. Raises ConfigurationError where there is nothing to read, or it would be replaced."""
+        if not self.inputs:
+            raise ConfigurationError("nothing to analyse: name a capture, a folder of captures or a recording")
+        found = Inputs()
+        for path in self.inputs:
+            if (Path(path) / CATALOG).exists():
+                found.recordings.append(path)
+            elif any(Path(path).glob("*.parquet")):
+                if Path(path).resolve() == (self.out / "tables" / "frames").resolve():
+                    raise ConfigurationError(f"--out: {self.out} is where {path} is; name another directory")
+                found.frames.append(path)
+            else:
+                found.captures.append(path)
+        return found

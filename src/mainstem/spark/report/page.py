@@ -1,0 +1,263 @@
+"""``report.html``: one file that needs nothing else, readable on a phone, light or dark."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from mainstem.spark.report import pictures, words
+from mainstem.spark.report.facts import Facts, RowDict, key_of
+from mainstem.spark.report.style import STYLE
+from mainstem.spark.report.verdict import is_bad
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>{title}</title><link rel="icon" href="data:,">
+<style>{style}</style></head>
+<body><main>
+<header><h1>{title}</h1><p>{lead}</p></header>
+<section class="verdict {mood}"><h2>Verdict</h2><ul>{verdict}</ul></section>
+{body}
+<footer>Written by mainstem analyze. Every number here is in the tables beside this page.</footer>
+</main></body></html>
+"""
+
+
+TEXTS = ("channel", "text", "what became of it")
+"""Columns of texts, which may be long and wrap; numbers stay whole."""
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose rows become cards where the screen is narrow. Cells are HTML already."""
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = ""
+    for row in rows:
+        cells = (_cell(name, cell) for name, cell in zip(head, row, strict=True))
+        body += f"<tr>{''.join(cells)}</tr>"
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(name: str, cell: str) -> str:
+    kind = ' class="text"' if name in TEXTS else ""
+    return f'<td{kind} data-name="{escape(name, quote=True)}">{cell}</td>'
+
+
+def facts_list(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and values."""
+    return (
+        '<dl class="facts">'
+        + "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in pairs)
+        + "</dl>"
+    )
+
+
+def section(title: str, *content: str, lead: str = "") -> str:
+    """A titled part of the page; nothing where it has no content."""
+    inside = "".join(content)
+    intro = f"<p>{escape(lead)}</p>" if lead else ""
+    return f"<section><h2>{escape(title)}</h2>{intro}{inside}</section>" if inside else ""
+
+
+def render(facts: Facts, verdict: list[str]) -> str:
+    """The page."""
+    names = ", ".join(path.rstrip("/").rpartition("/")[2] for path in facts.inputs[:3])
+    more = f" and {len(facts.inputs) - 3} more" if len(facts.inputs) > 3 else ""
+    lead = f"{words.moment(facts.first_ns)}, {words.duration(facts.duration_ns)}" if facts.first_ns else ""
+    parts = [_overview(facts)]
+    if facts.packets:
+        parts += [pictures.overall(facts), _streams(facts), _channels(facts), _mux(facts), _aqueduct(facts)]
+        parts += [_stream_page(facts, row) for row in facts.sessions if key_of(row) in facts.stream_timelines]
+    parts += [_recordings(facts), _problems(facts)]
+    return _PAGE.format(
+        title=escape(f"{names}{more}"),
+        style=STYLE,
+        lead=escape(lead),
+        mood="bad" if is_bad(facts) else "good",
+        verdict="".join(f"<li>{escape(sentence)}</li>" for sentence in verdict),
+        body="\n".join(filter(None, parts)),
+    )
+
+
+def _overview(facts: Facts) -> str:
+    if not facts.packets:
+        return ""
+    counts = [
+        (f"{protocol} {kind}", words.count(number))
+        for protocol, kinds in facts.frames.items()
+        if protocol != "problem"
+        for kind, number in kinds.items()
+    ]
+    if facts.heartbeats:
+        counts.append(("aeron heartbeats among DATA", words.count(facts.heartbeats)))
+    general = [
+        ("files", words.count(facts.files)),
+        ("packets", words.count(facts.packets)),
+        ("on the wire", words.size(facts.wire_bytes)),
+        ("payload", words.size(facts.payload_bytes)),
+        ("Aeron streams", words.count(facts.sessions_count)),
+        ("mean rate", f"{words.size(facts.wire_bytes * 1e9 / max(facts.duration_ns, 1))}/s"),
+    ]
+    return section("What passed", facts_list(general), "<h3>Frames by type</h3>", facts_list(counts))
+
+
+def anchor(row: RowDict) -> str:
+    """The id of a stream's own part."""
+    return f"s{row['session_id']}-{row['stream_id']}-" + "".join(c if c.isalnum() else "-" for c in row["channel"])
+
+
+def _streams(facts: Facts) -> str:
+    head = (
+        "session",
+        "stream",
+        "channel",
+        "data",
+        "lost",
+        "NAKs",
+        "retransmits",
+        "held by receiver",
+        "held by network",
+        "idle",
+    )
+    rows = []
+    for row in facts.sessions:
+        name = escape(str(row["session_id"]))
+        if key_of(row) in facts.stream_timelines:
+            name = f'<a href="#{anchor(row)}">{name}</a>'
+        rows.append(
+            (
+                name, escape(str(row["stream_id"])), escape(row["channel"]), words.size(row["data_bytes"]),
+                f"{words.count(row['gaps'])} ({words.size(row['lost_bytes'])})", words.count(row["naks"]),
+                words.count(row["retransmits"]), words.duration(row["receiver_stall_ns"]),
+                words.duration(row["network_stall_ns"]), words.duration(row["publisher_idle_ns"]),
+            )
+        )  # fmt: skip
+    lead = f"The first {len(rows)}; the others are in the tables." if facts.sessions_count > len(rows) else ""
+    return section("Streams", table(head, rows), lead=lead) if rows else ""
+
+
+def _channels(facts: Facts) -> str:
+    head = ("protocol", "channel", "sessions", "frames", "on the wire", "payload", "NAKs")
+    rows = [
+        (
+            escape(row["protocol"]), escape(row["channel"]), words.count(row["sessions"]), words.count(row["frames"]),
+            words.size(row["wire_bytes"]), words.size(row["data_bytes"]), words.count(row["naks"]),
+        )
+        for row in facts.channels
+    ]  # fmt: skip
+    return section("Channels", table(head, rows)) if rows else ""
+
+
+def _stream_page(facts: Facts, row: RowDict) -> str:
+    key = key_of(row)
+    pairs = [
+        ("publisher", row["publisher"] or "not seen"),
+        ("receivers", words.count(row["receivers"])),
+        ("first frame", words.moment(row["first_ns"])),
+        ("lasted", words.duration(row["last_ns"] - row["first_ns"])),
+        ("messages", words.count(row["messages"])),
+        ("data", words.size(row["data_bytes"])),
+        ("data frames", words.count(row["data_frames"])),
+        ("heartbeats", words.count(row["heartbeats"])),
+        ("NAKs", f"{words.count(row['naks'])} for {words.size(row['nak_bytes'])}"),
+        ("retransmits", f"{words.count(row['retransmits'])}, {words.size(row['retransmitted_bytes'])}"),
+        ("duplicates", words.count(row["duplicates"])),
+        ("status messages", words.count(row["status_messages"])),
+        ("term length", words.size(row["term_length"]) if row["term_length"] else "not known"),
+        ("MTU", f"{row['mtu']} B" if row["mtu"] else "not known"),
+        ("ended", "yes" if row["is_ended"] else "not in the capture"),
+    ]
+    lost = table(
+        ("lost", "what became of it", "ranges", "bytes", "NAKs", "slowest repair"),
+        [
+            (
+                escape(g["place"]), escape(g["status"]), words.count(g["ranges"]), words.size(g["bytes"]),
+                words.count(g["naks"]), words.duration(g["slowest_ns"]) if g["slowest_ns"] else "–",
+            )
+            for g in facts.of_stream(facts.gaps, key)
+        ],
+    )  # fmt: skip
+    stalls = table(
+        ("cause", "times", "total", "held back", "longest"),
+        [
+            (escape(s["cause"]), words.count(s["times"]), words.duration(s["duration_ns"]), words.duration(s["held_ns"]),
+             words.duration(s["longest_ns"]))
+            for s in facts.of_stream(facts.stalls, key)
+        ],
+    )  # fmt: skip
+    title = f"Stream {row['stream_id']}, session {row['session_id']}"
+    inside = [facts_list(pairs), pictures.of_stream(facts, key)]
+    if facts.of_stream(facts.gaps, key):
+        inside += ["<h3>Losses</h3>", lost]
+    if facts.of_stream(facts.stalls, key):
+        inside += ["<h3>Silences</h3>", stalls]
+    return (
+        f"<section><details{' open' if len(facts.sessions) == 1 else ''}>"
+        f"<summary><h2>{escape(title)}</h2><span>{escape(row['channel'])}</span></summary>"
+        f'<div id="{anchor(row)}">{"".join(inside)}</div>'
+        "</details></section>"
+    )
+
+
+def _mux(facts: Facts) -> str:
+    streams = table(
+        ("protocol", "status", "streams", "from client", "from server", "grants", "client held", "server held"),
+        [
+            (
+                escape(r["protocol"]), escape(r["status"]), words.count(r["streams"]), words.size(r["bytes_from_client"]),
+                words.size(r["bytes_from_server"]), words.count(r["grants"]), words.duration(r["client_exhausted_ns"]),
+                words.duration(r["server_exhausted_ns"]),
+            )
+            for r in facts.mux
+        ],
+    )  # fmt: skip
+    requests = table(("outcome", "requests"), [(escape(r["outcome"]), words.count(r["n"])) for r in facts.requests])
+    out = section("Multiplexed streams", streams) if facts.mux else ""
+    if facts.requests:
+        latency = facts.request_latency
+        pairs = [(name, words.duration(latency[key])) for name, key in _QUANTILES if latency.get(key) is not None]
+        out += section(
+            "Jmux requests", requests, "<h3>Latency</h3>" if pairs else "", facts_list(pairs) if pairs else ""
+        )
+    return out
+
+
+_QUANTILES = (("median", "p50_ns"), ("90 % within", "p90_ns"), ("99 % within", "p99_ns"), ("slowest", "max_ns"))
+
+
+def _aqueduct(facts: Facts) -> str:
+    rows = [
+        (str(r["channel_id"]), escape(r["direction"]), escape(r["minted_by"]), words.count(r["messages"]),
+         words.size(r["message_bytes"]), escape(r["status"]))
+        for r in facts.aqueduct
+    ]  # fmt: skip
+    head = ("channel", "direction", "minted by", "messages", "payload", "status")
+    return section("Aqueduct channels", table(head, rows)) if rows else ""
+
+
+def _recordings(facts: Facts) -> str:
+    rows = [
+        (
+            str(r["recording_id"]), str(r["session_id"]), str(r["stream_id"]), words.count(r["messages"]),
+            words.size(r["data_bytes"]), words.count(r["end_position"]), words.moment(r["first_ns"]),
+            words.duration(r["last_ns"] - r["first_ns"]),
+        )
+        for r in facts.recordings
+    ]  # fmt: skip
+    head = ("recording", "session", "stream", "messages", "payload", "end position", "from", "lasted")
+    return section("Recordings", table(head, rows)) if rows else ""
+
+
+def _problems(facts: Facts) -> str:
+    rows = [
+        (
+            escape(r["kind"].lower().replace("_", " ")), escape((r["file"] or "").rpartition("/")[2] or "–"),
+            str(r["packet"] or (f"position {r['position']}" if r["position"] is not None else "–")), escape(r["text"] or "–"),
+        )
+        for r in facts.problems
+    ]  # fmt: skip
+    more = sum(facts.problem_counts.values()) - len(rows)
+    lead = f"The first {len(rows)}; {words.count(more)} more are in the tables." if more > 0 else ""
+    return section("Problems", table(("what", "file", "packet", "text"), rows), lead=lead) if rows else ""

@@ -1,0 +1,43 @@
+"""``analyze`` for whoever has a session: the command line, ``spark-submit``, a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.errors import CaptureError, ConfigurationError, RecordingError
+from mainstem.spark.report.analysis import Analysis
+from mainstem.spark.report.options import AnalyzeOptions, Silent, Watcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
+    """Ports as options of ``mainstem.capture``; those that are not given are left out."""
+    given = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
+    return {name: value for name, value in given.items() if value}
+
+
+def analyze(spark: SparkSession, options: AnalyzeOptions, watcher: Watcher | None = None) -> Analysis:
+    """Runs an analysis. Raises ConfigurationError, CaptureError or RecordingError where an input cannot be read at all."""
+    from pyspark.errors import PySparkException
+
+    from mainstem.spark import register
+
+    register(spark)
+    analysis = Analysis(spark, options, watcher or Silent())
+    try:
+        analysis.run()
+    except PySparkException as error:
+        raise _own(error) from error
+    return analysis
+
+
+def _own(error: Exception) -> Exception:
+    """The error of Mainstem's that Spark wrapped, as far as its text tells; else the one that came."""
+    for line in str(error).splitlines():
+        for kind in (CaptureError, RecordingError, ConfigurationError):
+            head, found, text = line.partition(f"mainstem.errors.{kind.__name__}: ")
+            if found and not head.strip():
+                return kind(text)
+    return error

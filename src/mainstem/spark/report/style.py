@@ -1,0 +1,59 @@
+"""How the page looks: one column on a phone, two of charts on a desk, the colours of the reader's choice of light."""
+
+from __future__ import annotations
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #22303c; --soft: #566673; --paper: #fff; --ground: #f3f5f7; --edge: #d9e1e8;
+  --blue: #1f6fb2; --orange: #b8650f; --green: #24784a; --red: #b52f40; --violet: #7348a8; --good: #24784a; --bad: #b52f40; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e3e9ee; --soft: #9fb0bd; --paper: #1b232b; --ground: #11171c;
+  --edge: #33414d; --blue: #62aef0; --orange: #efa352; --green: #63c28d; --red: #f0808d; --violet: #bb97ea;
+  --good: #1f6b43; --bad: #96303e; } }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); }
+main { max-width: 68rem; margin: 0 auto; padding: 1.2rem 1rem 3rem; }
+h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 0 0 .5rem; }
+h3 { font-size: 1rem; margin: 1rem 0 .3rem; }
+p { margin: .1rem 0 .7rem; color: var(--soft); overflow-wrap: anywhere; }
+a { color: var(--blue); }
+section { background: var(--paper); border: 1px solid var(--edge); border-radius: 8px; padding: 1rem; margin-top: 1rem; }
+.verdict { color: #fff; background: var(--good); border: 0; } .verdict.bad { background: var(--bad); }
+.verdict ul { margin: 0; padding-left: 1.2rem; } .verdict li { overflow-wrap: anywhere; }
+.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: 0 2rem; margin: 0; }
+.facts div { display: flex; justify-content: space-between; gap: 1rem; border-bottom: 1px solid var(--edge); padding: .15rem 0; }
+.facts dt { color: var(--soft); } .facts dd { margin: 0; text-align: right; overflow-wrap: anywhere; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem 1.5rem; }
+.charts h3 { margin: .2rem 0; }
+table { border-collapse: collapse; width: 100%; font-size: .92rem; }
+th, td { padding: .25rem .45rem; border-bottom: 1px solid var(--edge); text-align: right; }
+td { white-space: nowrap; } td.text { white-space: normal; overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
+details > summary { cursor: pointer; } summary h2 { display: inline; } summary span { color: var(--soft); margin-left: .6rem;
+  overflow-wrap: anywhere; }
+details[open] > summary { margin-bottom: .8rem; }
+svg { display: block; width: 100%; height: auto; }
+.tick { font: 10px system-ui, sans-serif; fill: var(--soft); } .end { text-anchor: end; } .middle { text-anchor: middle; }
+.grid { stroke: var(--edge); stroke-width: 1; } .lane { fill: var(--ground); }
+.line { fill: none; stroke-width: 1.5; stroke-linejoin: round; } .fill { opacity: .16; stroke: none; }
+.line.blue { stroke: var(--blue); } .line.orange { stroke: var(--orange); } .line.green { stroke: var(--green); }
+.line.red { stroke: var(--red); } .line.violet { stroke: var(--violet); }
+.fill.blue, .dot.blue, .bar.blue { fill: var(--blue); } .fill.orange, .dot.orange, .bar.orange { fill: var(--orange); }
+.fill.green, .dot.green, .bar.green { fill: var(--green); } .fill.red, .dot.red, .bar.red { fill: var(--red); }
+.fill.violet, .dot.violet, .bar.violet { fill: var(--violet); }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .85rem; color: var(--soft); }
+.key { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }
+.key.blue { background: var(--blue); } .key.orange { background: var(--orange); } .key.green { background: var(--green); }
+.key.red { background: var(--red); } .key.violet { background: var(--violet); }
+footer { margin-top: 1.5rem; color: var(--soft); font-size: .85rem; }
+@media (max-width: 60rem) {
+  main { padding: 1rem .6rem 2rem; } section { padding: .8rem .7rem; }
+  table, tbody, tr, td { display: block; width: 100%; } thead { display: none; }
+  tr { border-bottom: 2px solid var(--edge); padding: .4rem 0; }
+  td, td:first-child { display: flex; justify-content: space-between; gap: 1rem; border: 0; padding: .1rem 0; text-align: right; }
+  td, td.text { white-space: normal; overflow-wrap: anywhere; }
+  td::before { content: attr(data-name); color: var(--soft); flex: none; }
+}
+@media print { body { background: #fff; } section { break-inside: avoid; } }
+"""
