@@ -380,6 +380,10 @@ class AqueductConnection:
             self._guard(lambda: lifecycle.settle(core))
         return run
 
+    def want(self, channel_id: int) -> None:
+        """The application waits for a message of this receiver, which has none."""
+        receiving.want(self._core, channel_id)
+
     def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
         """The short way for a live sender's plain messages: its ``put`` takes them while nothing is in the way."""
         sender = self._core.senders.get(channel_id)
@@ -529,6 +533,8 @@ class AqueductConnection:
             self._hold_stream(stream)
         elif stream.blocked_on is None:
             self._read(stream)
+        else:
+            core.account_stream(stream)
 
     def _new_stream(self, stream_id: int) -> Stream | None:
         core = self._core

@@ -93,6 +93,8 @@ class Core:
         self.waiting: dict[SenderHalf, None] = {}
         self.buffered = 0
         self.held = False
+        # Receivers that somebody waits at, with nothing to read.
+        self.thirsty: dict[ReceiverHalf, None] = {}
         # Exact filters over the ids that the peer minted, for each index space.
         self._closed: dict[int, RangeSet] = {}
         self._taken: dict[int, RangeSet] = {}
@@ -156,14 +158,31 @@ class Core:
         self.buffered += change
         limit = self.limits.max_buffered_bytes
         if change > 0:
-            if self.buffered > limit and not self.held:
+            if self.buffered > limit and not self.held and self.buffered > self._hold_bound():
                 self.held = True
                 self.out.command(HoldConnection(held=True))
             if self.buffered > 2 * limit:
                 raise violation(
                     f"{self.buffered} bytes wait here, sent past flow control; the limit is {limit}", "buffer limit"
                 )
-        elif self.held and self.buffered < limit // 2:
+        elif self.held:
+            self.release()
+
+    def _hold_bound(self) -> int:
+        """How many bytes may wait before reading stops: half as many again while a reader waits with nothing to read.
+
+        What it waits for may be behind what other channels do not read, and those may never be read.
+        """
+        limit = self.limits.max_buffered_bytes
+        return limit + limit // 2 if any(not receiver.queued for receiver in self.thirsty) else limit
+
+    def release(self) -> None:
+        """Read on, if little enough waits; or, where a reader has nothing to read, as soon as there is any room."""
+        limit = self.limits.max_buffered_bytes
+        if self.held and (
+            self.buffered < limit // 2
+            or (self.thirsty and self._hold_bound() > limit and self.buffered < limit + limit // 2 - limit // 16)
+        ):
             self.held = False
             self.out.command(HoldConnection(held=False))
 
@@ -287,6 +306,7 @@ class Core:
         self.lost.clear()
         self.dropped.clear()
         self.unblocked.clear()
+        self.thirsty.clear()
         self.notices.clear()
         self.ack_list.clear()
         self.declare_list.clear()

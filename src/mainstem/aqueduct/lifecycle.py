@@ -200,6 +200,7 @@ def end_receiver(core: Core, receiver: ReceiverHalf, happened: ReceiverInput) ->
     core.move_receiver(receiver, happened)
     channel_id = receiver.channel_id
     core.receivers.pop(channel_id, None)
+    core.thirsty.pop(receiver, None)
     if not receiver.minted_here:
         core.note_closed(channel_id)
     if receiver.control is not None:

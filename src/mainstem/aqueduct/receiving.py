@@ -332,7 +332,17 @@ def take_run(core: Core, receiver: ReceiverHalf) -> deque[bytes] | None:
     return run
 
 
+def want(core: Core, channel_id: int) -> None:
+    """Somebody waits for a message and there is none: reading must not stay stopped for what others do not read."""
+    receiver = core.receivers.get(channel_id)
+    if receiver is not None:
+        core.thirsty[receiver] = None
+        if core.held:
+            core.release()
+
+
 def _taken(core: Core, receiver: ReceiverHalf, size: int) -> None:
+    core.thirsty.pop(receiver, None)
     core.account(-size)
     if receiver.state.is_final:
         if not receiver.queue:

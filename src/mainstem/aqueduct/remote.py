@@ -220,6 +220,7 @@ class RemoteReceiver(_Waiting):
             return True, self._decode(incoming)
         state = self.state
         if state is None:
+            self._session.want(self._channel_id)
             return False, None
         self._session.receivers.pop(self._channel_id, None)
         name = describe(self._channel_id)

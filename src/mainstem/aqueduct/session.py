@@ -84,7 +84,10 @@ class Session:
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
         """A batch of UDP payloads from the peer."""
         self.address = address
-        self.link.receive(datagrams, address, self.loop.time())
+        try:
+            self.link.receive(datagrams, address, self.loop.time())
+        except self.link.library_errors as error:
+            self._library_failed(error)
         self._deliver()
         self.wake()
 
@@ -116,7 +119,11 @@ class Session:
 
     def _transmit(self) -> None:
         now = self.loop.time()
-        datagrams = self.link.transmit(now)
+        try:
+            datagrams = self.link.transmit(now)
+        except self.link.library_errors as error:
+            self._library_failed(error)
+            return
         if datagrams:
             self._last_sent = now
             self._udp.send(datagrams)
@@ -154,7 +161,10 @@ class Session:
         now = self.loop.time()
         link_due = self.link.timer()
         if link_due is not None and link_due <= now:
-            self.link.handle_timer(now)
+            try:
+                self.link.handle_timer(now)
+            except self.link.library_errors as error:
+                self._library_failed(error)
         self.conn.handle_timeout(self.now_ns)
         settings = self.link.settings
         if settings.keep_alive and self.link.handshake_done and now - self._last_sent >= settings.keep_alive:
@@ -249,6 +259,11 @@ class Session:
             self.wake()
         return run
 
+    def want(self, channel_id: int) -> None:
+        self.conn.want(channel_id)
+        if self.conn.has_output:
+            self.wake()
+
     def finish(self, channel_id: int) -> None:
         self.conn.finish(channel_id, self.now_ns)
         self.wake()
@@ -299,10 +314,16 @@ class Session:
         while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
             await asyncio.sleep(WIND_DOWN_STEP)
 
+    def _library_failed(self, error: Exception) -> None:
+        """The QUIC library gave up on itself: the connection is lost, and nothing else is."""
+        if not self.conn.is_ended:
+            self.fail(ConnectionLost(f"the QUIC library failed: {error}"))
+
     def fail(self, error: Exception, *, code: int = EXPLICIT_CLOSE) -> None:
         """End the connection for a reason of this side's own."""
         self.error = self.error or error
-        self.link.close(code, str(error))
+        with contextlib.suppress(*self.link.library_errors):
+            self.link.close(code, str(error))
         self.conn.connection_lost(error, self.now_ns)
         self._deliver()
         self.wake()

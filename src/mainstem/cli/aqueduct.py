@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 app = typer.Typer(no_args_is_help=True, help="Look at Aqueduct's frames.")
 

@@ -465,3 +465,17 @@ def test_creating_attachments_without_end_meets_the_channel_limit_on_a_client_to
     victim.uni(message(3, channel=inner, attachments=[3 + 8 * n for n in range(3, 60)]))
     assert isinstance(victim.error, RemoteProtocolError)
     assert victim.error.rule == "channel limit"
+
+
+def test_bytes_for_a_stream_that_is_held_count_until_the_connection_ends() -> None:
+    victim = server()
+    stream_id = CLIENT_UNI
+    victim.uni(*[message(number) for number in range(SMALL.receive_messages + 2)], fin=False)
+    sent = 0
+    while not victim.ended and sent < 1000:
+        victim.stream(stream_id, bytes(1000), False)
+        sent += 1
+        assert victim.conn.buffered_bytes <= 2 * SMALL.max_buffered_bytes + 1000
+    assert isinstance(victim.error, RemoteProtocolError)
+    assert victim.error.rule == "buffer limit"
+    assert sent <= 2 * SMALL.max_buffered_bytes // 1000 + 1

@@ -155,10 +155,23 @@ class _Context:
             source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
         )
 
+    def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
+        """The connection id that a client began with, as a valid Retry token tells it."""
+        if self._retry is None or not header.token:
+            return None
+        try:
+            return self._retry.validate_token(  # type: ignore[no-any-return]
+                address=address, destination_cid=header.destination_cid, token=header.token, now=now
+            )
+        except ValueError:
+            return None
+
     def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:
         original, retried = header.destination_cid, None
         if self._retry is not None:
-            if not header.token:
+            # A token that this server did not make, or too long ago, is as good as none.
+            known = self._original(header, address, now)
+            if known is None:
                 fresh = urandom(8)
                 return encode_quic_retry(  # type: ignore[no-any-return]
                     version=header.version,
@@ -172,13 +185,7 @@ class _Context:
                         now=now,
                     ),
                 )
-            try:
-                original = self._retry.validate_token(
-                    address=address, destination_cid=header.destination_cid, token=header.token, now=now
-                )
-            except ValueError:
-                return None
-            retried = header.destination_cid
+            original, retried = known, header.destination_cid
         tickets = self._tickets
         quic = _Connection(
             settings=self._settings,

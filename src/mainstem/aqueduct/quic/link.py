@@ -293,6 +293,9 @@ class Link:
                 elif kind is CloseConnection:
                     self.close(command.code, command.reason)  # type: ignore[union-attr]
             except self.library_errors as error:
+                if self.quic._close_event is not None:
+                    # The connection is over, and its end is on its way here: it tells the reason.
+                    return
                 # The peer asked the library to stop this stream, and the library obeyed before the engine heard of it.
                 if kind not in (SendStream, ResetStream) or command.stream_id not in self._stopped:  # type: ignore[union-attr]
                     raise ConnectionLost(f"the QUIC library refused a command: {error}") from error

@@ -183,10 +183,21 @@ class _Context:
             source_cid=header.destination_cid, destination_cid=header.source_cid, supported_versions=versions
         )
 
+    def _original(self, header: PacketHeader, address: Address) -> tuple[bytes, bytes] | None:
+        """The connection ids of a client's beginning and of the Retry, as a valid Retry token tells them."""
+        if self._retry is None or not header.token:
+            return None
+        try:
+            return self._retry.validate_token(address, header.token)  # type: ignore[no-any-return]
+        except ValueError:
+            return None
+
     def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:  # noqa: ARG002
         original, retried = header.destination_cid, None
         if self._retry is not None:
-            if not header.token:
+            # A token that this server did not make, or too long ago, is as good as none.
+            known = self._original(header, address)
+            if known is None:
                 fresh = urandom(8)
                 return encode_quic_retry(  # type: ignore[no-any-return]
                     version=header.version,
@@ -195,10 +206,7 @@ class _Context:
                     original_destination_cid=header.destination_cid,
                     retry_token=self._retry.create_token(address, header.destination_cid, fresh),
                 )
-            try:
-                original, retried = self._retry.validate_token(address, header.token)
-            except ValueError:
-                return None
+            original, retried = known
         tickets = self._tickets
         quic = self._class(
             configuration=self._configuration,

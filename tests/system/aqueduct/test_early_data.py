@@ -1,0 +1,178 @@
+"""The first flight: held until the handshake where that is asked for, and with an address token where one is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.aqueduct import Connection, Message, ServerTickets, Sessions, oneshot
+from mainstem.aqueduct.quic import load_backend
+from mainstem.aqueduct.quic.settings import QuicSettings
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+
+async def ask(connection: Connection, question: bytes) -> bytes:
+    answer_to, answer = oneshot()
+    await connection.sender.send(Message(question, [answer_to]))
+    return await asyncio.wait_for(answer, 10)
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+@pytest.mark.parametrize("hold", [False, True])
+async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is_held(
+    certificates: CertificateFiles, backend: str, hold: bool
+) -> None:
+    waited: list[bool] = []
+
+    async def handler(connection: Connection) -> None:
+        waited.append(connection._session.link.handshake_done)
+        async for message in connection.receiver:
+            await message.attachments[0].send(message.payload)
+
+    sessions, tickets = Sessions(), ServerTickets()
+    serving = await aqueduct.serve(
+        handler,
+        certificate=certificates.certificate,
+        key=certificates.key,
+        backend=backend,
+        tickets=tickets,
+        hold_early=hold,
+    )
+    async with serving:
+        for attempt in range(2):
+            async with await aqueduct.connect(
+                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            ) as connection:
+                assert await ask(connection, b"early") == b"early"
+                await asyncio.sleep(0.1)
+                assert connection.early_data_accepted is bool(attempt)
+    # Headers and messages of an accepted first flight are there before the handshake is over, and wait for it if told to.
+    assert waited[1] is hold
+    sessions.close()
+    tickets.close()
+
+
+TOKEN = b"a token that this server made"
+
+
+def send_token(quic: Any) -> None:
+    """Let aioquic's server send a NEW_TOKEN frame, which it never does by itself."""
+    from aioquic.quic.packet import QuicFrameType
+
+    ping = quic._write_ping_frame
+
+    def token_and_ping(builder: Any, *arguments: Any, **keywords: Any) -> None:
+        buffer = builder.start_frame(QuicFrameType.NEW_TOKEN, capacity=2 + len(TOKEN))
+        buffer.push_uint_var(len(TOKEN))
+        buffer.push_bytes(TOKEN)
+        ping(builder, *arguments, **keywords)
+
+    quic._write_ping_frame = token_and_ping
+    quic.send_ping(1)
+
+
+@pytest.mark.parametrize("retry", [False, True])
+async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once(
+    certificates: CertificateFiles, retry: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens: list[bytes] = []
+
+    async def handler(connection: Connection) -> None:
+        send_token(connection._session.link.quic)
+        connection._session.wake()
+        async for message in connection.receiver:
+            await message.attachments[0].send(message.payload)
+
+    sessions = Sessions()
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend="aioquic", retry=retry
+    )
+    parse = serving._context.parse
+
+    def noting(data: bytes) -> Any:
+        header = parse(data)
+        if header is not None and header.is_initial:
+            tokens.append(header.token)
+        return header
+
+    monkeypatch.setattr(serving._context, "parse", noting)
+    async with serving:
+        firsts = []
+        for _ in range(2):
+            tokens.clear()
+            async with await aqueduct.connect(
+                serving.url, ca=certificates.ca, backend="aioquic", sessions=sessions
+            ) as connection:
+                assert await ask(connection, b"x") == b"x"
+                await asyncio.sleep(0.1)
+            firsts.append(tokens[0])
+    # A server that asks for proofs takes a token that it does not know for none, and asks.
+    assert firsts == [b"", TOKEN]
+    sessions.close()
+
+
+def test_a_token_and_a_ticket_survive_in_a_file_and_serve_once(tmp_path: Any, certificates: CertificateFiles) -> None:
+    from aioquic.buffer import Buffer
+    from aioquic.quic.packet import pull_quic_header
+
+    path = tmp_path / "sessions.db"
+    before = Sessions(path)
+    before.token_keeper("gauge:1")(TOKEN)
+    before.close()
+    sessions = Sessions(path)
+    settings = QuicSettings(ca=certificates.ca)
+    seen = []
+    for _ in range(2):
+        link = load_backend("aioquic").client(settings, server_name="gauge", sessions=sessions, origin="gauge:1")
+        link.connect(("127.0.0.1", 1), 0.0)
+        ((first, _),) = link.transmit(0.0)
+        seen.append(pull_quic_header(Buffer(data=first), host_cid_length=8).token)
+    assert seen == [TOKEN, b""]
+    sessions.close()
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    """A thief replays a first flight: the ticket in it is the client's own, used a second time."""
+    sessions, tickets = Sessions(), ServerTickets()
+    taken: list[bytes] = []
+
+    async def handler(connection: Connection) -> None:
+        early = not connection._session.link.handshake_done
+        async for message in connection.receiver:
+            if early:
+                taken.append(message.payload)
+            await message.attachments[0].send(message.payload)
+
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
+    )
+    async with serving:
+        options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions, "early": True}
+        async with await aqueduct.connect(serving.url, **options) as connection:
+            await ask(connection, b"a full handshake")
+            await asyncio.sleep(0.1)
+        name = f"{backend} localhost:{serving.port}".encode()
+        ticket = sessions._store.take(name)
+        assert ticket is not None
+        while sessions._store.take(name) is not None:
+            pass
+        for question in (b"pay", b"pay again"):
+            sessions._store.put(name, ticket)
+            async with await aqueduct.connect(serving.url, **options) as connection:
+                await ask(connection, question)
+                await asyncio.sleep(0.1)
+            while sessions._store.take(name) is not None:
+                pass
+    assert taken == [b"pay"]
+    sessions.close()
+    tickets.close()

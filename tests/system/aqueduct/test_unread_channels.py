@@ -1,0 +1,101 @@
+"""Channels that nobody reads, beside one that somebody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.aqueduct import Connection, Limits, Message, channel, oneshot
+from mainstem.errors import BackPressured
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+UNREAD = 8
+PAIRS = [(client, server) for client in ("qh3", "aioquic") for server in ("qh3", "aioquic")]
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_nobody_reads(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
+    kept: list[Any] = []
+    engines = []
+
+    async def handler(connection: Connection) -> None:
+        engines.append(connection.engine)
+        async for message in connection.receiver:
+            if message.payload == b"unread":
+                kept.extend(message.attachments)
+                continue
+            wanted, answers = message.attachments
+            async for question in wanted:
+                await answers.send(question)
+
+    limits = Limits(max_buffered_bytes=1 << 20, receive_bytes=64 << 10)
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=server, limits=limits
+    )
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client) as connection:
+        questions, wanted = channel()
+        answers, answered = channel()
+        fillers = []
+        for _ in range(UNREAD):
+            sender, receiver = channel(max_bytes=150_000)
+            await connection.sender.send(Message(b"unread", [receiver]))
+            fillers.append(sender)
+        await connection.sender.send(Message(b"echo", [wanted, answers]))
+        await questions.send(b"first")
+        assert await asyncio.wait_for(answered.receive(), 10) == b"first"
+        for sender in fillers:
+            with contextlib.suppress(BackPressured):
+                while True:
+                    sender.send_nowait(bytes(1000))
+        if server == "qh3":
+            # It cannot hold single streams, so that it comes to this.
+            for _ in range(2000):
+                if engines[0].buffered_bytes > 1 << 20:
+                    break
+                await asyncio.sleep(0.01)
+            assert engines[0].buffered_bytes > 1 << 20
+        for number in range(50):
+            await asyncio.wait_for(questions.send(b"%d" % number), 10)
+            assert await asyncio.wait_for(answered.receive(), 10) == b"%d" % number
+
+
+async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_nobody_reads(
+    certificates: CertificateFiles,
+) -> None:
+    kept: list[Any] = []
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            if message.payload == b"unread":
+                kept.extend(message.attachments)
+            else:
+                await message.attachments[0].send(b"answer")
+
+    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key)
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca) as connection:
+        sender, receiver = channel()
+        await connection.sender.send(Message(b"unread", [receiver]))
+
+        async def flood() -> None:
+            while True:
+                await sender.send(bytes(10_000))
+
+        task = asyncio.ensure_future(flood())
+        await asyncio.sleep(0.3)
+        for _ in range(20):
+            answer_to, answer = oneshot()
+            await asyncio.wait_for(connection.sender.send(Message(b"ask", [answer_to])), 10)
+            assert await asyncio.wait_for(answer, 10) == b"answer"
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,99 @@
+"""What stands still when too much waits unread, and what does not: by whom somebody waits goes on."""
+
+from __future__ import annotations
+
+from aqueduct_pair import SECOND, Pair
+
+from mainstem.aqueduct.events import Attach, Command, HoldConnection, Mode
+from mainstem.aqueduct.limits import Limits
+
+LIMIT = 64 << 10
+LIMITS = Limits(max_buffered_bytes=LIMIT, receive_messages=8, receive_bytes=8 << 10)
+
+
+def fill(pair: Pair, channels: list[int], size: int) -> None:
+    """Send so many bytes on each channel, which nobody reads."""
+    for channel_id in channels:
+        for _ in range(size // 1000):
+            pair.client.conn.send(channel_id, bytes(870), pair.now, mode=Mode.ORDERED)
+        pair.run()
+
+
+def held(commands: list[Command]) -> list[bool]:
+    return [command.held for command in commands if isinstance(command, HoldConnection)]
+
+
+def opened(pair: Pair, count: int) -> list[int]:
+    ids = pair.client.conn.send(0, b"channels", pair.now, attach=[(Attach.RECEIVER, False)] * count)
+    pair.run()
+    pair.receive(pair.server, 0)
+    return list(ids)
+
+
+def test_reading_stops_at_the_limit_while_nobody_waits() -> None:
+    pair = Pair(limits=LIMITS)
+    fill(pair, opened(pair, 5), LIMIT // 4)
+    assert held(pair.server.sent) == [True]
+
+
+def test_reading_goes_on_for_a_reader_with_nothing_to_read_although_others_never_read() -> None:
+    pair = Pair(limits=LIMITS)
+    *unread, wanted = opened(pair, 6)
+    fill(pair, unread, LIMIT // 4)
+    assert held(pair.server.sent) == [True]
+    pair.server.conn.want(wanted)
+    pair.run()
+    assert held(pair.server.sent) == [True, False], "what it waits for may be behind what the others do not read"
+    for _ in range(50):
+        pair.client.conn.send(wanted, b"tide", pair.now)
+        pair.run()
+        assert pair.receive(pair.server, wanted) is not None
+        pair.server.conn.want(wanted)
+        pair.run()
+    assert held(pair.server.sent)[-1] is False
+    # Without this the half that is unread would have kept everything held for ever: it never falls below the half.
+    assert pair.server.conn.buffered_bytes > LIMIT // 2
+
+
+def test_however_long_somebody_waits_the_flood_of_others_is_held_before_the_connection_ends() -> None:
+    pair = Pair(limits=LIMITS)
+    *unread, wanted = opened(pair, 9)
+    pair.server.conn.want(wanted)
+    for channel_id in unread:
+        if held(pair.server.sent)[-1:] == [True]:
+            break
+        fill(pair, [channel_id], LIMIT // 4)
+    assert held(pair.server.sent) == [True]
+    assert LIMIT * 1.5 < pair.server.conn.buffered_bytes < LIMIT * 2
+    assert pair.server.error is None
+
+
+def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
+    pair = Pair(limits=LIMITS)
+    *unread, wanted, closed = opened(pair, 8)
+    pair.server.conn.want(wanted)
+    pair.server.conn.want(closed)
+    pair.client.conn.send(wanted, b"tide", pair.now)
+    pair.server.conn.close_receiver(closed, pair.now)
+    pair.run()
+    fill(pair, unread[:5], LIMIT // 4)
+    assert held(pair.server.sent) == [True]
+    assert pair.server.conn._core.thirsty.keys() <= {pair.server.conn._core.receivers[wanted]}
+
+
+def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
+    from mainstem.aqueduct.connection import AqueductConnection
+
+    pair = Pair(start=False)
+    pair.server.conn = AqueductConnection(is_client=False, early_data=True, peer="the client")
+    pair.client.conn.start(pair.now)
+    pair.client.conn.send(0, b"early", pair.now)
+    pair.client.conn.send(0, b"early and alone", pair.now, mode=Mode.UNORDERED)
+    pair.client.conn.send(0, b"early in a datagram", pair.now, mode=Mode.UNRELIABLE)
+    pair.run()
+    assert pair.server.events == [], "not even the headers"
+    assert pair.server.sent == []
+    pair.now += SECOND
+    pair.server.conn.handshake_completed(pair.now)
+    pair.run()
+    assert sorted(pair.payloads(pair.server, 0)) == [b"early", b"early and alone", b"early in a datagram"]
