@@ -45,20 +45,22 @@ for packet in scapy.all.PcapReader(sys.argv[1]):
 """
 
 
-def rows_of(part: Part, wanted: Wanted) -> tuple[int, int]:
-    """Rows of a part, and the most memory that its process ever held, in KiB."""
+def rows_of(part: Part, wanted: Wanted) -> tuple[int, int, float]:
+    """Rows of a part, the most memory that its process ever held in KiB, and the seconds of its processor."""
+    start = time.process_time()
     rows = sum(batch.num_rows for batch in read(part, wanted))
-    return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time() - start
 
 
-def library(pool: ProcessPoolExecutor, path: Path) -> tuple[float, int, int]:
-    """Seconds, rows, and the peak of one process, of reading a file with two processes."""
+def library(pool: ProcessPoolExecutor, path: Path) -> tuple[float, int, int, float]:
+    """Seconds, rows, the peak of one process, and the seconds of processors, of reading a file with two processes."""
     wanted = Wanted(names=COLUMNS, bymux_ports=(MUX_PORT,))
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     parts = plan(str(path), build(str(path)), wanted, min_parts=CORES)
     found = list(pool.map(rows_of, parts, [wanted] * len(parts)))
     seconds = time.perf_counter() - start
-    return seconds, sum(rows for rows, _ in found), max(peak for _, peak in found)
+    spent = time.process_time() - spent + sum(used for _, _, used in found)
+    return seconds, sum(rows for rows, _, _ in found), max(peak for _, peak, _ in found), spent
 
 
 def spark_session() -> Any:
@@ -81,30 +83,35 @@ def with_spark(spark: Any, path: Path) -> float:
     return time.perf_counter() - start
 
 
-def tshark(path: Path, *output: str) -> float:
-    command = ["tshark", "-r", str(path), "-d", f"udp.port=={DATA_PORT},aeron", *output]
+def timed(command: list[str]) -> tuple[float, float]:
+    """Seconds by the clock and of processors that a program took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def scapy(path: Path) -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", SCAPY, str(path)], check=True, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - start
+def tshark(path: Path, *output: str) -> tuple[float, float]:
+    return timed(["tshark", "-r", str(path), "-d", f"udp.port=={DATA_PORT},aeron", *output])
 
 
-def peers(report: Report) -> dict[str, tuple[Callable[[Path], float], float]]:
+def scapy(path: Path) -> tuple[float, float]:
+    return timed([sys.executable, "-c", SCAPY, str(path)])
+
+
+def peers(report: Report) -> dict[str, tuple[Callable[[Path], tuple[float, float]], float]]:
     """By name: how it reads a file, and what part of the whole file it is given."""
-    found: dict[str, tuple[Callable[[Path], float], float]] = {}
+    found: dict[str, tuple[Callable[[Path], tuple[float, float]], float]] = {}
     if shutil.which("tshark"):
         fields = [word for name in FIELDS for word in ("-e", name)]
-        found["tshark -T fields"] = (lambda path: tshark(path, "-T", "fields", *fields), 0.25)
-        found["tshark -T json"] = (lambda path: tshark(path, "-T", "json"), 0.125)
+        found["tshark -T fields"] = (lambda path: tshark(path, "-T", "fields", *fields), 0.125)
+        found["tshark -T json"] = (lambda path: tshark(path, "-T", "json"), 0.0625)
     else:
         report.skipped["tshark"] = "it is not installed"
     if importlib.util.find_spec("scapy"):
-        found["scapy"] = (scapy, 0.0625)
+        found["scapy"] = (scapy, 0.03125)
     else:
         report.skipped["scapy"] = "the package scapy is not installed"
     return found
@@ -126,7 +133,7 @@ def main() -> None:
         spark = spark_session()
         with_spark(spark, whole)
         for _ in range(1 if quick else PAIRS):
-            seconds, rows, peak = library(pool, whole)
+            seconds, rows, peak, spent = library(pool, whole)
             in_spark = with_spark(spark, whole)
             report.figure("two processes: M frames/s", rows / seconds / 1e6)
             report.figure("two processes: MB/s", size / seconds / 1e6)
@@ -134,11 +141,19 @@ def main() -> None:
             report.figure("Spark: M frames/s", rows / in_spark / 1e6)
             report.figure("Spark: MB/s", size / in_spark / 1e6)
             for name, (peer, share) in peers(report).items():
-                theirs = packets * share / peer(parts[name])
+                their_seconds, their_spent = peer(parts[name])
+                theirs = packets * share / their_seconds
                 goal = GOAL if name.startswith("tshark") else None
                 report.figure(f"{name}: packets/s", theirs)
                 report.pair(f"two processes / {name}", peer=name, ours=packets / seconds, theirs=theirs, goal=goal)
                 report.pair(f"Spark local[2] / {name}", peer=name, ours=packets / in_spark, theirs=theirs, goal=goal)
+                # What a second of one processor does: the same on a machine that others use too.
+                report.pair(
+                    f"a processor's second / {name}",
+                    peer=name,
+                    ours=packets / spent,
+                    theirs=packets * share / their_spent,
+                )
         spark.stop()
         growth(report, pool, Path(folder), size)
     report.print(as_json=wants_json())
@@ -150,8 +165,8 @@ def growth(report: Report, pool: ProcessPoolExecutor, folder: Path, size: int) -
     make(small, size // 4)
     make(mixed, size, mux=True)
     for _ in range(PAIRS):
-        few, _, _ = library(pool, small)
-        many, _, _ = library(pool, folder / "whole.pcap")
+        few = library(pool, small)[0]
+        many = library(pool, folder / "whole.pcap")[0]
         report.pair(
             "four times the bytes in four times the time", peer="a quarter", ours=4 * few, theirs=many, goal=0.8
         )

@@ -279,10 +279,17 @@ class MuxParser:
 
     def keep_body(self):
         size: cython.longlong = len(self.body)
+        texts: cython.bint = self.jmux and (self.type == 2 or self.type == 8 or self.type == 0x20)
+        self.rows.reserve(size if texts else 0, 0 if texts else size)
+        if size == 0:
+            # An empty bytearray has no memory of its own; the head stands for it.
+            if texts:
+                self.rows.put_text(self.head, 0, 0)
+            else:
+                self.rows.put_payload(self.head, 0, 0)
+            return
         region: Region = Region(self.body)
-        if self.jmux and (self.type == 2 or self.type == 8 or self.type == 0x20):
-            self.rows.reserve(size, size)
+        if texts:
             self.rows.put_text(region.base, 0, size)
         else:
-            self.rows.reserve(0, size)
             self.rows.put_payload(region.base, 0, size)

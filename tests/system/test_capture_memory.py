@@ -1,0 +1,46 @@
+"""A capture is read in memory that does not grow with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.harness.make_capture import make
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+
+ROOT = Path(__file__).parents[2]
+# What one more large file may cost: far below its size, above what an allocator keeps.
+SLACK_KIB = 24 << 10
+READ = """
+import resource, sys
+from mainstem.capture.index import build
+from mainstem.capture.reading import Wanted, frames
+from mainstem.capture.schema import columns
+names = tuple(column.name for column in columns(payload=True))
+rows = 0
+for batch in frames(sys.argv[1], Wanted(names=names, bymux_ports=(9000,)), build(sys.argv[1])):
+    rows += batch.num_rows
+print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def reading(path: Path) -> tuple[int, int]:
+    """Rows of a file, and the peak in KiB of a process that read it."""
+    command = [sys.executable, "-c", READ, str(path)]
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin"}
+    output = subprocess.run(command, capture_output=True, check=True, text=True, env=environment).stdout
+    rows, peak = output.split()
+    return int(rows), int(peak)
+
+
+def test_five_times_the_capture_takes_the_same_memory(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.pcap", tmp_path / "large.pcap"
+    make(small, 16 << 20, mux=True)
+    make(large, 80 << 20, mux=True)
+    few, usual = reading(small)
+    many, peak = reading(large)
+    assert many == pytest.approx(5 * few, rel=0.01)
+    assert peak < usual + SLACK_KIB
