@@ -36,7 +36,6 @@ cdef extern from *:
         }
     }
     """
-    void relax(int n) noexcept nogil
     void nap(int64_t ns) noexcept nogil
     bint watch(uint8_t **at, int n, int64_t timeout_ns) noexcept nogil
 

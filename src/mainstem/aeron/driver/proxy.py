@@ -40,3 +40,21 @@ class CommandQueue:
         if self._calls and self.on_command is not None:
             self.on_command()
         return done
+
+
+class AgentProxy:
+    """An agent as other threads see it: every call is queued and run in the agent's next duty cycle.
+
+    Set ``on_command`` to have the agent's loop woken.
+    """
+
+    def __init__(self, queue: CommandQueue) -> None:
+        self._queue = queue
+
+    @property
+    def on_command(self) -> Callable[[], None] | None:
+        return self._queue.on_command
+
+    @on_command.setter
+    def on_command(self, wake: Callable[[], None] | None) -> None:
+        self._queue.on_command = wake

@@ -19,7 +19,7 @@ from mainstem.aeron.driver.messages import (
     NetworkFault,
     ResolveAgain,
 )
-from mainstem.aeron.driver.proxy import CommandQueue
+from mainstem.aeron.driver.proxy import AgentProxy, CommandQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,23 +39,12 @@ TTL_ASYMMETRY_OFFSET = 21 * layout.COUNTER_VALUE_LENGTH
 ERROR_FRAMES_SENT_OFFSET = 39 * layout.COUNTER_VALUE_LENGTH
 
 
-class ReceiverProxy:
-    """The receiver as other threads see it: every call is queued and run in the receiver's next duty cycle.
-
-    Set ``on_command`` to have the receiver's loop woken.
-    """
+class ReceiverProxy(AgentProxy):
+    """The receiver as other threads see it."""
 
     def __init__(self, receiver: Receiver, queue: CommandQueue) -> None:
+        super().__init__(queue)
         self._receiver = receiver
-        self._queue = queue
-
-    @property
-    def on_command(self) -> Callable[[], None] | None:
-        return self._queue.on_command
-
-    @on_command.setter
-    def on_command(self, wake: Callable[[], None] | None) -> None:
-        self._queue.on_command = wake
 
     def register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
         self._queue.put(partial(self._receiver.on_register_endpoint, endpoint))

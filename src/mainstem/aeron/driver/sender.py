@@ -9,7 +9,7 @@ from mainstem._core import layout
 from mainstem._core.send_cycle import SenderCycle
 from mainstem.aeron.driver import frames
 from mainstem.aeron.driver.messages import EndpointClosed, NetworkFault, PublicationReleased, ResolveAgain
-from mainstem.aeron.driver.proxy import CommandQueue
+from mainstem.aeron.driver.proxy import AgentProxy, CommandQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,23 +33,12 @@ class Mailbox(Protocol):
     def append(self, item: ToConductor, /) -> None: ...
 
 
-class SenderProxy:
-    """The sender as other threads see it: every call is queued and run in the sender's next duty cycle.
-
-    Set ``on_command`` to have the sender's loop woken.
-    """
+class SenderProxy(AgentProxy):
+    """The sender as other threads see it."""
 
     def __init__(self, sender: Sender, queue: CommandQueue) -> None:
+        super().__init__(queue)
         self._sender = sender
-        self._queue = queue
-
-    @property
-    def on_command(self) -> Callable[[], None] | None:
-        return self._queue.on_command
-
-    @on_command.setter
-    def on_command(self, wake: Callable[[], None] | None) -> None:
-        self._queue.on_command = wake
 
     def register_endpoint(self, endpoint: SendChannelEndpoint) -> None:
         self._queue.put(partial(self._sender.on_register_endpoint, endpoint))
