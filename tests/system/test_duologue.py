@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -244,6 +245,57 @@ def run_example(name: str, *arguments: str) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str]) -> str:
     process.terminate()
     return process.communicate(timeout=30)[0]
+
+
+def echo_command(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from mainstem.cli import main; main()", "echo", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+def said_in_order(text: str, *words: str) -> None:
+    at = 0
+    for word in words:
+        found = text.find(word, at)
+        assert found >= 0, f"{word!r} does not follow in:\n{text}"
+        at = found + len(word)
+
+
+def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
+    pytest.importorskip("typer")
+    where = ("--port", str(port), "--control-port", str(port + 1))
+    server = echo_command("serve", HERE, *where, "--base-port", str(port + 10), "-n", "4", "-m", "1")
+    patient = (*where, "--timeout", "20", "-i", "0.1")
+    try:
+        assert server.stdout is not None
+        assert "serving echoes" in server.stdout.readline()
+        first = echo_command("client", HERE, *patient)
+        assert first.stdout is not None
+        heard = [first.stdout.readline()]
+        while "response: ECHO" not in heard[-1]:
+            assert heard[-1], "".join(heard)
+            heard.append(first.stdout.readline())
+        refused = echo_command("client", HERE, *patient, "-n", "1")
+        complaint = refused.communicate(timeout=50)[0]
+        assert refused.returncode != 0
+        assert "too many connections for IP address" in complaint
+        first.terminate()
+        rest = first.communicate(timeout=30)[0]
+        assert first.returncode == 0
+        assert "messages came back" in rest
+    finally:
+        log = finish(server)
+    assert server.returncode == 0
+    said_in_order(
+        "".join(heard), "HELLO", "waiting for response", "connect ", "connected", "send: ECHO", "response: ECHO"
+    )
+    said_in_order(
+        log, "HELLO", "creating new duologue", "CONNECT", "joined", "ERROR too many connections", "duologue ended"
+    )
 
 
 def test_the_first_take_echoes_numbers(port: int) -> None:

@@ -34,7 +34,15 @@ HERE = "127.0.0.1"
 MAX_CLIENTS = 8
 # The median of an honest client's round trips under attack; without one it is well under a millisecond on an idle machine.
 TOLERABLE_S = 0.25
+LONGEST_S = 5.0  # the longest of them
 MEMORY = 192 << 20  # of the driver's directory: its own files, and what an attack may add
+RESIDENT = 48 << 20  # what an attack may add to the processes of driver and server (in which the attacker lives, too)
+
+
+def resident(pid: int) -> int:
+    """Bytes of a process that are in memory and its own, without what it maps from files."""
+    fields = Path(f"/proc/{pid}/status").read_text().split("RssAnon:")
+    return int(fields[1].split()[0]) * 1024
 
 
 class House:
@@ -46,6 +54,8 @@ class House:
         self.server = server
         self.honest = honest
         self.initial = (HERE, port)
+        self.latencies_s(20)  # everything that is made once has been made
+        self._resident = self.resident()
 
     def held(self) -> tuple[int, int]:
         """Ports and sessions in use."""
@@ -59,15 +69,23 @@ class House:
     def count(self, name: str) -> int:
         return self.server.statistics()[name]
 
-    def latency_s(self, rounds: int = 50) -> float:
-        """The median of an honest client's round trips."""
+    def latencies_s(self, rounds: int) -> list[float]:
+        """An honest client's round trips, the shortest first."""
         trips = []
         for number in range(rounds):
             began = time.monotonic()
             self.honest.send(f"ECHO {number}")
             assert self.honest.receive(timeout=20) == f"ECHO {number}".encode()
             trips.append(time.monotonic() - began)
-        return sorted(trips)[len(trips) // 2]
+        return sorted(trips)
+
+    def latency_s(self, rounds: int = 50) -> float:
+        """The median of them."""
+        return self.latencies_s(rounds)[rounds // 2]
+
+    def resident(self) -> int:
+        """What driver and server hold in memory of their own."""
+        return resident(self.near.pid) + resident(os.getpid())
 
     def memory(self) -> int:
         """What the server's driver holds in shared memory: blocks, as its files have holes."""
@@ -75,13 +93,20 @@ class House:
         return sum(each.st_blocks * 512 for each in files)
 
     def settled(self, what: str) -> None:
-        """The honest client is served, nothing else is held, memory is bounded."""
-        latency, memory = self.latency_s(), self.memory()
+        """The honest client is served in time, no port is held for nothing, memory is bounded."""
+        trips, memory, grown = self.latencies_s(50), self.memory(), self.resident() - self._resident
+        ports, sessions = self.held()
+        latency, longest = trips[len(trips) // 2], trips[-1]
         print(
-            f"{what}: median round trip {latency * 1e3:.2f} ms, {memory >> 20} MiB in shared memory, {self.held()} held"
+            f"{what}: round trip median {latency * 1e3:.2f} ms, longest {longest * 1e3:.1f} ms; {memory >> 20} MiB in shared"
+            f" memory, {grown / (1 << 20):+.1f} MiB in the processes; {ports} ports and {sessions} sessions held"
         )
         assert latency < TOLERABLE_S
+        assert longest < LONGEST_S
         assert memory < MEMORY
+        assert grown < RESIDENT
+        assert ports == 2 * sessions
+        assert sessions <= MAX_CLIENTS
 
 
 @contextmanager

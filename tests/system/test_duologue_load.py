@@ -1,6 +1,7 @@
 """Many clients at once, half of which are killed: the rest notices nothing, and everything the dead held comes back.
 
-The full form, 100 clients for a minute, runs with ``MAINSTEM_FULL_LOAD=1``.
+The full form, 100 clients for a minute, each a process of its own, runs with ``MAINSTEM_FULL_LOAD=1``. All clients share one
+driver, as programs on one machine do: a hundred drivers would measure the machine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 from tests.support.live_driver import wait_for
@@ -23,9 +25,11 @@ from mainstem.duologue.settings import reserved_sessions
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
 FULL = bool(os.environ.get("MAINSTEM_FULL_LOAD"))
-PROCESSES, CLIENTS_EACH, SECONDS = (20, 5, 60.0) if FULL else (4, 5, 5.0)
+PROCESSES, SECONDS = (100, 60.0) if FULL else (10, 5.0)
 INTERVAL = 0.25
-LIVENESS_S = 2  # when drivers give up who is silent
+PAUSE = 0.02 if FULL else 0.005  # how often a client looks for its answer; round trips are never shorter
+STARTING = 10  # processes that start at once
+LIVENESS_S = 5  # when drivers give up who is silent; programs here may have to wait for a processor longer than 2 s
 # A killed client is noticed by its own driver, then its stream drains and lingers, then the server's driver notices.
 FREE_WITHIN_S = 3 * LIVENESS_S + 4.0
 PROGRAM = Path(__file__).parent / "programs" / "duologue_clients.py"
@@ -34,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def start(directory: str, port: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(PROGRAM), directory, "127.0.0.1", str(port), str(CLIENTS_EACH), str(INTERVAL)],
+        [sys.executable, str(PROGRAM), directory, "127.0.0.1", str(port), "1", str(INTERVAL), str(PAUSE)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -44,7 +48,7 @@ def start(directory: str, port: int) -> subprocess.Popen[str]:
 
 def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> None:
     port = random.Random().randrange(20_000, 31_000)
-    total = PROCESSES * CLIENTS_EACH
+    total = PROCESSES
     settings = ServerSettings(
         address="127.0.0.1",
         initial_port=port,
@@ -61,11 +65,14 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
         MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, **timings) as far,
         DuologueServer(Echo(), settings, directory=near.directory) as server,
     ):
-        clients = [start(far.directory, port) for _ in range(PROCESSES)]
+        clients: list[subprocess.Popen[str]] = []
         try:
-            for client in clients:
-                assert client.stdout is not None
-                assert client.stdout.readline() == "ready\n"
+            for first in range(0, PROCESSES, STARTING):
+                few = [start(far.directory, port) for _ in range(min(STARTING, PROCESSES - first))]
+                clients += few
+                for client in few:
+                    assert client.stdout is not None
+                    assert client.stdout.readline() == "ready\n"
 
             def held() -> tuple[int, int]:
                 return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(30)
@@ -75,13 +82,16 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
             killed, staying = clients[::2], clients[1::2]
             for client in killed:
                 client.kill()
-            left = len(staying) * CLIENTS_EACH
+            left = len(staying)
             began = time.monotonic()
             wait_for(lambda: held() == (2 * left, left))
             took = time.monotonic() - began
             time.sleep(2.0)
 
-            reports = [json.loads(client.communicate("", timeout=60)[0]) for client in staying]
+            for client in staying:
+                assert client.stdin is not None
+                client.stdin.close()
+            reports = [json.loads(client.stdout.readline()) for client in staying if client.stdout is not None]
         finally:
             for client in clients:
                 client.kill()
@@ -95,8 +105,9 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
         answered = sum(sum(report["answered"]) for report in reports)
         print(
             f"{total} clients for {SECONDS:g} s; free again after {took:.1f} s; {left} clients had {answered} answers,"
-            f" round trip median {max(r['median_s'] for r in reports) * 1e3:.1f} ms,"
-            f" p99 {max(r['p99_s'] for r in reports) * 1e3:.0f} ms, longest {max(r['longest_s'] for r in reports) * 1e3:.0f} ms"
+            f" round trip median {median(r['median_s'] for r in reports) * 1e3:.1f} ms,"
+            f" p99 {median(r['p99_s'] for r in reports) * 1e3:.0f} ms (of the worst client"
+            f" {max(r['p99_s'] for r in reports) * 1e3:.0f} ms), longest {max(r['longest_s'] for r in reports) * 1e3:.0f} ms"
         )
-        assert took < 5 * FREE_WITHIN_S  # on a machine that is slow; the figure is printed
+        assert took < FREE_WITHIN_S
         wait_for(lambda: held() == (0, 0))

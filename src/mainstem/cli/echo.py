@@ -14,6 +14,7 @@ from mainstem.cli._stream import say, stopping
 from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, Prefixes, ServerSettings
 from mainstem.errors import ClosedError, ConfigurationError
 
+logger = logging.getLogger("mainstem.cli.echo")
 app = typer.Typer(no_args_is_help=True)
 LOOK_S = 0.05  # how often a server that runs asks whether it was told to end
 
@@ -135,10 +136,10 @@ def client(
     with stopping() as stop, DuologueClient.connect(settings=settings, directory=directory or None) as duologue:
         while not stop.asked and (not count or done < count):
             message = f"ECHO {secrets.token_hex(8)}"
-            logging.debug("[%d] send: %s", duologue.session_id, message)
+            logger.debug("[%d] send: %s", duologue.session_id, message)
             duologue.send(message)
             answer = duologue.receive(timeout=timeout).decode(errors="replace")
-            logging.debug("[%d] response: %s", duologue.session_id, answer)
+            logger.debug("[%d] response: %s", duologue.session_id, answer)
             if answer != message:
                 raise ClosedError(f"sent {message!r}, received {answer!r}")
             done += 1

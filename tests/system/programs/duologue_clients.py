@@ -1,6 +1,7 @@
 """Several duologue clients in one process: each sends numbered messages and checks that each comes back once and in order.
 
-``duologue_clients.py DIRECTORY ADDRESS PORT COUNT INTERVAL``: prints ``ready``, runs until its standard input ends, and prints a
+``duologue_clients.py DIRECTORY ADDRESS PORT COUNT INTERVAL PAUSE`` (seconds between its messages, and between its looks for
+an answer): prints ``ready``, runs until its standard input ends, and prints a
 line of JSON: messages answered of each client, the longest and the 99th percentile of the round trips, what went wrong.
 """
 
@@ -46,7 +47,7 @@ class Talker:
 
 
 def main() -> None:
-    directory, address, port, count, interval = sys.argv[1:6]
+    directory, address, port, count, interval, pause = sys.argv[1:7]
     settings = ClientSettings(server=address, initial_port=int(port), initial_control_port=int(port) + 1, timeout=60.0)
     with Aeron.connect(directory) as aeron:
         talkers = [Talker(aeron, settings, float(interval)) for _ in range(int(count))]
@@ -58,7 +59,7 @@ def main() -> None:
                 talker.step(now, bool(deadline))
             if deadline and all(talker.error or talker.sent == talker.answered for talker in talkers):
                 break
-            if not deadline and select.select([sys.stdin], [], [], 0.001)[0]:
+            if not deadline and select.select([sys.stdin], [], [], float(pause))[0]:
                 deadline = now + 30.0
         trips = sorted(trip for talker in talkers for trip in talker.trips)
         report = {
