@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from pathlib import Path
-from typing import Any
 
 from aqueduct_common import PACKET, Options, answer, rate, ready, resident_bytes, run, time_rounds
 
 from mainstem import aqueduct
-from mainstem.aqueduct import Message, Mode, Receiver, channel, oneshot
+from mainstem.aqueduct import Message, Mode, Receiver, Sender, channel, oneshot
+from mainstem.errors import MainstemError
 
 MODES = {"ordered": Mode.ORDERED, "unordered": Mode.UNORDERED, "datagrams": Mode.UNRELIABLE}
 
@@ -22,12 +23,15 @@ async def serve(options: Options) -> None:
 
     async def count(name: bytes, receiver: Receiver[bytes]) -> None:
         counts[name] = 0
-        async for _ in receiver:
-            counts[name] += 1
+        # The client goes when it has its answer, whatever is still on its way.
+        with contextlib.suppress(MainstemError):
+            async for _ in receiver:
+                counts[name] += 1
 
-    async def echo(receiver: Receiver[Any]) -> None:
-        async for message in receiver:
-            await message.attachments[0].send(message.payload)
+    async def echo(receiver: Receiver[bytes], answers: Sender[bytes]) -> None:
+        with contextlib.suppress(MainstemError):
+            async for message in receiver:
+                await answers.send(message)
 
     async def handler(connection: aqueduct.Connection) -> None:
         idle = []
@@ -40,7 +44,7 @@ async def serve(options: Options) -> None:
                 idle.extend(message.attachments)
             else:
                 work = (
-                    echo(message.attachments[0])
+                    echo(*message.attachments)
                     if message.payload == b"talk"
                     else count(b"count", message.attachments[0])
                 )
@@ -89,8 +93,9 @@ async def ask(options: Options) -> None:
             await time_rounds(options.rounds, lambda: _echo(connection))
         else:
             sender, receiver = channel()
-            await connection.sender.send(Message(b"talk", [receiver]))
-            await time_rounds(options.rounds, lambda: _again(sender))
+            answers, answered = channel()
+            await connection.sender.send(Message(b"talk", [receiver, answers]))
+            await time_rounds(options.rounds, lambda: _again(sender, answered))
 
 
 async def _stream(connection: aqueduct.Connection, options: Options) -> None:
@@ -125,10 +130,9 @@ async def _echo(connection: aqueduct.Connection) -> None:
     await reply
 
 
-async def _again(sender: aqueduct.Sender[Any]) -> None:
-    answer_to, reply = oneshot()
-    await sender.send(Message(b"x", [answer_to]))
-    await reply
+async def _again(sender: Sender[bytes], answered: Receiver[bytes]) -> None:
+    await sender.send(b"x")
+    await answered.receive()
 
 
 if __name__ == "__main__":

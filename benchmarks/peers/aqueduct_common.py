@@ -34,6 +34,8 @@ class Options:
     seconds: float = 2.0
     rounds: int = 300
     live: int = 0
+    to: int = 0
+    delay: float = 0.0
 
 
 def options() -> Options:

@@ -251,6 +251,9 @@ async def _stream(client: Asking, options: Options) -> None:
     sent = 0
     ordered = quic.get_next_available_stream_id()
     await client.ask(ordered, (1).to_bytes(4, "big") + b"x", end=True)
+    for _ in range(options.live):
+        quic.send_stream_data(quic.get_next_available_stream_id(), (1).to_bytes(4, "big") + b"x", False)
+    await client.room()
     ordered = quic.get_next_available_stream_id()
     started = time.perf_counter()
     while time.perf_counter() - started < options.seconds:

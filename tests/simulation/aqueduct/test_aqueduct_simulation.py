@@ -21,11 +21,12 @@ SEEDS = int(os.environ.get("MAINSTEM_AQUEDUCT_SEEDS", "200"))
 ONCE_FAILED = (1, 11, 13, 17, 20, 22, 39, 189, 209, 285, 327, 673, 850)
 
 
-def run(seed: int, connections: int) -> None:
+def run(seed: int, connections: int, *, short: bool = False) -> None:
     try:
-        World(seed, connections=connections).run()
+        World(seed, connections=connections, short=short).run()
     except Exception as error:
         command = f"python tests/simulation/aqueduct/aqueduct_world.py --seed {seed} --connections {connections}"
+        command += " --short" if short else ""
         raise AssertionError(f"{error}\nreplay: {command}") from error
 
 
@@ -41,6 +42,13 @@ def test_one_connection_keeps_every_promise(first: int) -> None:
 def test_several_connections_keep_every_promise(connections: int) -> None:
     for seed in range(SEEDS // 4):
         run(10_000 + seed, connections)
+
+
+@pytest.mark.parametrize("connections", [1, 2, 3])
+@pytest.mark.timeout(300)
+def test_plain_messages_keep_every_promise_on_their_short_ways_too(connections: int) -> None:
+    for seed in range(SEEDS // 4):
+        run(20_000 + seed, connections, short=True)
 
 
 @pytest.mark.parametrize("seed", ONCE_FAILED)

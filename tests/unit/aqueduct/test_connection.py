@@ -288,3 +288,79 @@ def test_closing_the_connection_ends_every_half_once() -> None:
         assert end.conn.live_halves == end.conn.open_streams == 0
     with pytest.raises(ClosedError):
         pair.client.conn.send(0, b"x", pair.now)
+
+
+def test_a_channel_is_opened_used_and_answered_in_one_flight_each_way() -> None:
+    pair = Pair()
+    client, server = pair.client.conn, pair.server.conn
+    asked, answered = client.send(
+        0, b"the channels", pair.now, attach=[(Attach.RECEIVER, False), (Attach.SENDER, False)]
+    )
+    client.send(asked, b"question", pair.now)
+    for command in client.data_to_send(pair.now):
+        pair.deliver(pair.client, command)
+    assert server.receive(0, pair.now) is not None
+    question = server.receive(asked, pair.now)
+    assert question is not None
+    server.send(answered, question.payload + b", answered", pair.now)
+    for command in server.data_to_send(pair.now):
+        pair.deliver(pair.server, command)
+    answer = client.receive(answered, pair.now)
+    assert answer is not None
+    assert answer.payload == b"question, answered"
+
+
+def test_plain_messages_take_the_short_way_only_while_nothing_is_in_their_way() -> None:
+    pair = Pair()
+    conn = pair.client.conn
+    ordered = conn.plain_sender(0, Mode.ORDERED)
+    assert ordered is not None
+    assert not ordered.put(b"no stream yet")
+    conn.send(0, b"0", pair.now)
+    assert ordered.put(b"1")
+    # A message with something attached goes behind it, and the next behind that.
+    (inner,) = conn.send(0, b"2", pair.now, attach=[(Attach.RECEIVER, False)])
+    assert ordered.put(b"3")
+    pair.run()
+    assert pair.payloads(pair.server, 0) == [b"0", b"1", b"2", b"3"]
+    conn.send(inner, b"x", pair.now)
+    pair.run()
+    conn.finish(0, pair.now)
+    assert not ordered.put(b"after the end")
+    pair.wait(1)
+    assert pair.server.error is None
+
+
+def test_plain_messages_that_travel_alone_keep_to_the_bounds_and_the_credit() -> None:
+    pair = Pair(limits=Limits(send_messages=3))
+    conn = pair.client.conn
+    unordered = conn.plain_sender(0, Mode.UNORDERED)
+    datagrams = conn.plain_sender(0, Mode.UNRELIABLE)
+    assert unordered is not None
+    assert datagrams is not None
+    conn.transport_state(uni_streams=2, datagrams=2, max_datagram=100)
+    assert [unordered.put(b"%d" % number) for number in range(3)] == [True, True, False]
+    assert [datagrams.put(b"d%d" % number) for number in range(3)] == [True, True, False]
+    assert not datagrams.put(bytes(200))
+    pair.run()
+    conn.transport_state(uni_streams=1000)
+    # They wait at the server and are acknowledged there: the bound counts what is not.
+    assert sorted(pair.payloads(pair.server, 0)) == [b"0", b"1", b"d0", b"d1"]
+    pair.wait(0.1)
+    assert [unordered.put(b"%d" % number) for number in range(4)] == [True, True, True, False]
+    conn.cancel(0, pair.now)
+    assert not unordered.put(b"late")
+    assert not datagrams.put(b"late")
+
+
+def test_streams_are_opened_in_the_order_of_their_ids_by_the_short_way_too() -> None:
+    pair = Pair()
+    conn = pair.client.conn
+    unordered = conn.plain_sender(0, Mode.UNORDERED)
+    assert unordered is not None
+    conn.send(0, b"opens the ordered stream", pair.now)
+    unordered.put(b"opens the next")
+    conn.send(0, b"the one behind", pair.now, mode=Mode.UNORDERED)
+    ids = [command.stream_id for command in conn.data_to_send(pair.now) if isinstance(command, SendStream)]
+    assert ids == sorted(ids)
+    assert len(ids) == 3
