@@ -237,17 +237,26 @@ class RemoteReceiver(_Waiting):
         attachments = incoming.attachments
         if not attachments:
             return self._decoded(incoming.payload, _detach_nothing)
-        taken: set[int] = set()
+        taken: dict[int, Sender[Any] | Receiver[Any]] = {}
 
         def detach(index: int) -> Any:
+            if not 0 <= index < len(attachments):
+                raise IndexError(f"there is no attachment {index}")
             if index in taken:
                 raise ValueError(f"attachment {index} was detached twice")
-            attachment = attachments[index]
-            taken.add(index)
-            return make_handle(session, attachment)
+            taken[index] = make_handle(session, attachments[index])
+            return taken[index]
 
         try:
             return self._decoded(incoming.payload, detach)
+        except MainstemError:
+            # The error's traceback would keep them.
+            for handle in taken.values():
+                if isinstance(handle, Sender):
+                    handle.cancel()
+                else:
+                    handle.close()
+            raise
         finally:
             # What the message carried and nobody took.
             for index, attachment in enumerate(attachments):
@@ -257,7 +266,10 @@ class RemoteReceiver(_Waiting):
     def _decoded(self, payload: bytes, detach: Any) -> Any:
         try:
             return self._session.serializer.decode(payload, detach)
-        except (ValueError, TypeError, KeyError, IndexError, EOFError) as error:
+        except MainstemError:
+            raise
+        except Exception as error:
+            # Whatever a serialiser's library raises: the peer chose the bytes.
             raise RemoteProtocolError(
                 f"channel {describe(self._channel_id)}: a message cannot be decoded: {error}", rule="serialisation"
             ) from error

@@ -1,0 +1,118 @@
+"""Messages that serialisers cannot read, and errors that only a lost message makes, through the whole stack."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.aqueduct import CborSerializer, Connection, Limits, Message, MsgspecSerializer, Sender, channel
+from mainstem.errors import Cancelled, LostInTransit, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+pytest.importorskip("msgspec")
+pytest.importorskip("cbor2")
+
+INDEX_AT_THE_END = "attachment -1, counted from the end"
+PAYLOADS = {
+    MsgspecSerializer: {
+        "nothing": b"",
+        "half a map": b"\x82\xa1a\x01",
+        "rubbish behind a value": b"\x01\x01",
+        "an unknown extension": b"\xd4\x07\x00",
+        "an attachment that is not there": b"\xd6\x01\x00\x00\x00\x09",
+        "a handle of the other kind": b"\xd6\x02\x00\x00\x00\x00",
+        "one attachment twice": b"\x92\xd6\x01\x00\x00\x00\x00\xd6\x01\x00\x00\x00\x00",
+    },
+    CborSerializer: {
+        "nothing": b"",
+        "half a map": b"\xa2\x61a\x01",
+        "a break that ends nothing": b"\xff",
+        "an attachment that is not there": b"\xd9\xa0\x01\x09",
+        "a handle of the other kind": b"\xd9\xa0\x02\x00",
+        "one attachment twice": b"\x82\xd9\xa0\x01\x00\xd9\xa0\x01\x00",
+        INDEX_AT_THE_END: b"\xd9\xa0\x01\x20",
+        "an index that is no number": b"\xd9\xa0\x01\x61a",
+        "a pattern that is none": b"\xd8\x23\x61(",
+        "a thousand arrays": b"\x81" * 100_000,
+    },
+}
+CASES = [(kind, name) for kind, payloads in PAYLOADS.items() for name in payloads]
+
+
+class Crafted:
+    """A client's serialiser that says one thing and sends another."""
+
+    def __init__(self, header: str) -> None:
+        self.header = header
+
+    def encode(self, message: Any, attach: Any) -> bytes:
+        for handle in message.attachments:
+            attach(handle)
+        return bytes(message.payload)
+
+    def decode(self, payload: bytes, detach: Any) -> Any:
+        return payload
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachments_are_dropped(
+    certificates: CertificateFiles, kind: Any, name: str
+) -> None:
+    caught: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+
+    async def handler(connection: Connection) -> None:
+        try:
+            await connection.receiver.receive()
+        except Exception as error:
+            caught.set_result(error)
+        await connection.wait_closed()
+
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, serializers=[kind()]
+    )
+    serializers = [Crafted(kind.header)]
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, serializers=serializers) as connection:
+        given, kept = channel()
+        await connection.sender.send(Message(PAYLOADS[kind][name], [given]))
+        error = await asyncio.wait_for(caught, 20)
+        assert isinstance(error, RemoteProtocolError), repr(error)
+        assert error.rule == "serialisation"
+        with pytest.raises(Cancelled):
+            await asyncio.wait_for(kept.receive(), 20)
+
+
+async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transit(
+    certificates: CertificateFiles,
+) -> None:
+    close = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        await close.wait()
+        connection.receiver.close()
+        await connection.wait_closed()
+
+    limits = Limits(receive_messages=1)
+    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, limits=limits)
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca) as connection:
+        await connection.sender.send(b"fills the queue")
+        sender, receiver = channel()
+        given, kept = channel()
+        await connection.sender.send(Message(b"is never taken", [receiver, given]))
+        inner, inner_receiver = channel()
+        await sender.send(Message(b"hangs on it", [inner_receiver]))
+        close.set()
+        with pytest.raises(LostInTransit):
+            await asyncio.wait_for(kept.receive(), 20)
+        for lost in (sender, inner):
+            with pytest.raises(LostInTransit):
+                await asyncio.wait_for(lost.wait_closed(), 20)
+        with pytest.raises(LostInTransit):
+            await sender.send(b"sticky")
+        assert isinstance(inner, Sender)
