@@ -6,17 +6,15 @@ Wireshark's dissector has an older layout of ERR and does not know RSP_SETUP and
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.captures import rows_of
+from tests.support.dumpcap import Dumpcap
 from tests.support.invoked_pair import Machines, free_port
-from tests.support.live_driver import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,37 +31,6 @@ LOSS = {
     "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=5",
     "term_buffer_length": 1 << 16,
 }
-
-
-class Dumpcap:
-    """Four ports of the loopback interface, captured while the ``with`` lasts."""
-
-    def __init__(self, path: Path, port: int) -> None:
-        self._path, self._port = path, port
-
-    def __enter__(self) -> Dumpcap:
-        ports = f"udp portrange {self._port}-{self._port + 3}"
-        command = ["dumpcap", "-q", "-B", "64", "-i", "lo", "-f", ports, "-w", str(self._path)]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        assert self._process.stderr is not None
-        os.set_blocking(self._process.stderr.fileno(), False)
-        seen, deadline = b"", time.monotonic() + PATIENCE_S
-        while b"File:" not in seen:
-            seen += self._process.stderr.read() or b""
-            if self._process.poll() is not None:
-                self._process.stderr.close()
-                pytest.skip(f"capturing is not permitted: {seen.decode(errors='replace').strip()}")
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.02)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # What the kernel holds back for the capture arrives within a second.
-        time.sleep(1.0)
-        self._process.terminate()
-        self._process.wait(PATIENCE_S)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
 
 
 def unicast(machines: Machines, port: int) -> None:
@@ -223,7 +190,7 @@ def ours(rows: list[dict[str, Any]]) -> tuple[Counter[tuple[Any, ...]], Counter[
 def test_every_field_of_every_frame_is_what_tshark_shows(tmp_path: Path, mode: Callable[[Machines, int], None]) -> None:
     port, path = free_port(), tmp_path / "capture.pcapng"
     settings = {**LOSS, "cubiccongestioncontrol_measurertt": True} if mode is unicast else LOSS
-    with Dumpcap(path, port), Machines(**settings) as machines:
+    with Dumpcap(path, f"udp portrange {port}-{port + 3}"), Machines(**settings) as machines:
         mode(machines, port)
     rows = rows_of(path)
     assert rows == rows_of(path, aeron_ports=tuple(range(port, port + 4))), "what was guessed is not what there is"

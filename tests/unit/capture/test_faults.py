@@ -8,6 +8,10 @@ import pytest
 from tests.support import captures as make
 from tests.support.captures import rows_of_bytes
 
+from mainstem.capture import read_frames
+from mainstem.capture.schema import columns
+from mainstem.errors import CaptureError, ConfigurationError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -111,3 +115,15 @@ def test_other_traffic_is_not_taken_for_aeron(tmp_path: Path) -> None:
     quic = bytes.fromhex("c300000001088394c8f03e5157080000449e") + b"\x5a" * 1182
     packets = [make.link(make.ip(make.udp(body)), make.ETHERNET) for body in (dns, quic, bytes(64), b"\x00" * 1024)]
     assert rows_of_bytes(tmp_path, make.pcap(packets)) == []
+
+
+def test_batches_of_a_folder_without_spark(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(make.pcap([PACKET] * 2))
+    (tmp_path / "b.pcap").write_bytes(make.pcap([PACKET])[:-1])
+    found = [row for batch in read_frames(str(tmp_path), ["packet", "frame_type"]) for row in batch.to_pylist()]
+    assert [(row["packet"], row["frame_type"]) for row in found] == [(1, "DATA"), (2, "DATA"), (0, "TRUNCATED_FILE")]
+    assert next(read_frames(str(tmp_path / "a.pcap"))).num_columns == len(columns())
+    with pytest.raises(ConfigurationError, match="no column 'depth'"):
+        next(read_frames(str(tmp_path), ["depth"]))
+    with pytest.raises(CaptureError, match="no capture"):
+        next(read_frames(str(tmp_path / "none")))

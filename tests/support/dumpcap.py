@@ -1,0 +1,44 @@
+"""Captures the loopback interface as Wireshark's own capturing program does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.live_driver import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Dumpcap:
+    """What passes a filter on the loopback interface, captured while the ``with`` lasts. Skips where that is not permitted."""
+
+    def __init__(self, path: Path, only: str) -> None:
+        self._path, self._only = path, only
+
+    def __enter__(self) -> Dumpcap:
+        command = ["dumpcap", "-q", "-B", "64", "-i", "lo", "-f", self._only, "-w", str(self._path)]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+        seen, deadline = b"", time.monotonic() + PATIENCE_S
+        while b"File:" not in seen:
+            seen += self._process.stderr.read() or b""
+            if self._process.poll() is not None:
+                self._process.stderr.close()
+                pytest.skip(f"capturing is not permitted: {seen.decode(errors='replace').strip()}")
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What the kernel holds back for the capture arrives within a second.
+        time.sleep(1.0)
+        self._process.terminate()
+        self._process.wait(PATIENCE_S)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
