@@ -1,0 +1,89 @@
+"""Counters as metrics: names, kinds and labels, the same for every system that collects them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import STREAM_COUNTER_NAMES, CounterType
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.aeron.tools.snapshot import stream_key
+
+if TYPE_CHECKING:
+    from mainstem.aeron.counters import CounterSnapshot
+    from mainstem.aeron.tools.snapshot import Snapshot
+
+PREFIX = "mainstem_"
+# Those that go back, too; the rest only grow while their stream lives.
+_GAUGES = {CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PUBLISHER_LIMIT, CounterType.SENDER_LIMIT}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value with what tells it from its siblings."""
+
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(slots=True)
+class Family:
+    """One metric: ``kind`` is ``counter`` or ``gauge``."""
+
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample] = field(default_factory=list)
+
+
+def families(snapshot: Snapshot) -> list[Family]:
+    """Every metric of a driver's directory.
+
+    ``mainstem_driver_heartbeat_age_seconds`` (-1 once it has shut down), ``mainstem_system_*`` for the driver's own counters,
+    ``mainstem_stream_*`` for those of streams, with labels, and ``mainstem_counter`` for all that nobody gave a name.
+    """
+    age = snapshot.heartbeat_age_ms
+    heartbeat = Family(
+        f"{PREFIX}driver_heartbeat_age_seconds", "gauge", "Since the driver's last sign of life; -1: shut down"
+    )
+    heartbeat.samples.append(Sample({}, -1.0 if age is None else age / 1000))
+    found = {heartbeat.name: heartbeat}
+    for counter in snapshot.counters:
+        family, sample = _placed(counter)
+        found.setdefault(family.name, family).samples.append(sample)
+    return list(found.values())
+
+
+def _placed(counter: CounterSnapshot) -> tuple[Family, Sample]:
+    if counter.type_id == CounterType.SYSTEM:
+        name = _system_name(counter)
+        return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)
+    key = stream_key(counter)
+    if key is not None and counter.type_id in STREAM_COUNTER_NAMES:
+        kind = CounterType(counter.type_id)
+        labels = {
+            "session_id": str(key.session_id),
+            "stream_id": str(key.stream_id),
+            "channel": key.channel,
+            "registration_id": str(key.registration_id),
+            "counter_id": str(counter.counter_id),
+        }
+        name = STREAM_COUNTER_NAMES[kind].replace("-", "_")
+        family = Family(f"{PREFIX}stream_{name}", "gauge" if kind in _GAUGES else "counter", _help(kind))
+        return family, Sample(labels, counter.value)
+    labels = {"counter_id": str(counter.counter_id), "type_id": str(counter.type_id), "label": counter.label}
+    return Family(f"{PREFIX}counter", "gauge", "Counters of other types, the users' own among them"), Sample(
+        labels, counter.value
+    )
+
+
+def _system_name(counter: CounterSnapshot) -> str:
+    try:
+        return SystemCounter(counter.counter_id).name.lower()
+    except ValueError:
+        return re.sub(r"[^a-z0-9]+", "_", counter.label.lower()).strip("_") or str(counter.counter_id)
+
+
+def _help(kind: CounterType) -> str:
+    return kind.name.replace("_", " ").capitalize()

@@ -1,0 +1,57 @@
+"""A driver's counters as observable instruments of OpenTelemetry. Needs ``mainstem[metrics]``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.clock import SYSTEM_CLOCK, Clock
+from mainstem.errors import ConfigurationError, DriverTimeout
+from mainstem.metrics.families import families
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mainstem.aeron.tools.reading import DirectoryReader
+    from mainstem.metrics.families import Family
+
+
+class Collector:
+    """Observes one driver for a meter. Metrics that the driver had not when it was made are observed from ``refresh`` on."""
+
+    def __init__(self, meter: Any, reader: DirectoryReader, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        try:
+            from opentelemetry.metrics import Observation
+        except ImportError:
+            raise ConfigurationError("OpenTelemetry is not installed: pip install 'mainstem[metrics]'") from None
+        self._observation: Any = Observation
+        self._meter, self._reader, self._clock = meter, reader, clock
+        self._known: set[str] = set()
+        self.refresh()
+
+    def _look(self) -> list[Family]:
+        try:
+            return families(self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=self._clock.monotonic_ns()))
+        except DriverTimeout:
+            # A driver that is away has no values; it may come back.
+            return []
+
+    def refresh(self) -> None:
+        """Makes an instrument for each metric that is new."""
+        for family in self._look():
+            if family.name in self._known:
+                continue
+            self._known.add(family.name)
+            counts = family.kind == "counter"
+            make = self._meter.create_observable_counter if counts else self._meter.create_observable_gauge
+            make(family.name, callbacks=[self._callback(family.name)], description=family.help)
+
+    def _callback(self, name: str) -> Callable[[Any], Iterable[Any]]:
+        def observe(_: Any) -> Iterable[Any]:
+            return [
+                self._observation(sample.value, sample.labels)
+                for family in self._look()
+                if family.name == name
+                for sample in family.samples
+            ]
+
+        return observe

@@ -1,0 +1,34 @@
+"""The text form of Prometheus (exposition format 0.0.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.metrics.families import families
+
+if TYPE_CHECKING:
+    from mainstem.aeron.tools.snapshot import Snapshot
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def render(snapshot: Snapshot) -> str:
+    """A whole page for a scrape."""
+    lines = []
+    for family in families(snapshot):
+        # A family that only grows ends in _total, as its readers expect.
+        name = f"{family.name}_total" if family.kind == "counter" else family.name
+        lines.append(f"# HELP {name} {_escaped(family.help)}")
+        lines.append(f"# TYPE {name} {family.kind}")
+        for sample in family.samples:
+            labels = ",".join(f'{key}="{_quoted(value)}"' for key, value in sample.labels.items())
+            lines.append(f"{name}{{{labels}}} {sample.value:.17g}" if labels else f"{name} {sample.value:.17g}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _quoted(text: str) -> str:
+    return _escaped(text).replace('"', r"\"")
