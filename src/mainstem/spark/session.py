@@ -25,6 +25,8 @@ LOCAL_CHECKPOINTS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+# Set by spark-submit for the program that it starts.
+GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # Rows go between the JVM and Python over a socket in the file system: a sixth less work than TCP.
@@ -67,7 +69,7 @@ def _standard_error_in(path: Path | None) -> Iterator[None]:
 def create(
     name: str = "mainstem",
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     config: Mapping[str, str] | None = None,
     log_level: str = "ERROR",
     log_file: Path | None = None,
@@ -75,8 +77,13 @@ def create(
     """A session with Mainstem's sources registered, on the Java that ``ensure_java`` finds; ``config`` has the last word.
 
     With ``log_file`` what the JVM and its workers say goes there. The workers run this same Python. Settings of the JVM
-    itself (memory, options) count only for the first session of a process. Raises ConfigurationError when there is no Java.
+    itself (memory, options) count only for the first session of a process. Without a ``master`` it is the one of spark-submit,
+    where that has started us, else ``local[*]``. Raises ConfigurationError when there is no Java.
     """
+    submitted = os.environ.get(GATEWAY_VARIABLE) is not None
+    if master is None and submitted:
+        return _submitted(name, config)
+    master = master or "local[*]"
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -92,6 +99,21 @@ def create(
     with _standard_error_in(log_file), jvm.remembered():
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log_level)
+    register(spark)
+    return spark
+
+
+def _submitted(name: str, config: Mapping[str, str] | None) -> SparkSession:
+    """The session of spark-submit, whose settings have the last word: they are the cluster's."""
+    from pyspark.sql import SparkSession
+
+    from mainstem.spark import register
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in (config or {}).items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
     register(spark)
     return spark
 

@@ -1,0 +1,6 @@
+"""Parsers: payloads to typed columns. Those of others are found by the entry point group ``mainstem.parsers``."""
+
+from mainstem.spark.parsers.base import Parsed, Parser, RowParser
+from mainstem.spark.parsers.registry import find_parser, parser_names
+
+__all__ = ["Parsed", "Parser", "RowParser", "find_parser", "parser_names"]

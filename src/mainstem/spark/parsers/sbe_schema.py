@@ -1,0 +1,215 @@
+"""Simple Binary Encoding: the XML schema of its messages, as plain Python that decodes them."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+# Primitive type: (code of struct, null value).
+PRIMITIVES: dict[str, tuple[str, Any]] = {
+    "char": ("c", b"\0"),
+    "int8": ("b", -(1 << 7)),
+    "int16": ("h", -(1 << 15)),
+    "int32": ("i", -(1 << 31)),
+    "int64": ("q", -(1 << 63)),
+    "uint8": ("B", (1 << 8) - 1),
+    "uint16": ("H", (1 << 16) - 1),
+    "uint32": ("I", (1 << 32) - 1),
+    "uint64": ("Q", (1 << 64) - 1),
+    "float": ("f", None),
+    "double": ("d", None),
+}
+# A group announces its entries; more than this in one message is a corrupt count.
+MAX_ENTRIES = 65_534
+
+
+@dataclass
+class Type:
+    """A primitive, an array of one, a constant, an enum or a set (with ``names``), or a composite (with ``members``)."""
+
+    name: str
+    primitive: str = ""
+    length: int = 1
+    is_optional: bool = False
+    null: Any = None
+    constant: Any = None
+    names: dict[Any, str] = field(default_factory=dict)
+    is_set: bool = False
+    members: list[tuple[str, int, Type]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+        if self.constant is not None:
+            return 0
+        if self.members:
+            return max((offset + kind.size for _, offset, kind in self.members), default=0)
+        return struct.calcsize("<" + PRIMITIVES[self.primitive][0]) * self.length
+
+    def read(self, data: bytes, at: int, order: str) -> Any:
+        """The value at an offset; None where it is the null value. Raises struct.error past the end."""
+        if self.constant is not None:
+            return self.constant
+        if self.members:
+            return {name: kind.read(data, at + offset, order) for name, offset, kind in self.members}
+        code, null = PRIMITIVES[self.primitive]
+        if self.primitive == "char":
+            (text,) = struct.unpack_from(f"{self.length}s", data, at)
+            if self.names:
+                return self.names.get(text.decode("latin-1"))
+            text = text.split(b"\0")[0]
+            return text.decode("utf-8", "replace") if text or not self.is_optional else None
+        values = struct.unpack_from(f"{order}{self.length}{code}", data, at)
+        if self.length > 1:
+            return list(values)
+        (value,) = values
+        if self.is_set:
+            return [name for bit, name in self.names.items() if value >> bit & 1]
+        if self.names:
+            return self.names.get(value)
+        if (self.is_optional and value == (null if self.null is None else self.null)) or value != value:
+            return None
+        return value
+
+
+@dataclass
+class Block:
+    """Fields at fixed offsets, then groups of blocks, then data of variable length: a message, or a group's entry."""
+
+    name: str
+    template_id: int = 0
+    length: int = 0
+    dimension: Type | None = None
+    fields: list[tuple[str, int, Type]] = field(default_factory=list)
+    groups: list[Block] = field(default_factory=list)
+    data: list[tuple[str, Type]] = field(default_factory=list)
+
+
+class SbeSchema:
+    """A whole schema. Raises ValueError when the XML is no schema of SBE, or leaves something out."""
+
+    def __init__(self, xml: str) -> None:
+        try:
+            root = ElementTree.fromstring(xml)
+        except ElementTree.ParseError as error:
+            raise ValueError(f"the schema is no XML: {error}") from None
+        if _tag(root) != "messageSchema":
+            raise ValueError(f"the schema's root is {_tag(root)!r}, not 'messageSchema'")
+        self.order = ">" if root.get("byteOrder") == "bigEndian" else "<"
+        self.types = {name: Type(name, primitive=name) for name in PRIMITIVES}
+        for group in root:
+            if _tag(group) == "types":
+                for element in group:
+                    kind = self._type(element)
+                    self.types[kind.name] = kind
+        self.header = self._named(root.get("headerType") or "messageHeader")
+        messages = [self._block(element) for element in root if _tag(element) == "message"]
+        self.messages = {block.template_id: block for block in messages}
+
+    def _named(self, name: str) -> Type:
+        try:
+            return self.types[name]
+        except KeyError:
+            raise ValueError(f"the schema has no type {name!r}") from None
+
+    def _type(self, element: Element) -> Type:
+        kind, name = _tag(element), element.get("name") or ""
+        if kind == "composite":
+            members, at = [], 0
+            for child in element:
+                part = self._named(child.get("type") or "") if _tag(child) == "ref" else self._type(child)
+                at = int(child.get("offset") or at)
+                members.append((child.get("name") or "", at, part))
+                at += part.size
+            return Type(name, members=members)
+        if kind in ("enum", "set"):
+            base = self._named(element.get("encodingType") or "")
+            is_char = base.primitive == "char"
+            names = {(item.text or "" if is_char else int(item.text or "")): item.get("name") or "" for item in element}
+            return Type(name, primitive=base.primitive, names=names, is_set=kind == "set")
+        primitive = element.get("primitiveType") or ""
+        if primitive not in PRIMITIVES:
+            raise ValueError(f"type {name!r} is of {primitive!r}, which is no primitive type")
+        made = Type(name, primitive=primitive, length=int(element.get("length") or 1))
+        made.is_optional = element.get("presence") == "optional"
+        number = float if primitive in ("float", "double") else int
+        if element.get("nullValue") and primitive != "char":
+            made.null = number(element.get("nullValue") or "")
+        if element.get("presence") == "constant":
+            text = (element.text or "").strip()
+            made.constant = text if primitive == "char" else number(text)
+        return made
+
+    def _block(self, element: Element) -> Block:
+        block = Block(element.get("name") or "", int(element.get("id") or 0))
+        at = 0
+        for child in element:
+            kind, name = _tag(child), child.get("name") or ""
+            if kind == "field":
+                of = self._field(child)
+                at = int(child.get("offset") or at)
+                block.fields.append((name, at, of))
+                at += of.size
+            elif kind == "group":
+                inner = self._block(child)
+                inner.dimension = self._named(child.get("dimensionType") or "groupSizeEncoding")
+                block.groups.append(inner)
+            elif kind == "data":
+                block.data.append((name, self._named(child.get("type") or "")))
+        block.length = int(element.get("blockLength") or at)
+        return block
+
+    def _field(self, element: Element) -> Type:
+        of = self._named(element.get("type") or "")
+        if element.get("presence") == "constant" and element.get("valueRef"):
+            return Type(of.name, primitive=of.primitive, constant=(element.get("valueRef") or "").rpartition(".")[2])
+        if element.get("presence") == "optional" and not of.is_optional and not of.members:
+            return Type(of.name, of.primitive, of.length, True, of.null, of.constant, of.names, of.is_set)
+        return of
+
+    def decode(self, data: bytes) -> tuple[Block, dict[str, Any]] | None:
+        """The message's kind and values; None for one of a template that the schema has not. ValueError when it is cut off."""
+        try:
+            head = self.header.read(data, 0, self.order)
+            block = self.messages.get(head["templateId"])
+            if block is None:
+                return None
+            values, _ = self._read(block, data, self.header.size, head["blockLength"])
+        except struct.error as error:
+            raise ValueError(f"the message of {len(data)} bytes is cut off: {error}") from None
+        return block, values
+
+    def _read(self, block: Block, data: bytes, at: int, length: int) -> tuple[dict[str, Any], int]:
+        # A writer of an older version has a shorter block: what lies past its end is not there.
+        values: dict[str, Any] = {
+            name: kind.read(data, at + offset, self.order) if offset + kind.size <= length else None
+            for name, offset, kind in block.fields
+        }
+        at += length
+        for group in block.groups:
+            assert group.dimension is not None
+            size = group.dimension.read(data, at, self.order)
+            at += group.dimension.size
+            if size["numInGroup"] > MAX_ENTRIES:
+                raise ValueError(f"group {group.name!r} announces {size['numInGroup']} entries")
+            entries = values[group.name] = []
+            for _ in range(size["numInGroup"]):
+                entry, at = self._read(group, data, at, size["blockLength"])
+                entries.append(entry)
+        for name, kind in block.data:
+            count = kind.read(data, at, self.order)["length"]
+            at += sum(member.size for part, _, member in kind.members if part == "length")
+            if at + count > len(data):
+                raise ValueError(f"data {name!r} announces {count} bytes, and {len(data) - at} are left")
+            values[name] = data[at : at + count]
+            at += count
+        return values, at
+
+
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]

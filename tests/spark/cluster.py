@@ -1,0 +1,210 @@
+"""Runs ``mainstem ingest`` by spark-submit on a cluster, kills an executor with its worker in the middle, counts.
+
+    python -m tests.spark.cluster [--local-cluster] [--size 64m] [--json]
+
+A standalone cluster of two workers on this machine, or Spark's ``local-cluster`` of two executors. The workers have nothing of
+Mainstem's but the one archive that comes with the job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from mainstem.units import parse_size
+
+ROOT = Path(__file__).parents[2]
+HOME = Path(pyspark.__file__).parent
+PATIENCE_S = 180.0
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+
+
+def archive(path: Path) -> None:
+    """What a wheel holds: the packages, compiled."""
+    with zipfile.ZipFile(path, "w") as out:
+        for file in [*(ROOT / "src" / "mainstem").rglob("*"), *(ROOT / "src").glob("pyspark_*.py")]:
+            if file.suffix in (".py", ".so") and "__pycache__" not in file.parts:
+                out.write(file, file.relative_to(ROOT / "src"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Cluster:
+    """A master and two workers, each a process group of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.master = f"spark://127.0.0.1:{free_port()}"
+        host, port = "127.0.0.1", self.master.rpartition(":")[2]
+        flags = ["--host", host, "--webui-port", "0"]
+        self.processes = [self._start("master.Master", *flags, "--port", port)]
+        for number in (1, 2):
+            place = ["-d", str(folder / f"worker{number}"), "-c", "1", "-m", "1200m"]
+            self.processes.append(self._start("worker.Worker", *flags, *place, self.master))
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+        # Nothing of this process's paths: an executor has only what came with its job.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"SPARK_DAEMON_MEMORY": "256m"}
+        with (self.folder / "cluster.log").open("ab") as log:
+            return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+    def close(self) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def descendants(pid: int) -> dict[int, bytes]:
+    """The command lines of the processes below one, by id."""
+    parents: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError):
+            parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+    found, level = {}, {pid}
+    while level:
+        level = {child for child, parent in parents.items() if parent in level}
+        for child in level:
+            with contextlib.suppress(OSError):
+                found[child] = Path(f"/proc/{child}/cmdline").read_bytes()
+    return found
+
+
+def kill_one(roots: list[int]) -> int:
+    """Kills one executor, and the worker above it where that is one of ``roots``; returns how many executors there were."""
+    executors = [pid for root in roots for pid, line in descendants(root).items() if EXECUTOR in line]
+    for root in roots[1:]:
+        below = [pid for pid, line in descendants(root).items() if EXECUTOR in line]
+        if below:
+            os.killpg(root, signal.SIGKILL)
+            for pid in below:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return len(executors)
+    os.kill(executors[0], signal.SIGKILL)
+    return len(executors)
+
+
+def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]:
+    settings = {
+        "spark.executorEnv.PYTHONPATH": "wheel",
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.cores.max": "2",
+        "spark.executor.cores": "1",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    command = [str(HOME / "bin" / "spark-submit"), "--master", master, "--archives", f"{folder}/mainstem.zip#wheel"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    command += [str(ROOT / "src" / "mainstem" / "__main__.py"), "ingest", str(recordings), "--out", f"{folder}/table"]
+    command += ["--read", "maxBytesPerTrigger=4m", "--read", "minPartitions=4", "--json"]
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    log = (folder / "submit.log").open("wb")
+    with log:
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+        )
+
+
+def run(size: int, *, local_cluster: bool) -> dict[str, Any]:
+    """One run; what came of it."""
+    import pyarrow.parquet as pq
+
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from harness.recordings import make
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-cluster-")))
+        messages = make(folder / "recordings", size)
+        archive(folder / "mainstem.zip")
+        if local_cluster:
+            master, roots = "local-cluster[2,1,1024]", []
+        else:
+            cluster = Cluster(folder)
+            stack.callback(cluster.close)
+            master, roots = cluster.master, [process.pid for process in cluster.processes]
+        started = time.monotonic()
+        job = submit(master, folder, folder / "recordings")
+        stack.callback(_end, job)
+        commits = folder / "table" / "_checkpoint" / "commits"
+        while len(list(commits.glob("[0-9]*"))) < 2:
+            assert time.monotonic() - started < PATIENCE_S, (folder / "submit.log").read_text()[-3000:]
+            assert job.poll() is None, (folder / "submit.log").read_text()[-3000:]
+            time.sleep(0.05)
+        executors = kill_one(roots or [job.pid])
+        told, _ = job.communicate(timeout=PATIENCE_S)
+        assert job.returncode == 0, (folder / "submit.log").read_text()[-3000:]
+        listed = _listed(folder / "table")
+        positions = [p for name in listed for p in pq.ParquetFile(name).read(["position"])["position"].to_pylist()]
+        return {
+            "master": master.partition(":")[0],
+            "messages": messages,
+            "rows": len(positions),
+            "different": len(set(positions)),
+            "executors_before_the_kill": executors,
+            "seconds": round(time.monotonic() - started, 1),
+            "each_once": len(positions) == len(set(positions)) == messages,
+            "told": json.loads(told),
+        }
+
+
+def _listed(table: Path) -> list[str]:
+    """The files that belong to the table: Spark's own list, as others are left from tasks that were killed."""
+    files: set[str] = set()
+    log = table / "_spark_metadata"
+    compacted = sorted(log.glob("*.compact"), key=lambda path: int(path.stem))
+    first = int(compacted[-1].stem) if compacted else -1
+    for path in [*compacted[-1:], *(p for p in log.glob("[0-9]*") if not p.suffix and int(p.name) > first)]:
+        for line in path.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            (files.add if entry["action"] == "add" else files.discard)(entry["path"].removeprefix("file://"))
+    return sorted(files)
+
+
+def _end(job: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--local-cluster", action="store_true")
+    parser.add_argument("--size", default="64m")
+    given = parser.parse_args()
+    result = run(parse_size(given.size, name="--size"), local_cluster=given.local_cluster)
+    print(json.dumps(result))
+    if not result["each_once"]:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
