@@ -29,7 +29,7 @@ from mainstem.recording import Anchor, Recorder, open_recordings
 ROOT = Path(__file__).parents[2]
 CHANNEL, STREAM = "aeron:ipc?term-length=1m", 1001
 BATCH, PAUSE_S = 40, 0.004
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 VICTIMS = ("query", "recorder", "worker")
 # A query takes longest to come back, so it is not drawn as often.
 WEIGHTS = (2, 4, 4)

@@ -202,13 +202,20 @@ class SbeSchema:
                 entry, at = self._read(group, data, at, size["blockLength"])
                 entries.append(entry)
         for name, kind in block.data:
-            count = kind.read(data, at, self.order)["length"]
-            at += sum(member.size for part, _, member in kind.members if part == "length")
+            count, size = self._announced(name, kind, data, at)
+            at += size
             if at + count > len(data):
                 raise ValueError(f"data {name!r} announces {count} bytes, and {len(data) - at} are left")
             values[name] = data[at : at + count]
             at += count
         return values, at
+
+    def _announced(self, name: str, kind: Type, data: bytes, at: int) -> tuple[int, int]:
+        """How long data of variable length is, and how many bytes said so."""
+        for part, offset, member in kind.members:
+            if part == "length":
+                return int(member.read(data, at + offset, self.order)), offset + member.size
+        raise ValueError(f"the type {kind.name!r} of data {name!r} has no member 'length'")
 
 
 def _tag(element: Element) -> str:
