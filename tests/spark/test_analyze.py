@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from tests.interop.test_tshark import Capture
 from tests.support.frames import Wire, everything, lossy_stream, to_arrow
@@ -23,6 +24,8 @@ from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.errors import CaptureError
 from mainstem.recording import Recorder
+from mainstem.spark.java import ensure_java
+from mainstem.spark.jobs import analyze as analyze_job
 from mainstem.spark.report.options import AnalyzeOptions
 from mainstem.spark.report.program import analyze
 from mainstem.spark.tables import TABLES
@@ -251,3 +254,16 @@ def test_the_command_prints_one_object_and_its_errors_in_one_sentence(tmp_path: 
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"mainstem: no capture at {str(tmp_path / 'absent')!r}\n"
+
+
+def test_spark_submit_runs_the_same(tmp_path: Path) -> None:
+    (tmp_path / "frames").mkdir()
+    pq.write_table(to_arrow(lossy_stream(Wire()).rows), tmp_path / "frames" / "0.parquet")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    ensure_java()
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [submit, "--master", "local[2]", analyze_job.__file__, tmp_path / "frames", "--out", tmp_path / "out"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, timeout=200)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["naks"] == 13
+    assert (tmp_path / "out" / "report.html").exists()

@@ -249,7 +249,6 @@ def everything() -> list[dict[str, Any]]:
     rows = sorted((row for part in parts for row in part.rows), key=lambda row: row["time_ns"])
     for number, row in enumerate(rows):
         row["packet"] = number + 1
-        row["connection"] = row["connection"] and row["connection"]
     fault = {column.name: None for column in COLUMNS} | {"file": "hand.pcap", "protocol": "problem"}
     return [*rows, fault | {"frame_type": "TRUNCATED_FILE", "text": "the file ends inside a record", "time_ns": None}]
 

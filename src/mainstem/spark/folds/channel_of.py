@@ -20,4 +20,3 @@ CHANNEL = (
     f" when {IS_ANSWER} then concat(src, ':', src_port)"
     " else concat(dst, ':', dst_port) end"
 )
-RECEIVER = f"if({IS_ANSWER}, concat(src, ':', src_port), null)"

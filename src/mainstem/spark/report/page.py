@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.spark.report import pictures, words
 from mainstem.spark.report.facts import Facts, RowDict, key_of
 from mainstem.spark.report.style import STYLE
-from mainstem.spark.report.verdict import is_bad
+from mainstem.spark.report.verdict import is_bad, problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -253,7 +253,7 @@ def _recordings(facts: Facts) -> str:
 def _problems(facts: Facts) -> str:
     rows = [
         (
-            escape(r["kind"].lower().replace("_", " ")), escape((r["file"] or "").rpartition("/")[2] or "–"),
+            escape(problem(r["kind"])), escape((r["file"] or "").rpartition("/")[2] or "–"),
             str(r["packet"] or (f"position {r['position']}" if r["position"] is not None else "–")), escape(r["text"] or "–"),
         )
         for r in facts.problems

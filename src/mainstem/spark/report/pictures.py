@@ -21,7 +21,7 @@ CAUSE_NAMES = (
     ("publisher had nothing to send", "blue"),
     ("cause not seen", "violet"),
 )
-PROTOCOLS = (("aeron", "blue"), ("bymux", "green"), ("jmux", "violet"), ("aqueduct", "orange"))
+PROTOCOLS = (("aeron", "blue"), ("bymux", "green"), ("jmux", "violet"), ("aqueduct", "red"))
 MAX_LANES = 12
 
 

@@ -127,7 +127,7 @@ def _stalls(facts: Facts) -> list[str]:
     ):
         rows = [row for row in facts.stalls if row["cause"] == cause]
         held = sum(row["held_ns"] for row in rows)
-        if held < NOTABLE_STALL * facts.duration_ns:
+        if not held or held < NOTABLE_STALL * facts.duration_ns:
             continue
         times = words.several(sum(row["times"] for row in rows), "time")
         worst = max(rows, key=lambda row: row["held_ns"])
@@ -188,7 +188,7 @@ def _mux(facts: Facts) -> list[str]:
                     f" until the {other} granted more."
                 )
         if lost := sum(row["streams"] for row in rows if row["status"] == "lost"):
-            out.append(f"{words.several(lost, f'{protocol} stream')} ended with the connection.")
+            out.append(f"{words.several(lost, f'{_NAMES[protocol]} stream')} ended with the connection.")
     return out
 
 
@@ -204,8 +204,14 @@ def _recordings(facts: Facts) -> list[str]:
     ]
 
 
+def problem(kind: str) -> str:
+    """What a kind of problem is called."""
+    told = {"ERR": "error that a receiver told", "ERROR": "error that a peer told", "RESET": "reset connection"}
+    return told.get(kind, kind.lower().replace("_", " "))
+
+
 def _problems(facts: Facts) -> list[str]:
     if not facts.problem_counts:
         return []
-    kinds = ", ".join(f"{words.count(n)} {kind.lower().replace('_', ' ')}" for kind, n in facts.problem_counts.items())
+    kinds = ", ".join(f"{words.count(n)} × {problem(kind)}" for kind, n in facts.problem_counts.items())
     return [f"Problems: {kinds}."]

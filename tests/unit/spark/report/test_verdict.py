@@ -91,6 +91,14 @@ def test_an_empty_capture_says_what_to_try() -> None:
     assert "<svg" not in render(nothing, verdict(nothing))
 
 
+def test_recordings_alone_make_a_verdict_and_a_page() -> None:
+    row = {"recording_id": 0, "session_id": 1, "stream_id": 2, "messages": 3, "data_bytes": 40, "first_ns": 5, "last_ns": 5,
+           "largest": 20, "start_position": 64, "end_position": 192}  # fmt: skip
+    made = Facts(inputs=["r"], first_ns=5, last_ns=5, recordings=[row])
+    assert verdict(made) == ["1 recording with 3 messages (40 B); what is recorded has no gaps."]
+    assert "Recordings" in render(made, verdict(made))
+
+
 def test_whatever_comes_from_a_capture_is_escaped() -> None:
     problem = {"kind": "ERR", "file": "<b>", "packet": 1, "position": None, "text": "<script>alert(1)</script>"}
     page = render(Facts(inputs=["<i>.pcap"], problem_counts={"ERR": 1}, problems=[problem]), ["<u>"])
