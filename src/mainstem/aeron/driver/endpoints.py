@@ -146,6 +146,7 @@ class Endpoints:
         self._activate(endpoint, addresses, registration_id=registration_id, receive=False)
         self._sends.append(endpoint)
         resources.sender.register_endpoint(media)
+        resources.changed(f"send channel {text}", "NONE", "CREATED")
         return endpoint
 
     def receive(self, channel: UdpChannel, *, registration_id: int, text: str) -> ReceiveEndpoint:
@@ -179,6 +180,7 @@ class Endpoints:
         self._activate(endpoint, addresses, registration_id=registration_id, receive=True)
         self._receives.append(endpoint)
         resources.receiver.register_endpoint(media)
+        resources.changed(f"receive channel {text}", "NONE", "CREATED")
         return endpoint
 
     def of_media(self, media: ReceiveChannelEndpoint) -> ReceiveEndpoint | None:
@@ -203,6 +205,8 @@ class Endpoints:
         """The sockets are closed: the counters go."""
         endpoint = next(endpoint for endpoint in self._closing if endpoint.media is message.endpoint)
         self._closing.remove(endpoint)
+        side = "send" if isinstance(endpoint, SendEndpoint) else "receive"
+        self._resources.changed(f"{side} channel {endpoint.channel.uri}", "CLOSING", "CLOSED")
         for cell in (*endpoint.other_counters, endpoint.status):
             self._resources.counters.free(cell)
 

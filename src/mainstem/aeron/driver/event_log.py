@@ -13,11 +13,21 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from mainstem.aeron.driver.settings import DriverSettings
 
-STATE_EVENTS = (
-    "UNTETHERED_SUBSCRIPTION_STATE_CHANGE",
-    "NAME_RESOLUTION_NEIGHBOR_ADDED",
-    "NAME_RESOLUTION_NEIGHBOR_REMOVED",
-)
+# (what it is about, the state that it came to, or none for any): what the reference calls that.
+STATE_EVENTS = {
+    ("untethered subscription", ""): "UNTETHERED_SUBSCRIPTION_STATE_CHANGE",
+    ("resolver neighbor", "ADDED"): "NAME_RESOLUTION_NEIGHBOR_ADDED",
+    ("resolver neighbor", "REMOVED"): "NAME_RESOLUTION_NEIGHBOR_REMOVED",
+    ("send channel", "CREATED"): "SEND_CHANNEL_CREATION",
+    ("send channel", "CLOSED"): "SEND_CHANNEL_CLOSE",
+    ("receive channel", "CREATED"): "RECEIVE_CHANNEL_CREATION",
+    ("receive channel", "CLOSED"): "RECEIVE_CHANNEL_CLOSE",
+    ("publication", "REMOVED"): "REMOVE_PUBLICATION_CLEANUP",
+    ("publication", "REVOKED"): "PUBLICATION_REVOKE",
+    ("image", "REMOVED"): "REMOVE_IMAGE_CLEANUP",
+    ("image", "REVOKED"): "PUBLICATION_IMAGE_REVOKE",
+    ("subscription", "REMOVED"): "REMOVE_SUBSCRIPTION_CLEANUP",
+}
 # Names for all of them; nothing here is so frequent that "admin" leaves it out.
 GROUPS = ("all", "admin")
 MAX_DETAIL = 1024  # of a line, so that a long channel does not fill the log
@@ -37,7 +47,7 @@ def event_name(name: str) -> str:
 def known_events() -> set[str]:
     """Every event that can be logged."""
     kinds = [*_kinds(commands, commands.Command), *_kinds(responses, responses.Response)]
-    return {event_name(kind) for kind in kinds} | set(STATE_EVENTS)
+    return {event_name(kind) for kind in kinds} | set(STATE_EVENTS.values())
 
 
 def _kinds(module: object, base: object) -> list[str]:
@@ -82,9 +92,10 @@ class EventLog:
         self._write(event_name(name), detail, now_ns)
 
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        """An untethered subscription's state, or a neighbour."""
-        event = STATE_EVENTS[0] if subject.startswith("untethered") else f"NAME_RESOLUTION_NEIGHBOR_{new}"
-        self._write(event, f"{subject}: {old} -> {new}", now_ns)
+        """What came, went or changed."""
+        for (start, state), event in STATE_EVENTS.items():
+            if subject.startswith(start + " ") and state in ("", new):
+                self._write(event, f"{subject}: {old} -> {new}", now_ns)
 
     def close(self) -> None:
         """Closes the file, unless it is the standard error."""

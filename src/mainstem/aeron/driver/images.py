@@ -213,6 +213,7 @@ class Images:
         """Every connection of an image said that the stream is over; a revoked one is not drained."""
         image = self._of(message.image)
         if message.revoked and image is not None and image.on_revoked(now_ns):
+            self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")
             self._linker.on_lingering(image)
             self._withdraw(image)
 
@@ -231,6 +232,7 @@ class Images:
         if image.state is not ImageState.DONE or not image.is_released:
             return
         self.active.remove(image)
+        self._resources.changed(f"image {image.registration_id}", image.state.name, "REMOVED")
         self._linker.unlink_all(image)
         image.stream_counters.close()
         self._resources.logs.delete(image.log, image.log_file)

@@ -171,6 +171,7 @@ class IpcPublications:
                 self._delete(publication)
 
     def _delete(self, publication: IpcPublication) -> None:
+        self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REMOVED")
         self.active.remove(publication)
         self._resources.ipc_cycle.remove(publication.path)
         self._linker.unlink_all(publication)

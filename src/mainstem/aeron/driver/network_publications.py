@@ -236,6 +236,7 @@ class NetworkPublications:
     def on_released(self, message: PublicationReleased, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """The sender has let go of a publication: its log and counters can go, and the endpoint with its last one."""
         publication = self._leaving.pop(message.publication)
+        self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REMOVED")
         publication.stream_counters.close()
         self._resources.logs.delete(publication.log, publication.log_file)
         publication.endpoint.users -= 1

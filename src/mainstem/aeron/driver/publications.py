@@ -180,6 +180,7 @@ class Publications:
                 link.publication.release(now_ns)
 
     def _revoke(self, publication: Publication, now_ns: int) -> None:
+        self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REVOKED")
         publication.revoke(now_ns)
         self._linker.on_lingering(publication)
         self._linker.unlink_all(publication)

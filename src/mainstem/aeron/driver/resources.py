@@ -54,6 +54,10 @@ class Resources:
         """Adds to a system counter."""
         self.system_counters.increment(which, n)
 
+    def changed(self, subject: str, old: str, new: str) -> None:
+        """Tells the instrument that something came, went or changed."""
+        self.instrument.state_change(subject, old, new, self.clock.monotonic_ns())
+
     def next_id(self) -> int:
         """A registration id from the counter that correlation ids come from."""
         return self.to_driver.next_correlation_id()

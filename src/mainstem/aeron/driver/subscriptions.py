@@ -104,6 +104,7 @@ class Subscriptions:
 
     def _release(self, subscription: Subscription) -> None:
         self.registry.remove(subscription)
+        self._resources.changed(f"subscription {subscription.registration_id}", "ACTIVE", "REMOVED")
         for source in list(subscription.positions):
             self._linker.unlink(subscription, source)
         endpoint = subscription.endpoint

@@ -152,6 +152,34 @@ def test_the_event_log_holds_the_events_that_were_chosen(tmp_path: Path) -> None
     driver.close()
 
 
+def test_the_event_log_tells_of_channels_and_streams_that_come_and_go(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    events = (
+        "SEND_CHANNEL_CREATION,RECEIVE_CHANNEL_CREATION,RECEIVE_CHANNEL_CLOSE,SEND_CHANNEL_CLOSE,"
+        "REMOVE_SUBSCRIPTION_CLEANUP,REMOVE_PUBLICATION_CLEANUP,PUBLICATION_REVOKE"
+    )
+    driver = InvokedDriver(event_log=events, event_log_filename=str(path), publication_linger_timeout_ns=10**9)
+    channel = "aeron:udp?endpoint=127.0.0.1:20121"
+    subscription = only(driver.add_subscription(channel), responses.OnSubscriptionReady)
+    ready = only(driver.add_publication(channel), responses.OnPublicationReady)
+    driver.ask(
+        commands.RemoveSubscription(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=subscription.correlation_id
+        )
+    )
+    driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id, flags=1
+        )
+    )
+    driver.run(20.0)
+    driver.close()
+    told = [line.split()[2] for line in path.read_text().splitlines()]
+    assert told[:2] == ["RECEIVE_CHANNEL_CREATION", "SEND_CHANNEL_CREATION"]
+    assert told.index("REMOVE_PUBLICATION_CLEANUP") < told.index("SEND_CHANNEL_CLOSE")
+    assert sorted(told) == sorted(events.split(","))
+
+
 def test_the_event_log_is_begun_anew_when_it_is_full(tmp_path: Path) -> None:
     path = tmp_path / "events"
     driver = InvokedDriver(event_log="all", event_log_filename=str(path), event_log_file_max_length=2000)
