@@ -383,3 +383,21 @@ def test_what_was_written_may_change_afterwards_if_it_was_mutable() -> None:
 def test_refuses_settings_that_cannot_be(wrong: dict) -> None:
     with pytest.raises(ConfigurationError):
         Settings(**wrong)
+
+
+def test_idle_streams_ask_for_nothing_however_many_there_are() -> None:
+    a, b = pair(Settings(peer_streams=2000))
+    streams = [a.open_stream() for _ in range(1000)]
+    shuttle(a, b)
+    drain(b)
+    assert not a.wants_to_send
+    assert not b.wants_to_send
+    assert a.next_timeout_ns() is None
+    busy = a.open_stream()
+    a.write(busy, b"x")
+    shuttle(a, b)
+    assert [event for event in drain(b) if isinstance(event, events.DataReceived)] == [
+        events.DataReceived(b.streams[busy.id], b"x")
+    ]
+    assert not a._ready
+    assert len(streams) + 1 == len(b.streams)
