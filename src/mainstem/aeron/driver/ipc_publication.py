@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import term
 from mainstem.aeron.driver.life_cycle import PublicationState, StuckPosition
-from mainstem.aeron.driver.untethered import check_untethered, untethered_limit
+from mainstem.aeron.driver.untethered import check_untethered, have_read, untethered_limit
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class IpcPublication:
                 self.cool_down_until_ns = None
                 self.cooled_down = True
         elif self.state is PublicationState.DRAINING:
-            if self.is_drained:
+            if self._is_drained(now_ns):
                 self._move(PublicationState.LINGER, now_ns)
                 listener.on_lingering(self)
             else:
@@ -150,11 +150,9 @@ class IpcPublication:
         elif self.state is PublicationState.LINGER and now_ns - self.since_ns >= self.params.linger_ns:
             self._move(PublicationState.DONE, now_ns)
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether every subscriber that counts has read to the end."""
-        end = self.path.producer_position()
-        return all(position.cell.get_acquire() >= end for position in self.subscribers if position.is_counted)
+    def _is_drained(self, now_ns: int) -> bool:
+        end, timeouts = self.path.producer_position(), self.params.tether_timeouts
+        return have_read(self.subscribers, end, timeouts, draining_ns=now_ns - self.since_ns)
 
     @property
     def furthest_position(self) -> int:

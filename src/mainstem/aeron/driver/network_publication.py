@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import term
 from mainstem.aeron.driver.ipc_publication import IPC_SOURCE_IDENTITY
 from mainstem.aeron.driver.life_cycle import PublicationState, StuckPosition
-from mainstem.aeron.driver.untethered import check_untethered, untethered_limit
+from mainstem.aeron.driver.untethered import check_untethered, have_read, untethered_limit
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class NetworkPublication:
                 return
         else:
             self._announce_end()
-        if all(spy.cell.get_acquire() >= end for spy in self.subscribers if spy.is_counted):
+        if have_read(self.subscribers, end, self.params.tether_timeouts, draining_ns=now_ns - self.since_ns):
             self._move(PublicationState.LINGER, now_ns)
             listener.on_lingering(self)
 

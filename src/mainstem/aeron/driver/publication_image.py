@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.life_cycle import ImageState
-from mainstem.aeron.driver.untethered import check_untethered, untethered_image_limit
+from mainstem.aeron.driver.untethered import check_untethered, have_read, untethered_image_limit
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class PublicationImage:
                 self.path.draining = True
                 self._move(ImageState.DRAINING, now_ns)
         elif self.state is ImageState.DRAINING:
-            if self._is_drained() and now_ns - self.since_ns >= self._drain_ns:
+            if self._is_drained(now_ns) and now_ns - self.since_ns >= self._drain_ns:
                 self._move(ImageState.LINGER, now_ns)
                 listener.on_lingering(self)
         elif self.state is ImageState.LINGER and (
@@ -140,9 +140,9 @@ class PublicationImage:
             return True
         return path.end_of_stream_position >= 0 and path.rebuild_position >= path.high_water_mark
 
-    def _is_drained(self) -> bool:
-        rebuilt = self.path.rebuild_position
-        return all(position.cell.get_acquire() >= rebuilt for position in self.subscribers if position.is_counted)
+    def _is_drained(self, now_ns: int) -> bool:
+        rebuilt, timeouts = self.path.rebuild_position, self.params.tether_timeouts
+        return have_read(self.subscribers, rebuilt, timeouts, draining_ns=now_ns - self.since_ns)
 
     def _move(self, state: ImageState, now_ns: int) -> None:
         assert state in self.state.successors

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem.aeron.driver.subscribers import TetherState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mainstem.aeron.driver.subscribers import StreamSource, SubscriberPosition
 
 
@@ -53,6 +55,21 @@ def untethered_image_limit(reference_position: int, window_length: int, told_pos
     if reference_position + max(quarter, mtu) >= told_position + window_length:
         return max(limit, told_position + quarter)
     return limit
+
+
+def have_read(
+    subscribers: Iterable[SubscriberPosition], end: int, timeouts: TetherTimeouts, *, draining_ns: int
+) -> bool:
+    """Whether a stream that has been draining for so long need wait for nobody any more: everybody has read to ``end``.
+
+    An untethered subscriber has the time that it may be far behind; one that sleeps does not keep a stream from ending.
+    """
+    patient = draining_ns < timeouts.window_limit_ns
+    return all(
+        position.cell.get_acquire() >= end
+        for position in subscribers
+        if position.is_counted and (patient or position.subscription.params.tether)
+    )
 
 
 def check_untethered(

@@ -247,3 +247,19 @@ def test_cuts_off_an_untethered_subscriber_that_falls_behind_and_lets_it_in_agai
     back = only(driver.run(11.0), responses.OnAvailableImage)
     assert back.subscription_registration_id == slow.correlation_id
     assert driver.counters.value(back.subscriber_position_id) == window
+
+
+def test_a_sleeping_untethered_subscriber_keeps_no_stream_from_ending(driver: InvokedDriver) -> None:
+    driver.add_subscription("aeron:ipc?tether=false")
+    found = driver.add_publication(IPC)
+    ready = only(found, responses.OnPublicationReady)
+    log = driver.log(ready.log_file)
+    log.buffer.add_i64(log.metadata_offset, 64)
+    driver.ask(
+        commands.RemovePublication(
+            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id
+        )
+    )
+    # It has the time that it may be far behind, and no more.
+    assert count(driver.run(4.0), responses.OnUnavailableImage) == 0
+    assert count(driver.run(3.0), responses.OnUnavailableImage) == 1
