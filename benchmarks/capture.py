@@ -1,8 +1,9 @@
 """How fast is a capture read, and how fast do others read it? ``mainstem.capture`` beside tshark and scapy on the same file.
 
-``python benchmarks/capture.py [--json] [--quick] [--size 256m]``. The file is made anew. tshark prints the fields that we
-read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for it does not know Aeron. Our times
-include making the frame index. Peers that are slow read a smaller file of the same making: a ratio is of packets a second.
+``python benchmarks/capture.py [--json] [--quick] [--size 256m] [--only library|spark|growth]``. The file is made anew.
+tshark prints the fields that we read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for
+it does not know Aeron. Our times include making the frame index. Peers that are slow read a smaller file of the same
+making: a ratio is of packets a second.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,45 +119,90 @@ def peers(report: Report) -> dict[str, tuple[Callable[[Path], tuple[float, float
     return found
 
 
-def main() -> None:
-    quick = "--quick" in sys.argv
-    size = parse_size(sys.argv[sys.argv.index("--size") + 1] if "--size" in sys.argv else "32m" if quick else "256m")
-    report = Report()
-    with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as folder, ProcessPoolExecutor(CORES) as pool:
-        whole = Path(folder) / "whole.pcap"
-        packets = make(whole, size)
-        parts = {}
-        for name, (_, share) in peers(report).items():
-            parts[name] = Path(folder) / f"{share}.pcap"
-            if not parts[name].exists():
-                make(parts[name], int(size * share))
-        library(pool, whole)
-        spark = spark_session()
-        with_spark(spark, whole)
-        for _ in range(1 if quick else PAIRS):
-            seconds, rows, peak, spent = library(pool, whole)
-            in_spark = with_spark(spark, whole)
-            report.figure("two processes: M frames/s", rows / seconds / 1e6)
-            report.figure("two processes: MB/s", size / seconds / 1e6)
-            report.figure("two processes: peak of one, MiB", peak / 1024)
-            report.figure("Spark: M frames/s", rows / in_spark / 1e6)
-            report.figure("Spark: MB/s", size / in_spark / 1e6)
-            for name, (peer, share) in peers(report).items():
-                their_seconds, their_spent = peer(parts[name])
-                theirs = packets * share / their_seconds
-                goal = GOAL if name.startswith("tshark") else None
-                report.figure(f"{name}: packets/s", theirs)
-                report.pair(f"two processes / {name}", peer=name, ours=packets / seconds, theirs=theirs, goal=goal)
-                report.pair(f"Spark local[2] / {name}", peer=name, ours=packets / in_spark, theirs=theirs, goal=goal)
+def beside_peers(report: Report, read_whole: Callable[[], tuple[float, float | None]], ours: str, made: Made) -> None:
+    """Pairs of a way to read the whole file (its seconds, and those of processors if they are known) and each peer."""
+    for _ in range(made.pairs):
+        seconds, spent = read_whole()
+        for name, (peer, share) in peers(report).items():
+            their_seconds, their_spent = peer(made.part(share))
+            theirs = made.packets * share / their_seconds
+            goal = GOAL if name.startswith("tshark") else None
+            report.figure(f"{name}: packets/s", theirs)
+            report.pair(f"{ours} / {name}", peer=name, ours=made.packets / seconds, theirs=theirs, goal=goal)
+            if spent is not None:
                 # What a second of one processor does: the same on a machine that others use too.
                 report.pair(
                     f"a processor's second / {name}",
                     peer=name,
-                    ours=packets / spent,
-                    theirs=packets * share / their_spent,
+                    ours=made.packets / spent,
+                    theirs=made.packets * share / their_spent,
                 )
+
+
+@dataclass
+class Made:
+    """The file that is read, and parts of it for peers that are slow."""
+
+    folder: Path
+    size: int
+    pairs: int
+
+    def __post_init__(self) -> None:
+        self.whole = self.folder / "whole.pcap"
+        self.packets = make(self.whole, self.size)
+
+    def part(self, share: float) -> Path:
+        """A smaller file of the same making."""
+        path = self.folder / f"{share}.pcap"
+        if not path.exists():
+            make(path, int(self.size * share))
+        return path
+
+
+def by_library(report: Report, pool: ProcessPoolExecutor, made: Made) -> None:
+    """Two processes and no Spark."""
+
+    def once() -> tuple[float, float]:
+        seconds, rows, peak, spent = library(pool, made.whole)
+        report.figure("two processes: M frames/s", rows / seconds / 1e6)
+        report.figure("two processes: MB/s", made.size / seconds / 1e6)
+        report.figure("two processes: peak of one, MiB", peak / 1024)
+        report.figure("a processor's second: M frames", rows / spent / 1e6)
+        return seconds, spent
+
+    library(pool, made.whole)
+    beside_peers(report, once, "two processes", made)
+
+
+def by_spark(report: Report, made: Made) -> None:
+    """A query in Spark, on as many cores."""
+
+    def once() -> tuple[float, None]:
+        seconds = with_spark(spark, made.whole)
+        report.figure("Spark: MB/s", made.size / seconds / 1e6)
+        return seconds, None
+
+    spark = spark_session()
+    try:
+        with_spark(spark, made.whole)
+        beside_peers(report, once, f"Spark local[{CORES}]", made)
+    finally:
         spark.stop()
-        growth(report, pool, Path(folder), size)
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    size = parse_size(sys.argv[sys.argv.index("--size") + 1] if "--size" in sys.argv else "32m" if quick else "256m")
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as folder, ProcessPoolExecutor(CORES) as pool:
+        made = Made(Path(folder), size, 1 if quick else PAIRS)
+        if only in "library":
+            by_library(report, pool, made)
+        if only in "spark":
+            by_spark(report, made)
+        if only in "growth":
+            growth(report, pool, Path(folder), size)
     report.print(as_json=wants_json())
 
 
