@@ -72,16 +72,8 @@ class Engine:
 
     def carrier_received(self, data: memoryview) -> None:
         """Bytes came in."""
-        if self._over:
-            return
-        try:
-            self._sans_io.receive_data(data, _now_ns())
-        except MainstemError as error:
-            self._dispatch()
-            self._fail(error)
-            return
-        self._dispatch()
-        self._flush()
+        if not self._over:
+            self._advance(self._sans_io.receive_data, data, _now_ns())
 
     def carrier_resumed(self) -> None:
         """The carrier has room again."""
@@ -144,6 +136,18 @@ class Engine:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a handler for %s failed", self._sans_io.peer_name, exc_info=error)
 
+    def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
+        """Lets the connection take something in, and does what follows; false when that ended it."""
+        try:
+            verb(*arguments)
+        except MainstemError as error:
+            self._dispatch()
+            self._fail(error)
+            return False
+        self._dispatch()
+        self._flush()
+        return True
+
     def _dispatch(self) -> None:
         next_event = self._sans_io.next_event
         handlers = self._handlers
@@ -190,17 +194,8 @@ class Engine:
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._over:
-            return
-        try:
-            self._sans_io.handle_timeout(_now_ns())
-        except MainstemError as error:
-            self._dispatch()
-            self._fail(error)
-            return
-        self._dispatch()
-        self._flush()
-        self._set_timer()
+        if not self._over and self._advance(self._sans_io.handle_timeout, _now_ns()):
+            self._set_timer()
 
     def _fail(self, error: MainstemError, *, abort: bool = False) -> None:
         if self._over:
