@@ -113,7 +113,7 @@ def peers(report: Report) -> dict[str, tuple[Callable[[Path], tuple[float, float
     else:
         report.skipped["tshark"] = "it is not installed"
     if importlib.util.find_spec("scapy"):
-        found["scapy"] = (scapy, 0.03125)
+        found["scapy"] = (scapy, 1 / 64)
     else:
         report.skipped["scapy"] = "the package scapy is not installed"
     return found

@@ -52,6 +52,7 @@ class Fragments:
 
     def __init__(self) -> None:
         self._open: dict[Key, Partial] = {}
+        self._replaced: list[Partial] = []
 
     def add(self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int) -> bytes | None:
         """Takes a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
@@ -60,6 +61,10 @@ class Fragments:
         if len(data) < packet.length or whole_length > MAX_LENGTH or (packet.more_fragments and packet.length % 8):
             return None
         partial = self._open.get(key)
+        if partial is not None and partial.parts.get(packet.fragment_offset, data) != data:
+            # Other bytes at the same place: the number is used again, and the packet before will not become whole.
+            self._replaced.append(self._open.pop(key))
+            partial = None
         if partial is None:
             partial = self._open[key] = Partial(number, time_ns)
         content = partial.add(packet.fragment_offset, data, last=not packet.more_fragments)
@@ -70,6 +75,8 @@ class Fragments:
 
     def expired(self, now_ns: int) -> Iterator[Partial]:
         """Packets that will not become whole any more: forgotten once they were told of."""
+        while self._replaced:
+            yield self._replaced.pop()
         while self._open:
             key = next(iter(self._open))
             partial = self._open[key]

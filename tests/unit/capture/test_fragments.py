@@ -73,3 +73,12 @@ def test_fragments_that_wait_are_limited(tmp_path: Path) -> None:
     packets = [cut(datagram, 64, source="10.0.0.1", to="10.0.0.2", number=n)[0] for n in range(6000)]
     rows = rows_of_bytes(tmp_path, make.pcap(packets))
     assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT"] * 6000
+
+
+def test_a_number_that_is_used_again_after_a_loss_mixes_no_packets(tmp_path: Path) -> None:
+    first, second = (make.udp(make.data_frame(bytes([n]) * 3000, at=n * 3040 & ~31)) for n in (1, 2))
+    ends = {"source": "10.0.0.1", "to": "10.0.0.2", "number": 7}
+    packets = cut(first, 1480, **ends)[:2] + cut(second, 1480, **ends)
+    rows = rows_of_bytes(tmp_path, make.pcap(packets))
+    assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT", "DATA"]
+    assert rows[1]["payload"] == bytes([2]) * 3000
