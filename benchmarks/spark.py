@@ -38,7 +38,7 @@ LIVE_GOAL = 300_000
 LATENCY_GOAL_S = 1.0
 LIVE_SECONDS = 8 if QUICK else 30
 LATENCY_RATE = 50_000
-CHANNEL = "aeron:udp?endpoint=127.0.0.1:24517|term-length=64m|rcv-wnd=8m|so-rcvbuf=2m|so-sndbuf=2m"
+CHANNEL = "aeron:udp?endpoint=127.0.0.1:24517|term-length=64m|rcv-wnd=2m|so-rcvbuf=2m|so-sndbuf=2m"
 PEERS = Path(__file__).parent / "peers"
 
 
@@ -202,8 +202,9 @@ def main() -> None:
             for name in chosen:
                 parts[name](spark, Path(folder), report)
         finally:
+            # What was measured before something went wrong is told all the same.
+            report.print(as_json=wants_json())
             stop(spark)
-    report.print(as_json=wants_json())
 
 
 if __name__ == "__main__":

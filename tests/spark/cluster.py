@@ -29,7 +29,7 @@ from mainstem.units import parse_size
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
