@@ -1,5 +1,9 @@
-"""The list of extension modules; everything else is in pyproject.toml."""
+"""The list of extension modules; everything else is in pyproject.toml.
 
+With MAINSTEM_COMPILE=no there are none: ``tools/setup.py`` compiles them in place by itself.
+"""
+
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -9,6 +13,8 @@ CORE = Path("src/mainstem/_core")
 # plain.py stands in for the C primitives where nothing is compiled; layout.py and capture_layout.py hold only numbers.
 UNCOMPILED = {"__init__", "layout", "capture_layout", "plain"}
 MODULES = sorted(path.stem for path in CORE.glob("*.py") if path.stem not in UNCOMPILED)
+if os.environ.get("MAINSTEM_COMPILE") == "no":
+    MODULES = []
 
 setup(
     ext_modules=cythonize(

@@ -58,10 +58,9 @@ def install(python: Path) -> None:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run(*pip, "--upgrade", "pip>=25.1", "setuptools>=77", "wheel")
     run(*pip, "--group", "dev")
-    # Compiled before pip does it, because pip would compile one module after the other.
-    compile_core(python)
-    # The compiled modules are built in place, so an edit of a .py file is seen at once and only what changed is compiled.
-    run(*pip, "--no-build-isolation", "--editable", f".[{EXTRAS}]", env=compiler_environment(python))
+    # The compiled modules are built in place, so an edit of a .py file is seen at once and only what changed is compiled; pip
+    # would compile them all once more, one after the other.
+    run(*pip, "--no-build-isolation", "--editable", f".[{EXTRAS}]", env={**os.environ, "MAINSTEM_COMPILE": "no"})
 
 
 def compile_core(python: Path) -> None:
