@@ -22,6 +22,7 @@ from harness.report import Report, wants_json
 from mainstem import MediaDriver
 from mainstem.recording import Recorder, open_recordings
 from mainstem.spark import create_session, lag
+from mainstem.spark.lags import Lag
 from mainstem.spark.session import stop
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def stream(spark: Any, folder: Path, report: Report) -> None:
 
 @contextmanager
 def recorded(folder: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path, Any]]:
-    """A publisher, a driver and a recorder at work; the recordings, and the publisher's process."""
+    """A driver and a recorder at work; the recordings, and what starts a publisher."""
     path = folder / f"live-{rate}"
     Recorder(path).close()
     with MediaDriver.launch() as driver:
@@ -112,16 +113,19 @@ def recorded(folder: Path, rate: int, run_seconds: float) -> Iterator[tuple[Path
         recorder = subprocess.Popen([*record, "--dir", driver.directory], stderr=subprocess.DEVNULL)
         try:
             arguments = [driver.directory, CHANNEL, "1001", str(rate), str(run_seconds), "256"]
-            publisher = subprocess.Popen(
-                [sys.executable, str(PEERS / "paced_stream.py"), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            started: list[Any] = []
+
+            def publish() -> Any:
+                """Starts the publisher: when the query is ready."""
+                command = [sys.executable, str(PEERS / "paced_stream.py"), *arguments]
+                started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+                return started[-1]
+
             try:
-                yield path, publisher
+                yield path, publish
             finally:
-                publisher.communicate("\n")
+                for publisher in started:
+                    publisher.communicate("\n")
         finally:
             recorder.terminate()
             recorder.wait()
@@ -137,11 +141,16 @@ def is_recorded(path: Path, position: int) -> bool:
 
 def live(spark: Any, folder: Path, report: Report) -> None:
     """At the rate of the goal: how far is the query behind when the publisher ends?"""
-    with recorded(folder, LIVE_GOAL, LIVE_SECONDS) as (path, publisher):
+    with recorded(folder, LIVE_GOAL, LIVE_SECONDS) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
         query = source.writeStream.format("noop").option("checkpointLocation", str(folder / "live")).start()
+        query.processAllAvailable()
+        publisher = publish()
         _, published, position, took = publisher.stdout.readline().split()
         behind = lag(query, path)
+        if not behind:
+            # Not one micro-batch ended meanwhile: it is behind by everything.
+            behind = [Lag(0, 0, int(position), float(took))]
         unrecorded = int(position) - behind[0].recorded_position
         query.processAllAvailable()
         while not is_recorded(path, int(position)):
@@ -171,11 +180,12 @@ def latency(spark: Any, folder: Path, report: Report) -> None:
             offered = np.frombuffer(stamps.buffers()[2], "<i8", len(stamps), 0)
             taken.append((now - offered) / 1e9)
 
-    with recorded(folder, LATENCY_RATE, LIVE_SECONDS) as (path, publisher):
+    with recorded(folder, LATENCY_RATE, LIVE_SECONDS) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
         narrow = source.select("payload").writeStream.foreachBatch(look)
         query = narrow.option("checkpointLocation", str(folder / "latency")).start()
-        publisher.stdout.readline()
+        query.processAllAvailable()
+        publish().stdout.readline()
         query.stop()
     warm = np.concatenate(taken[len(taken) // 4 :])
     median, late = np.percentile(warm, [50, 99])
