@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs in the session that ``spark-submit`` set up. Exits 1 with one sentence where an input cannot be read."""
@@ -33,6 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ports = ports_of(aeron=given.aeron_ports, bymux=given.bymux_ports, jmux=given.jmux_ports)
     options = AnalyzeOptions(inputs=tuple(given.inputs), out=given.out, ports=ports)
     spark = SparkSession.builder.appName("mainstem analyze").getOrCreate()
+    context = spark.sparkContext
+    if not context.getConf().contains(PARTITIONS):
+        # Spark's 200 are for large clusters: here each costs a visit to a Python worker.
+        spark.conf.set(PARTITIONS, str(2 * context.defaultParallelism))
     try:
         sys.stdout.write(json.dumps(analyze(spark, options).as_json()) + "\n")
     except MainstemError as error:

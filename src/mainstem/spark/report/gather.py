@@ -19,8 +19,8 @@ QUANTILES = "percentile_approx({0}, array(0.5, 0.9, 0.99), 1000)"
 
 
 def rows_of(query: DataFrame) -> list[RowDict]:
-    """The rows of a small result."""
-    return [row.asDict() for row in query.collect()]
+    """The rows of a small result; of an instant only the nanoseconds, which JSON can say."""
+    return [{name: value for name, value in row.asDict().items() if name != "time"} for row in query.collect()]
 
 
 class Gatherer:
