@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -514,10 +515,17 @@ async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost
             await asyncio.wait_for(connection.sender.send_acknowledged(b"waits"), 10)
 
 
-async def test_qlog_files_are_written(certificates: CertificateFiles, tmp_path: Path) -> None:
-    async with joined(certificates, echo, qlog_directory=tmp_path / "qlog") as connection:
-        await connection.sender.send(b"x")
-    assert list((tmp_path / "qlog").iterdir())
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_each_connection_leaves_a_qlog_file_of_its_packets(
+    certificates: CertificateFiles, tmp_path: Path, backend: str
+) -> None:
+    folder = tmp_path / "qlog"
+    async with joined(certificates, echo, client=backend, server=backend, qlog_directory=folder) as connection:
+        await connection.sender.send_acknowledged(b"x")
+    (file,) = folder.iterdir()
+    (trace,) = json.loads(file.read_text())["traces"]
+    names = {event["name"] if "name" in event else event["event"] for event in trace["events"]}
+    assert {name.partition(":")[2] or name for name in names} >= {"packet_sent", "packet_received"}
 
 
 async def test_a_thousand_channels_at_once(certificates: CertificateFiles) -> None:
