@@ -33,7 +33,7 @@ from mainstem.spark.tables import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 LOSS = {
     "udp_channel_incoming_interceptors": "loss",
@@ -263,7 +263,7 @@ def test_spark_submit_runs_the_same(tmp_path: Path) -> None:
     ensure_java()
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [submit, "--master", "local[2]", analyze_job.__file__, tmp_path / "frames", "--out", tmp_path / "out"]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, timeout=200)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, timeout=280)
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout)["naks"] == 13
     assert (tmp_path / "out" / "report.html").exists()
