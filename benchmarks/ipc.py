@@ -1,14 +1,12 @@
 """How fast do two processes on one machine exchange messages over IPC, and how long does a round trip take?
 
-``python benchmarks/ipc.py [--json] [--quick]``.
+``python benchmarks/ipc.py [--json] [--quick] [--pairs=N] [--peer=NAME]``.
 
 Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over ipc://
 and plain AF_UNIX sockets, in turn, in one run.
 """
 
 from __future__ import annotations
-
-import sys
 
 from harness.comparison import Question, compare
 from harness.report import Report, wants_json
@@ -27,7 +25,7 @@ QUESTIONS = [
 
 def main() -> None:
     report = Report()
-    compare(report, QUESTIONS, transport="ipc", quick="--quick" in sys.argv)
+    compare(report, QUESTIONS, transport="ipc")
     report.print(as_json=wants_json())
 
 

@@ -1,14 +1,12 @@
 """How fast do two processes exchange messages over UDP on loopback, and how long does a round trip take?
 
-``python benchmarks/udp.py [--json] [--quick]``.
+``python benchmarks/udp.py [--json] [--quick] [--pairs=N] [--peer=NAME]``.
 
 Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over tcp://
 and plain UDP sockets (which lose: only what arrives counts), in turn, in one run. Every Aeron driver runs with its defaults.
 """
 
 from __future__ import annotations
-
-import sys
 
 from harness.comparison import Question, compare
 from harness.report import Report, wants_json
@@ -27,7 +25,7 @@ QUESTIONS = [
 
 def main() -> None:
     report = Report()
-    compare(report, QUESTIONS, transport="udp", quick="--quick" in sys.argv)
+    compare(report, QUESTIONS, transport="udp")
     report.print(as_json=wants_json())
 
 

@@ -36,16 +36,29 @@ class Question:
         return "us" if self.mode == "round trip" else "messages/s"
 
 
-def compare(report: Report, questions: list[Question], *, transport: str, quick: bool) -> None:
-    """Runs every question ``PAIRS`` times: ourselves, then each peer, and again."""
+def chosen(name: str, default: str) -> str:
+    """The value of ``--name=VALUE`` on the command line."""
+    found = [argument.partition("=")[2] for argument in sys.argv if argument.startswith(f"--{name}=")]
+    return found[-1] if found else default
+
+
+def compare(report: Report, questions: list[Question], *, transport: str) -> None:
+    """Runs every question ``PAIRS`` times: ourselves, then each peer, and again.
+
+    ``--quick`` runs it once, ``--pairs=N`` so many times; ``--peer=NAME`` leaves the others out.
+    """
+    pairs = int(chosen("pairs", str(QUICK_PAIRS if "--quick" in sys.argv else PAIRS)))
+    only = chosen("peer", "")
     available = []
     for peer in peers():
-        if peer.unavailable:
+        if only and peer.name != only:
+            report.skipped[peer.name] = f"only {only} was asked for"
+        elif peer.unavailable:
             report.skipped[peer.name] = peer.unavailable
         else:
             available.append(peer)
     for question in questions:
-        for _ in range(QUICK_PAIRS if quick else PAIRS):
+        for _ in range(pairs):
             _ask(report, question, available, transport)
 
 
