@@ -267,8 +267,8 @@ class Appender:
     def put_run(self, begin, messages, k, end):
         """Frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
 
-        The first frame's length is stored last, with release: the reader finds the run whole, and does not follow the
-        writer from one cache line to the next.
+        The first frame's length is negative until all others are there: the reader finds the run whole, and does not follow
+        the writer from one cache line to the next.
         """
         base = self.base
         first: cython.longlong = self.place(begin)
@@ -283,16 +283,18 @@ class Appender:
         kind: cython.longlong = cython.cast(cython.longlong, (FLAG_UNFRAGMENTED << 8) | (TYPE_DATA << 16)) << 32
         term_id: cython.longlong = wrap_i32((begin >> self.bits) + self.initial_term_id)
         stream: cython.longlong = (self.stream_id & LOW_32_BITS) | (term_id << 32)
-        sign: cython.longlong = -1
         n: cython.longlong = messages.loaded
+        put64(base, first, kind | (-first_length & LOW_32_BITS))
+        fence_release()
         while True:
-            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out.
-            put64(base, p, kind | ((sign * (length + DATA_HEADER_LENGTH)) & LOW_32_BITS))
+            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out. The length comes last: if
+            # this process dies, the driver clears the first frame away, and no half of a later one may look whole.
             put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
             put64(base, p + FRAME_STREAM_ID_OFFSET, stream)
             put64(base, p + FRAME_RESERVED_VALUE_OFFSET, 0)
             copy_bytes(base, p + DATA_HEADER_LENGTH, messages.source[k], 0, length)
-            sign = 1
+            if p != first:
+                st64(base, p, kind | (length + DATA_HEADER_LENGTH))
             length = align_frame(length + DATA_HEADER_LENGTH)
             p += length
             offset += length
