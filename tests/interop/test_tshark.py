@@ -6,15 +6,14 @@ ERR, RSP_SETUP and RES are left out: the dissector has an older layout of the fi
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import subprocess
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.live_driver import PATIENCE_S, exchange, wait_for
+from tests.support.dumpcap import Dumpcap
+from tests.support.live_driver import exchange, wait_for
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -33,38 +32,12 @@ PORTS = 4  # the first of them and the next three
 MESSAGES = 200
 
 
-class Capture:
+class Capture(Dumpcap):
     """The datagrams of a few ports on the loopback interface, while the ``with`` lasts."""
 
     def __init__(self, path: Path, port: int) -> None:
-        self._path = path
+        super().__init__(path, f"udp portrange {port}-{port + PORTS - 1}")
         self._port = port
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Capture:
-        ports = f"udp portrange {self._port}-{self._port + PORTS - 1}"
-        command = ["dumpcap", "-q", "-i", "lo", "-f", ports, "-w", str(self._path)]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        assert self._process.stderr is not None
-        os.set_blocking(self._process.stderr.fileno(), False)
-        seen, deadline = b"", time.monotonic() + PATIENCE_S
-        while b"File:" not in seen:
-            seen += self._process.stderr.read() or b""
-            if self._process.poll() is not None:
-                self._process.stderr.close()
-                pytest.skip(f"capturing is not permitted: {seen.decode(errors='replace').strip()}")
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.02)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        # What the kernel holds back for the capture arrives within a second.
-        time.sleep(1.0)
-        self._process.terminate()
-        self._process.wait(PATIENCE_S)
-        if self._process.stderr is not None:
-            self._process.stderr.close()
 
     def frames(self) -> list[tuple[str, str]]:
         """(the dissector's name, what is wrong with it) of every Aeron frame."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 from tests.support.live_driver import PATIENCE_S
@@ -20,7 +20,7 @@ class Dumpcap:
     def __init__(self, path: Path, only: str) -> None:
         self._path, self._only = path, only
 
-    def __enter__(self) -> Dumpcap:
+    def __enter__(self) -> Self:
         command = ["dumpcap", "-q", "-B", "64", "-i", "lo", "-f", self._only, "-w", str(self._path)]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
         assert self._process.stderr is not None
