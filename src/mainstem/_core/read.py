@@ -42,6 +42,8 @@ class ImageReader:
         self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
         self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
         self.join_position = get64(self.position_base, self.position_offset)
+        if self.join_position < 0 or self.join_position % FRAME_ALIGNMENT:
+            raise ValueError(f"no stream can be read from position {self.join_position}")
         self.is_closed = False
         self.busy = False
         self.waiters = 0

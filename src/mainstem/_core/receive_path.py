@@ -169,11 +169,16 @@ class ReceiveEndpoint:
         term_length: cython.longlong
         offset: cython.int
         mtu: cython.int
+        terms: cython.longlong
         if transport.length < SETUP_LENGTH:
             return False
         term_length = get32(base, at + SETUP_TERM_LENGTH_OFFSET)
         offset = get32(base, at + SETUP_TERM_OFFSET_OFFSET)
         mtu = get32(base, at + SETUP_MTU_OFFSET)
+        terms = get32(base, at + SETUP_ACTIVE_TERM_ID_OFFSET)
+        terms -= get32(base, at + SETUP_INITIAL_TERM_ID_OFFSET)
+        if (terms >> 31) & 1:
+            return False  # before its own beginning (term ids wrap at 32 bits): there is no such position
         if term_length < TERM_MIN_LENGTH or term_length > TERM_MAX_LENGTH or (term_length & (term_length - 1)) != 0:
             return False
         if offset < 0 or offset >= term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
@@ -215,6 +220,8 @@ class ReceivePath:
             self.conn_ns = [0] * MAX_CONNECTIONS
             self.conn_end = [0] * MAX_CONNECTIONS
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
+        if join_position < 0 or join_position % FRAME_ALIGNMENT:
+            raise ValueError(f"no stream can be joined at position {join_position}")
         for counter_id in (high_water_mark, receiver_position):
             counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
         self.log = log

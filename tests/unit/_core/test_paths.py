@@ -415,6 +415,56 @@ def test_a_datagram_that_breaks_a_rule_is_counted_and_not_inserted(core: Modules
     assert not any(pair.in_log.get_bytes(0, 4096))
 
 
+def setup(*, initial: int = 7, active: int = 7, offset: int = 0, term_length: int = TERM_LENGTH, mtu: int = 1408) -> bytes:
+    head = struct.pack("<iBBH", 40, 0, 0, layout.TYPE_SETUP)
+    return head + struct.pack("<8i", offset, SESSION_ID, STREAM_ID, initial, active, term_length, mtu, 0)
+
+
+LAST_TERM_ID, FIRST_TERM_ID = (1 << 31) - 1, -(1 << 31)
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        setup(),
+        setup(active=8, offset=TERM_LENGTH - 32),
+        setup(initial=LAST_TERM_ID, active=FIRST_TERM_ID),
+        setup(initial=FIRST_TERM_ID, active=-1),
+    ],
+)
+def test_a_setup_that_names_a_position_is_told(core: Modules, datagram: bytes) -> None:
+    pair = Pair(core)
+    receive(pair, datagram)
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 0
+    assert kinds(pair.receiver.events.take()) == [layout.EVENT_SETUP]
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        setup()[:39],
+        setup(active=6),
+        setup(active=7 + (1 << 31) - (1 << 32)),
+        setup(initial=FIRST_TERM_ID, active=LAST_TERM_ID, offset=-32),
+        setup(initial=FIRST_TERM_ID + 1, active=FIRST_TERM_ID),
+        setup(offset=16),
+        setup(offset=-32),
+        setup(offset=TERM_LENGTH),
+        setup(term_length=TERM_LENGTH // 2),
+        setup(term_length=TERM_LENGTH + 4096),
+        setup(term_length=-(1 << 31)),
+        setup(mtu=0),
+        setup(mtu=1400),
+        setup(mtu=65_536),
+    ],
+)
+def test_a_setup_of_no_possible_stream_is_counted_and_not_told(core: Modules, datagram: bytes) -> None:
+    pair = Pair(core)
+    receive(pair, datagram)
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
+    assert kinds(pair.receiver.events.take()) == []
+
+
 def test_beyond_half_a_term_is_an_over_run_and_before_the_last_status_an_under_run(core: Modules) -> None:
     pair = Pair(core)
     receive(pair, frame(bytes(32), term_offset=TERM_LENGTH // 2))

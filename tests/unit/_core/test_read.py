@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit._core.logs import COMPILED, UNCOMPILED, Core, Log, T
+from tests.unit._core.logs import COMPILED, POSITION, UNCOMPILED, Core, Log, T
 
 from mainstem._core import layout
 
@@ -417,6 +417,11 @@ def test_refuses_a_log_or_a_counter_that_cannot_be(core: Core, log: Log):
     for counter in (-1, 8):
         with pytest.raises(ValueError, match="outside"):
             core.read.ImageReader(log.memory, log.counters, counter)
+    for position in (-64, -(1 << 40), 33):
+        log.counters.put_i64(POSITION * 128, position)
+        with pytest.raises(ValueError, match="read from position"):
+            log.image()
+    log.counters.put_i64(POSITION * 128, 0)
     log.memory.put_i32(log.buffers.metadata_offset + layout.LOG_TERM_LENGTH_OFFSET, 1 << 20)
     with pytest.raises(ValueError, match="terms of"):
         log.image()
