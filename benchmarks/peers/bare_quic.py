@@ -96,6 +96,7 @@ class Endpoint:
         datagrams = self.link.transmit(self.loop.time())
         if datagrams:
             self.udp.send(datagrams)
+        self._deliver()
         due = self.link.timer()
         if self._timer is not None and (due is None or abs(self._timer.when() - due) > 1e-6):
             self._timer.cancel()

@@ -112,7 +112,9 @@ class Session:
             except ConnectionLost as error:
                 self.fail(error)
         self._transmit()
-        self._deliver()
+        if self._deliver():
+            # It may have to answer.
+            self.wake()
         self._set_timer()
         if self.conn.has_output and self.conn.is_ended:
             self.wake()
@@ -128,16 +130,17 @@ class Session:
             self._last_sent = now
             self._udp.send(datagrams)
 
-    def _deliver(self) -> None:
-        """Hand the library's events to the engine, and the engine's to the application."""
+    def _deliver(self) -> bool:
+        """Hand the library's events to the engine, and the engine's to the application; False if the library had none."""
         was_done = self.link.handshake_done
-        self.link.deliver(self.conn, self.now_ns)
+        found = self.link.deliver(self.conn, self.now_ns)
         if self.link.handshake_done and not was_done and not self.established.done():
             self.established.set_result(None)
         while (event := self.conn.next_event()) is not None:
             self._handle(event)
         if self.link.terminated:
             self.give_up()
+        return found
 
     def _set_timer(self) -> None:
         due = self.link.timer()

@@ -191,37 +191,40 @@ class Link:
 
     # From the library to the engine.
 
-    def deliver(self, conn: AqueductConnection, now_ns: int) -> None:
-        """Hand over everything that the library has learnt."""
+    def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
+        """Hand over everything that the library has learnt; False where that is nothing."""
         next_event = self.quic.next_event
-        handlers = self._handlers
+        event = next_event()
+        if event is None:
+            return False
         # A packet's worth of bytes is one event: those of one stream that come together are handed over together.
         stream_id, pieces, fin = -1, [], False
         datagrams: list[bytes] = []
-        while (event := next_event()) is not None:
+        while event is not None:
             name = type(event).__name__
-            if name == "StreamDataReceived":
-                if event.stream_id == stream_id and not fin:
-                    pieces.append(event.data)
-                    fin = event.end_stream
-                    continue
-                if pieces:
-                    conn.receive_stream(stream_id, pieces[0] if len(pieces) == 1 else b"".join(pieces), fin, now_ns)
-                stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
-                continue
             if name == "DatagramFrameReceived":
                 datagrams.append(event.data)
-                continue
-            if pieces:
-                conn.receive_stream(stream_id, b"".join(pieces), fin, now_ns)
-                stream_id, pieces, fin = -1, [], False
-            handler = handlers.get(name)
-            if handler is not None:
-                handler(event, conn, now_ns)
+            elif name == "StreamDataReceived" and event.stream_id == stream_id and not fin:
+                pieces.append(event.data)
+                fin = event.end_stream
+            else:
+                if pieces:
+                    self._hand_over(conn, stream_id, b"".join(pieces), fin, now_ns)
+                    pieces = []
+                if name == "StreamDataReceived":
+                    stream_id, pieces, fin = event.stream_id, [event.data], event.end_stream
+                elif name in self._handlers:
+                    self._handlers[name](event, conn, now_ns)
+            event = next_event()
         if pieces:
-            conn.receive_stream(stream_id, pieces[0] if len(pieces) == 1 else b"".join(pieces), fin, now_ns)
+            self._hand_over(conn, stream_id, b"".join(pieces), fin, now_ns)
         if datagrams:
             conn.receive_datagrams(datagrams, now_ns)
+        return True
+
+    def _hand_over(self, conn: AqueductConnection, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        """Bytes of one stream."""
+        conn.receive_stream(stream_id, data, fin, now_ns)
 
     def _stream_reset(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
         conn.receive_reset(event.stream_id, event.error_code, now_ns)
@@ -312,11 +315,6 @@ class Link:
     def hold_connection(self, held: bool) -> None:
         """Stop granting credit to the connection."""
         raise NotImplementedError
-
-    @property
-    def has_held_events(self) -> bool:
-        """Something waits that was held back and may now be delivered."""
-        return False
 
     @property
     def max_datagram(self) -> int:

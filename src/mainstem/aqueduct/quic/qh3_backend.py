@@ -1,103 +1,39 @@
-"""The qh3 library: a compiled core, and three things that it does not offer by itself.
+"""The qh3 library: a compiled core, driven with care (`qh3_connection`).
 
-* Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
-* It has no per-stream hold. It extends flow control credit as its events are taken, so not taking them holds the
-  connection.
-* It does not tell which bytes were acknowledged; that is deduced from its packets: what was sent is delivered once
-  every packet up to then has been acknowledged and none was lost meanwhile.
+It has no per-stream hold. It does not tell which bytes were acknowledged; that is deduced from its packets: what was
+sent is delivered once every packet up to then has been acknowledged and none was lost meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 from os import urandom
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from qh3 import _hazmat
 from qh3.quic import connection as qh3_connection
 from qh3.quic.configuration import QuicConfiguration
 from qh3.quic.logger import QuicFileLogger
-from qh3.quic.packet import (
-    QuicPacketType,
-    encode_quic_retry,
-    encode_quic_version_negotiation,
-    pull_quic_transport_parameters,
-    push_quic_transport_parameters,
-)
+from qh3.quic.packet import QuicPacketType, encode_quic_retry, encode_quic_version_negotiation
 from qh3.quic.retry import QuicRetryTokenHandler
 
 from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
-from mainstem.errors import ConfigurationError
+from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
+from mainstem.aqueduct.ranges import RangeSet
+from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
 
-_LIBRARY_STREAM_LIMITS = [100, 103]
-"""What the library passes to its core; looked for there, so that another library version is noticed and not misused."""
-
-_STREAM_LIMITS_AT = slice(21, 23)
+_UNUSED = frozenset(
+    ("connection_credit", "stream_credit", "streams_available", "peer_blocked", "path_validated", "peer_migration")
+)
+"""Events of the core that nobody acts upon."""
 
 # It warns of every orderly close; what matters is raised.
 logging.getLogger("quic").setLevel(logging.ERROR)
-
-
-def _with_stream_limits(limit: int) -> type[Any]:
-    """The library's connection class with other stream limits."""
-
-    def make_core(*arguments: Any) -> Any:
-        values = list(arguments)
-        if values[_STREAM_LIMITS_AT] != _LIBRARY_STREAM_LIMITS:
-            raise ConfigurationError("this version of qh3 is not supported: its stream limits are elsewhere")
-        values[_STREAM_LIMITS_AT] = [limit, limit]
-        return _hazmat.QuicConnectionCore(*values)
-
-    class Bridge(qh3_connection.QuicTlsBridge):  # type: ignore[misc]
-        def serialize_transport_parameters(self) -> bytes:
-            parameters = pull_quic_transport_parameters(_hazmat.Buffer(data=super().serialize_transport_parameters()))
-            parameters.initial_max_streams_bidi = parameters.initial_max_streams_uni = limit
-            buffer = _hazmat.Buffer(capacity=4096)
-            push_quic_transport_parameters(buffer, parameters)
-            return buffer.data
-
-    # The two methods look these names up in their module: here they look them up in a copy of it.
-    names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
-
-    def bound(method: Any) -> FunctionType:
-        return FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
-
-    base = qh3_connection.QuicConnection
-
-    class Connection(base):  # type: ignore[misc, valid-type]
-        held = False
-        _create_core = bound(base._create_core)
-        _create_tls = bound(base._create_tls)
-
-        def _drain_core(self) -> None:
-            if not self.held or not self._handshake_complete:
-                super()._drain_core()
-
-        def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
-            datagrams: list[tuple[bytes, Address]] = []
-            core = self._core
-            while core is not None:
-                try:
-                    transmit = core.poll_transmit(now)
-                except RuntimeError:
-                    # A server that may not send more before the client has proven its address comes here in the middle
-                    # of a flight. The library would throw away the packets before it.
-                    break
-                if transmit is None:
-                    break
-                if self._quic_logger is not None:
-                    self._log_datagram("datagrams_sent", transmit[0])
-                    self._log_packets("packet_sent", transmit[0])
-                datagrams.append((transmit[0], transmit[1]))
-            return datagrams
-
-    return Connection
 
 
 class Qh3Link(Link):
@@ -108,10 +44,52 @@ class Qh3Link(Link):
     def receive(self, datagrams: list[bytes], address: Address, now: float) -> None:
         self.quic.receive_many_datagrams(datagrams, address, now=now)
 
+    def __init__(self, quic: Any, settings: QuicSettings, *, is_client: bool) -> None:
+        super().__init__(quic, settings, is_client=is_client)
+        # The peer's streams that have ended, of two directions and of one. The library remembers the last 1,024 ended
+        # streams; the copy of a packet that comes later opens an older one anew.
+        self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
+
     def hold_connection(self, held: bool) -> None:
         self.quic.held = held
-        if not held:
-            self.quic._drain_core()
+
+    def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
+        found = super().deliver(conn, now_ns)
+        quic = self.quic
+        if not quic.may_take:
+            return found
+        datagrams: list[bytes] = []
+        next_event = quic._core.next_event
+        while (event := next_event()) is not None:
+            found = True
+            kind = event[0]
+            if kind == "stream_data":
+                self._hand_over(conn, event[1], event[2], event[3], now_ns)
+            elif kind == "datagram":
+                datagrams.append(event[1])
+            elif kind == "stream_finished":
+                quic.forget(event[1])
+            elif kind not in _UNUSED:
+                quic.process(event)
+                super().deliver(conn, now_ns)
+        if datagrams:
+            conn.receive_datagrams(datagrams, now_ns)
+        return found
+
+    def _hand_over(self, conn: AqueductConnection, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        if self._is_news(stream_id, fin):
+            conn.receive_stream(stream_id, data, fin, now_ns)
+
+    def _stream_reset(self, event: Any, conn: AqueductConnection, now_ns: int) -> None:
+        if self._is_news(event.stream_id, True):
+            super()._stream_reset(event, conn, now_ns)
+
+    def _is_news(self, stream_id: int, ends: bool) -> bool:
+        """Something came on a stream, maybe its end; False where the stream had ended before."""
+        if bool(stream_id & OPENED_BY_SERVER) != self.is_client:
+            return True
+        ended = self._ended[stream_id & UNIDIRECTIONAL]
+        return ended.add(stream_id >> 2) if ends else stream_id >> 2 not in ended
 
     def update(self, conn: AqueductConnection, now_ns: int) -> None:
         core = self.quic._core
@@ -157,7 +135,7 @@ class _Context:
         self._tickets = tickets
         self._configuration = QuicConfiguration(is_client=False)
         configure(self._configuration, settings, QuicFileLogger)
-        self._class = _with_stream_limits(settings.max_streams)
+        self._class = with_stream_limits(settings.max_streams)
         self._retry = QuicRetryTokenHandler() if settings.retry else None
 
     def parse(self, data: bytes) -> PacketHeader | None:
@@ -237,7 +215,7 @@ class Qh3Backend:
         configure(configuration, settings, QuicFileLogger)
         if sessions is not None:
             configuration.session_ticket = sessions.take(origin, self.name, _ticket_class())
-        quic = _with_stream_limits(settings.max_streams)(
+        quic = with_stream_limits(settings.max_streams)(
             configuration=configuration,
             session_ticket_handler=None if sessions is None else sessions.keeper(origin, self.name),
         )

@@ -1,0 +1,177 @@
+"""The qh3 library's connection, with three things changed.
+
+* Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
+* Its events are taken one by one by whoever drives it, and not all at once as packets come. It extends flow control
+  credit as its events are taken, so not taking them holds the connection.
+* It forgets a stream when the event that tells of the stream's end is taken, and fails if a frame of that stream is
+  still queued. Such a frame is a copy: after a probe timeout the library queues once more what is not acknowledged. If
+  the congestion window then fills, the copy waits, and the acknowledgement of the first sending ends the stream
+  meanwhile. So after a probe timeout events are taken only while nothing is queued, until no copy can be left.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from qh3 import _hazmat
+from qh3.quic import connection as qh3_connection
+from qh3.quic.packet import pull_quic_transport_parameters, push_quic_transport_parameters
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.quic.link import Address
+
+_LIBRARY_STREAM_LIMITS = [100, 103]
+"""What the library passes to its core; looked for there, so that another library version is noticed and not misused."""
+
+_STREAM_LIMITS_AT = slice(21, 23)
+
+_LARGEST_PACKET = 1472
+"""UDP payload that the library may find the path to carry; it sends nothing that is congestion controlled while there is
+less room than one packet."""
+
+_OPEN_STATES = ("first_flight", "connected")
+"""Where the core still sends what is queued."""
+
+
+class _OneEvent:
+    """A core that has one event, to have the library's own code process it."""
+
+    def __init__(self, core: Any, event: tuple[Any, ...]) -> None:
+        self._core = core
+        self._event: tuple[Any, ...] | None = event
+
+    def next_event(self) -> tuple[Any, ...] | None:
+        event, self._event = self._event, None
+        return event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+
+class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
+    """The library's connection; once its handshake is complete, its core's events are left to `Qh3Link.deliver`."""
+
+    _core: Any
+    held = False
+    # While copies may be queued: the last packet that may have been copied, and the losses until then. None otherwise.
+    _copied: tuple[int, int] | None = None
+    _probes = 0
+    # The core may hold frames that it has queued and not sent.
+    _queued = False
+
+    @property
+    def may_take(self) -> bool:
+        """Events may be taken now."""
+        return self._handshake_complete and not self.held and not (self._queued and self._core.state in _OPEN_STATES)
+
+    def process(self, event: tuple[Any, ...]) -> None:
+        """Let the library process an event of its core."""
+        core = self._core
+        self._core = _OneEvent(core, event)
+        try:
+            super()._drain_core()
+        finally:
+            self._core = core
+
+    def forget(self, stream_id: int) -> None:
+        """A stream has ended."""
+        self._created_local_stream_ids.discard(stream_id)
+
+    def _drain_core(self) -> None:
+        if not self._handshake_complete:
+            super()._drain_core()
+
+    def handle_timer(self, now: float) -> None:
+        super().handle_timer(now)
+        core = self._core
+        if core is not None and core.pto_total != self._probes:
+            self._probes = core.pto_total
+            self._mark_copied(core)
+
+    def _mark_copied(self, core: Any) -> None:
+        """What is in flight may be queued a second time from now on."""
+        packets = core.outstanding_application_packets
+        if packets:
+            self._copied = (max(packet[0] for packet in packets), core.loss_total)
+            self._queued = True
+
+    def datagrams_to_send(self, now: float) -> list[tuple[bytes, Address]]:
+        datagrams: list[tuple[bytes, Address]] = []
+        core = self._core
+        if core is None:
+            return datagrams
+        is_empty = self._poll(core, now, datagrams)
+        if self._copied is not None:
+            room = core.congestion_window - core.bytes_in_flight
+            # With that much room it would have sent whatever is queued.
+            has_room = room >= max(_LARGEST_PACKET, self._configuration.max_datagram_size) or not core.bytes_in_flight
+            self._queued = not (is_empty and has_room)
+            if not self._queued:
+                self._check_copies(core)
+        return datagrams
+
+    def _poll(self, core: Any, now: float, datagrams: list[tuple[bytes, Address]]) -> bool:
+        """Take the packets that the core sends now; False if it could not go on to the end."""
+        while True:
+            try:
+                transmit = core.poll_transmit(now)
+            except RuntimeError:
+                # A server that may not send more before the client has proven its address comes here in the middle of
+                # a flight. The library would throw away the packets before it.
+                return False
+            if transmit is None:
+                return True
+            if self._quic_logger is not None:
+                self._log_datagram("datagrams_sent", transmit[0])
+                self._log_packets("packet_sent", transmit[0])
+            datagrams.append((transmit[0], transmit[1]))
+
+    def _check_copies(self, core: Any) -> None:
+        """Nothing is queued. Where the fate of all that was copied is known too, no copy is left.
+
+        A loss meanwhile may have been that of a copy, which is then sent once more: that is waited for in its turn.
+        """
+        assert self._copied is not None
+        packets = core.outstanding_application_packets
+        last, losses = self._copied
+        if not packets:
+            self._copied = None
+        elif min(packet[0] for packet in packets) > last:
+            self._copied = None
+            if core.loss_total != losses:
+                self._mark_copied(core)
+                self._queued = False
+
+
+def with_stream_limits(limit: int) -> type[Any]:
+    """The library's connection class with other stream limits."""
+
+    def make_core(*arguments: Any) -> Any:
+        values = list(arguments)
+        if values[_STREAM_LIMITS_AT] != _LIBRARY_STREAM_LIMITS:
+            raise ConfigurationError("this version of qh3 is not supported: its stream limits are elsewhere")
+        values[_STREAM_LIMITS_AT] = [limit, limit]
+        return _hazmat.QuicConnectionCore(*values)
+
+    class Bridge(qh3_connection.QuicTlsBridge):  # type: ignore[misc]
+        def serialize_transport_parameters(self) -> bytes:
+            parameters = pull_quic_transport_parameters(_hazmat.Buffer(data=super().serialize_transport_parameters()))
+            parameters.initial_max_streams_bidi = parameters.initial_max_streams_uni = limit
+            buffer = _hazmat.Buffer(capacity=4096)
+            push_quic_transport_parameters(buffer, parameters)
+            return buffer.data
+
+    # The two methods look these names up in their module: here they look them up in a copy of it.
+    names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
+
+    def bound(method: Any) -> FunctionType:
+        return FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
+
+    class Connection(CarefulConnection):
+        _create_core = bound(CarefulConnection._create_core)
+        _create_tls = bound(CarefulConnection._create_tls)
+
+    return Connection

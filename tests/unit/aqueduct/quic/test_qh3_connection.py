@@ -1,0 +1,215 @@
+"""The qh3 library under late acknowledgements: two connections in memory, with packets lost, late and out of order."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.aqueduct import make_certificates
+from mainstem.aqueduct.events import SendDatagram, SendStream
+from mainstem.aqueduct.quic import load_backend
+from mainstem.aqueduct.quic.settings import QuicSettings
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.certificates import CertificateFiles
+    from mainstem.aqueduct.events import Command
+    from mainstem.aqueduct.quic.link import Link
+
+pytest.importorskip("qh3")
+
+CLIENT = ("127.0.0.1", 4000)
+SERVER = ("127.0.0.1", 4001)
+MS = 0.001
+
+
+class Heard:
+    """What one side hears: the bytes of each stream, and whether they are all."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, bytes] = {}
+        self.ended: set[int] = set()
+        self.datagrams = 0
+
+    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
+        assert stream_id not in self.ended, f"stream {stream_id} had ended"
+        self.streams[stream_id] = self.streams.get(stream_id, b"") + data
+        if fin:
+            self.ended.add(stream_id)
+
+    def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
+        self.datagrams += len(datagrams)
+
+    def handshake_completed(self, now_ns: int) -> None:
+        """It may begin."""
+
+    def connection_lost(self, error: Exception | None, now_ns: int) -> None:
+        raise AssertionError(f"the connection was lost: {error}")
+
+
+class Pair:
+    """A client and a server that have shaken hands, at a time that the test moves."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        backend = load_backend("qh3")
+        context = backend.server_context(QuicSettings(certificate=files.certificate, key=files.key), None)
+        self.client = backend.client(QuicSettings(ca=files.ca), server_name="localhost", sessions=None, origin="")
+        self.heard = Heard()
+        self._unheard = Heard()
+        self.now = 1000.0
+        self.client.connect(SERVER, self.now)
+        self.server: Any = None
+        for _ in range(10):
+            self.now += MS
+            for data, _ in self.client.transmit(self.now):
+                if self.server is None:
+                    header = context.parse(data)
+                    assert header is not None
+                    self.server = context.accept(header, CLIENT, self.now)
+                self.server.receive([data], CLIENT, self.now)
+            self.client.receive([data for data, _ in self.server.transmit(self.now)], SERVER, self.now)
+            self.deliver()
+        assert self.client.handshake_done
+
+    def deliver(self) -> None:
+        self.client.deliver(self._unheard, 0)  # type: ignore[arg-type]
+        self.server.deliver(self.heard, 0)
+
+    def sent(self, link: Link) -> list[bytes]:
+        return [data for data, _ in link.transmit(self.now)]
+
+    def exchange(self, turns: int) -> None:
+        """Let both sides speak, with nothing in the way."""
+        for _ in range(turns):
+            self.now += 30 * MS
+            for link in (self.client, self.server):
+                due = link.timer()
+                if due is not None and due <= self.now:
+                    link.handle_timer(self.now)
+            self.server.receive(self.sent(self.client), CLIENT, self.now)
+            self.now += MS
+            self.client.receive(self.sent(self.server), SERVER, self.now)
+            self.deliver()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def pair(files: CertificateFiles) -> Pair:
+    return Pair(files)
+
+
+def test_a_stream_that_ends_while_a_copy_of_it_waits_for_room_ends_in_peace(pair: Pair) -> None:
+    client, server = pair.client, pair.server
+    client.execute(SendStream(2 + 4 * n, b"small %d" % n, True) for n in range(10))
+    first = pair.sent(client)
+    client.execute(SendStream(2 + 4 * n, bytes(1000), True) for n in range(10, 60))
+    while not client.quic._core.pto_total:
+        due = client.timer()
+        assert due is not None
+        pair.now = due
+        client.handle_timer(pair.now)
+    # The small ones are queued once more, behind the large ones, which fill the congestion window.
+    second = pair.sent(client)
+    pair.now += MS
+    server.receive(first, CLIENT, pair.now)
+    pair.now += 30 * MS
+    client.receive(pair.sent(server), SERVER, pair.now)
+    pair.deliver()
+    server.receive(pair.sent(client) + second, CLIENT, pair.now)
+    pair.exchange(20)
+    assert pair.heard.ended == {2 + 4 * n for n in range(60)}
+    assert client.quic.may_take
+    assert not client.quic._core.has_events
+
+
+def test_the_end_of_the_connection_is_told_even_while_copies_wait(pair: Pair) -> None:
+    client = pair.client
+    client.execute(SendStream(2 + 4 * n, bytes(1000), True) for n in range(60))
+    pair.sent(client)
+    ends: list[Exception | None] = []
+    pair._unheard.connection_lost = lambda error, now_ns: ends.append(error)  # type: ignore[method-assign]
+    while not ends:
+        due = client.timer()
+        assert due is not None
+        pair.now = max(due, pair.now)
+        client.handle_timer(pair.now)
+        pair.sent(client)
+        pair.deliver()
+    assert client.terminated
+
+
+def test_a_copy_of_what_ended_long_ago_opens_no_stream_anew(pair: Pair) -> None:
+    client, server = pair.client, pair.server
+    client.execute(SendStream(2 + 4 * n, b"%d" % n, True) for n in range(1500))
+    for _ in range(20):
+        # Paced, and not acknowledged.
+        server.receive(pair.sent(client), CLIENT, pair.now)
+        pair.deliver()
+        pair.now += MS
+    assert len(pair.heard.ended) == 1500
+    # So the first of them go out once more.
+    while not client.quic._core.pto_total:
+        due = client.timer()
+        assert due is not None
+        pair.now = max(due, pair.now)
+        client.handle_timer(pair.now)
+    server.receive(pair.sent(client), CLIENT, pair.now)
+    pair.deliver()
+    pair.exchange(10)
+    assert pair.heard.streams == {2 + 4 * n: b"%d" % n for n in range(1500)}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_stream_arrives_once_whatever_is_lost_late_or_overtaken(files: CertificateFiles, seed: int) -> None:
+    pair = Pair(files)
+    rng = random.Random(seed)
+    loss, stalls, total = rng.choice([0, 0.01, 0.05]), rng.choice([0.0, 0.05, 0.3]), rng.choice([50, 300, 1500])
+    wire: list[tuple[float, int, bool, bytes]] = []
+    stalled_until = {True: 0.0, False: 0.0}
+    sent: dict[int, bytes] = {}
+    for number in range(60_000):
+        if len(sent) < total and rng.random() < 0.3:
+            pair.client.execute(_some_streams(rng, sent, total))
+        due = []
+        while wire and wire[0][0] <= pair.now:
+            due.append(heapq.heappop(wire))
+        for is_client, link, address in ((True, pair.client, SERVER), (False, pair.server, CLIENT)):
+            here = [data for _, _, to_client, data in due if to_client is is_client]
+            if stalled_until[is_client] > pair.now:
+                for index, data in enumerate(here):
+                    heapq.heappush(wire, (stalled_until[is_client], -index, is_client, data))
+                continue
+            timer = link.timer()
+            if timer is not None and timer <= pair.now:
+                link.handle_timer(pair.now)
+            link.receive(here, address, pair.now)
+            if rng.random() < stalls:
+                stalled_until[is_client] = pair.now + rng.choice([10, 50, 200]) * MS
+            pair.deliver()
+            for data in pair.sent(link):
+                if rng.random() >= loss:
+                    at = pair.now + rng.choice([1, 1, 1, 2, 10, 30]) * MS
+                    heapq.heappush(wire, (at, number, not is_client, data))
+            pair.deliver()
+        if len(pair.heard.ended) == total:
+            break
+        pair.now += rng.choice([0.5, 1, 5]) * MS
+    assert pair.heard.streams == sent
+    assert len(pair.heard.ended) == total
+
+
+def _some_streams(rng: random.Random, sent: dict[int, bytes], total: int) -> list[Command]:
+    out: list[Command] = []
+    for _ in range(min(rng.choice([1, 5, 50, 400]), total - len(sent))):
+        stream_id = 2 + 4 * len(sent)
+        sent[stream_id] = bytes([len(sent) & 255]) * rng.choice([5, 30, 200, 1000, 3000])
+        out.append(SendStream(stream_id, sent[stream_id], True))
+        if rng.random() < 0.1:
+            out.append(SendDatagram(bytes(50)))
+    return out
