@@ -4,6 +4,7 @@ from mainstem._core.atomics cimport *
 from mainstem._core.buffer cimport AtomicBuffer
 from mainstem._core.datagram cimport ADDRESS_ROOM, Address, Transport
 from mainstem._core.events cimport WHOLE_FRAME, EventBuffer
+from mainstem._core.frame_checks cimport sound_setup
 from mainstem._core.layout cimport *
 from mainstem._core.loss_detector cimport MAX_GAPS, LossDetector
 from mainstem._core.positions cimport PositionSet

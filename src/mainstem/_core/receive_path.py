@@ -7,6 +7,7 @@ import cython
 
 if not cython.compiled:
     from mainstem._core.events import WHOLE_FRAME
+    from mainstem._core.frame_checks import sound_setup
     from mainstem._core.layout import *
     from mainstem._core.loss_detector import MAX_GAPS
     from mainstem._core.plain import *
@@ -166,24 +167,7 @@ class ReceiveEndpoint:
     def on_setup(self, transport, index, now_ns):
         base = transport.base
         at: cython.longlong = transport.at
-        term_length: cython.longlong
-        offset: cython.int
-        mtu: cython.int
-        terms: cython.longlong
-        if transport.length < SETUP_LENGTH:
-            return False
-        term_length = get32(base, at + SETUP_TERM_LENGTH_OFFSET)
-        offset = get32(base, at + SETUP_TERM_OFFSET_OFFSET)
-        mtu = get32(base, at + SETUP_MTU_OFFSET)
-        terms = get32(base, at + SETUP_ACTIVE_TERM_ID_OFFSET)
-        terms -= get32(base, at + SETUP_INITIAL_TERM_ID_OFFSET)
-        if (terms >> 31) & 1:
-            return False  # before its own beginning (term ids wrap at 32 bits): there is no such position
-        if term_length < TERM_MIN_LENGTH or term_length > TERM_MAX_LENGTH or (term_length & (term_length - 1)) != 0:
-            return False
-        if offset < 0 or offset >= term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
-            return False
-        if mtu < MTU_MIN_LENGTH or mtu > MTU_MAX_LENGTH or (mtu & (FRAME_ALIGNMENT - 1)) != 0:
+        if transport.length < SETUP_LENGTH or not sound_setup(base, at):
             return False
         if self.interests.find(get32(base, at + SETUP_STREAM_ID_OFFSET), 0) >= 0:
             self.events.put_frame(EVENT_SETUP, self.key, -1, now_ns, transport, index, SETUP_LENGTH)

@@ -5,6 +5,7 @@ from mainstem._core.buffer cimport AtomicBuffer
 from mainstem._core.datagram cimport ADDRESS_ROOM, Address, Transport
 from mainstem._core.destinations cimport DestinationList
 from mainstem._core.events cimport WHOLE_FRAME, EventBuffer
+from mainstem._core.frame_checks cimport before_beginning
 from mainstem._core.layout cimport *
 from mainstem._core.positions cimport PositionSet
 from mainstem._core.receivers cimport ReceiverTable

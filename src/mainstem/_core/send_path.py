@@ -7,6 +7,7 @@ import cython
 
 if not cython.compiled:
     from mainstem._core.events import WHOLE_FRAME
+    from mainstem._core.frame_checks import before_beginning
     from mainstem._core.layout import *
     from mainstem._core.plain import *
     from mainstem._core.term import NO_TIMESTAMP, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
@@ -216,8 +217,13 @@ class SendEndpoint:
         if flags & SM_FLAG_SEND_SETUP:
             self.events.put_frame(EVENT_SETUP_ELICITED, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
             return True
-        if offset >= cython.cast(SendPath, self.paths.entries[index]).term_length or (
-            window > cython.cast(SendPath, self.paths.entries[index]).term_length // 2
+        if (
+            offset >= cython.cast(SendPath, self.paths.entries[index]).term_length
+            or window > cython.cast(SendPath, self.paths.entries[index]).term_length // 2
+            or before_beginning(
+                get32(base, at + SM_CONSUMPTION_TERM_ID_OFFSET),
+                cython.cast(SendPath, self.paths.entries[index]).initial_term_id,
+            )
         ):
             return False
         position = (
@@ -626,7 +632,9 @@ class SendPath:
         """A receiver misses something: sent again, unless it is on its way already. False for a malformed request."""
         position: cython.longlong
         overflows: cython.longlong = self.retransmit.overflows
-        if offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0 or length < 0 or offset + length > self.term_length:
+        if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
+            return False
+        if length < 0 or offset + length > self.term_length or before_beginning(term_id, self.initial_term_id):
             return False
         fadd64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
         if self.naks_at >= 0:

@@ -52,8 +52,8 @@ def status(
     )
 
 
-def nak(offset: int, length: int) -> bytes:
-    return struct.pack("<iBBHiiiii", 28, 0, 0, 2, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, offset, length)
+def nak(offset: int, length: int, *, term_id: int = INITIAL_TERM_ID) -> bytes:
+    return struct.pack("<iBBHiiiii", 28, 0, 0, 2, SESSION_ID, STREAM_ID, term_id, offset, length)
 
 
 def kinds(events: list[tuple[int, int, int, int, int, int, bytes, bytes]]) -> list[int]:
@@ -345,6 +345,63 @@ def test_answers_a_nak_once_in_ten_milliseconds(core: Modules) -> None:
     assert pair.value(layout.SYSTEM_RETRANSMITTED_BYTES) == 2 * 1056
 
 
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        nak(0, 32)[:27],
+        nak(-32, 32),
+        nak(16, 32),
+        nak(0, -32),
+        nak(TERM_LENGTH - 32, 64),
+        nak(TERM_LENGTH, 0),
+        nak((1 << 31) - 32, (1 << 31) - 32),
+        # There is no memory before the log: a position there must be neither read nor sent.
+        nak(TERM_LENGTH - 1056, 1056, term_id=INITIAL_TERM_ID - 1),
+        nak(TERM_LENGTH - 1056, 1056, term_id=INITIAL_TERM_ID - 2),
+        nak(0, 1056, term_id=INITIAL_TERM_ID - (1 << 31)),
+    ],
+)
+@pytest.mark.parametrize("delay_ns", [0, MS])
+def test_a_request_for_what_no_stream_has_is_counted_and_not_answered(
+    core: Modules, datagram: bytes, delay_ns: int
+) -> None:
+    pair = Pair(core)
+    pair.connect()
+    pair.send_path.set_retransmit(core.retransmit.RetransmitHandler(TERM_LENGTH, delay_ns=delay_ns))
+    pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.take()
+    pair.sender_transport.deliver(datagram, RECEIVER_ADDRESS)
+    for _ in range(3):
+        pair.sender.run_cycle(pair.now_ns)
+        pair.now_ns += MS
+    assert pair.sender_transport.take() == []
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
+    assert pair.value(layout.SYSTEM_NAKS_RECEIVED) == 0
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        status(0, 4096)[:35],
+        status(16, 4096),
+        status(0, -32),
+        status(0, TERM_LENGTH // 2 + 32),
+        status(-32, 4096),
+        status(-TERM_LENGTH // 2, 4096),
+    ],
+)
+def test_a_status_message_of_no_position_is_counted_and_moves_no_limit(core: Modules, datagram: bytes) -> None:
+    pair = Pair(core)
+    pair.connect()
+    before = pair.value(SENDER_LIMIT), pair.send_path.receiver_count
+    pair.sender_transport.deliver(datagram, RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(layout.SYSTEM_INVALID_PACKETS) == 1
+    assert (pair.value(SENDER_LIMIT), pair.send_path.receiver_count) == before
+    assert kinds(pair.sender.events.take()) == []
+
+
 def test_a_delayed_answer_leaves_when_its_time_has_come(core: Modules) -> None:
     pair = Pair(core)
     pair.connect()
@@ -415,7 +472,9 @@ def test_a_datagram_that_breaks_a_rule_is_counted_and_not_inserted(core: Modules
     assert not any(pair.in_log.get_bytes(0, 4096))
 
 
-def setup(*, initial: int = 7, active: int = 7, offset: int = 0, term_length: int = TERM_LENGTH, mtu: int = 1408) -> bytes:
+def setup(
+    *, initial: int = 7, active: int = 7, offset: int = 0, term_length: int = TERM_LENGTH, mtu: int = 1408
+) -> bytes:
     head = struct.pack("<iBBH", 40, 0, 0, layout.TYPE_SETUP)
     return head + struct.pack("<8i", offset, SESSION_ID, STREAM_ID, initial, active, term_length, mtu, 0)
 
