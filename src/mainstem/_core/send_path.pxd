@@ -58,6 +58,7 @@ cdef class SendPath:
     cdef int64_t naks_at
     cdef readonly bint connected
     cdef public int32_t key
+    cdef public object on_resend
     cdef public bint draining
     cdef public bint end_of_stream
     cdef public bint revoked

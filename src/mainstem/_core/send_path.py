@@ -320,6 +320,7 @@ class SendPath:
         self.table = ReceiverTable()
         self.retransmit = RetransmitHandler(self.term_length)
         self.naks_at = -1
+        self.on_resend = None
         self.connected = False
         self.draining = False
         self.end_of_stream = False
@@ -656,6 +657,9 @@ class SendPath:
         if sent > 0:
             fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
             fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
+            if self.on_resend is not None:
+                with cython.gil:
+                    self.on_resend(position, length)
         return sent
 
     def repeat_delayed(self, now_ns):

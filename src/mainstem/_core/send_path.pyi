@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.datagram import Address, Transport
 from mainstem._core.destinations import DestinationList
@@ -64,6 +66,7 @@ class SendPath:
     retransmit: RetransmitHandler
     connected: bool
     key: int
+    on_resend: Callable[[int, int], None] | None
     draining: bool
     end_of_stream: bool
     revoked: bool

@@ -13,7 +13,7 @@ from mainstem.aeron.driver.claim import claim_directory
 from mainstem.aeron.driver.conductor import DriverConductor
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.errors import ErrorRecorder
-from mainstem.aeron.driver.event_log import event_log
+from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.logs import LogStore
 from mainstem.aeron.driver.media.buffers import check_buffers
 from mainstem.aeron.driver.naming import make_names
@@ -27,7 +27,6 @@ from mainstem.aeron.logbuffer import align
 from mainstem.aeron.loss_report import LossReport
 from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
 from mainstem.clock import NS_PER_MS
-from mainstem.instruments import Instruments
 from mainstem.units import format_duration_ns
 
 VERSION = "0.1.0"
@@ -35,7 +34,6 @@ VERSION = "0.1.0"
 if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.settings import DriverSettings
-    from mainstem.instruments import Instrument
 
 
 class DriverCore:
@@ -47,13 +45,10 @@ class DriverCore:
     def __init__(self, context: DriverContext) -> None:
         self.context = context
         settings = context.settings
-        transports = context.network()
+        self._event_log = events = event_log(settings)
+        transports = watched(context.network(), events, context.clock)
         limits = transports.buffer_limits()
         check_buffers(settings, limits)
-        self._event_log = event_log(settings)
-        instrument: Instrument = context.instrument
-        if self._event_log is not None:
-            instrument = Instruments((instrument, self._event_log))
         now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
         self.cnc = _create_cnc(context, now_ms)
         cnc = self.cnc
@@ -66,7 +61,7 @@ class DriverCore:
         counters = DriverCounters(manager, context.clock)
         self.system_counters = SystemCounters(manager, now_ms=now_ms, suffixes=_label_suffixes(settings))
         self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
-        self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters)
+        self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters, events)
         self.to_conductor = EventQueue()
         self.ipc_cycle = IpcCycle()
         self.sender = self._make_sender(now_ns)
@@ -75,15 +70,18 @@ class DriverCore:
             settings=settings,
             clock=context.clock,
             random=context.random,
-            instrument=instrument,
+            instrument=context.instrument,
+            events=events,
             buffer_limits=limits,
             transports=transports,
-            names=make_names(settings, transports, context.clock, counters, self.system_counters, instrument),
+            names=make_names(
+                settings, transports, context.clock, counters, self.system_counters, context.instrument, events
+            ),
             counter_values=cnc.counters_values,
             counters=counters,
             system_counters=self.system_counters,
             to_driver=cnc.to_driver,
-            responses=Responses(cnc.transmitter(), context.clock, instrument),
+            responses=Responses(cnc.transmitter(), context.clock, context.instrument, events),
             errors=self.errors,
             loss_report=LossReport(self._loss_buffer),
             logs=LogStore(

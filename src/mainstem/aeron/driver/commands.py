@@ -54,6 +54,8 @@ class CommandReader:
             self._resources.errors.record(str(error), code=error_code_of(error))
             return
         self._resources.instrument.command(type(command).__name__, repr(command), self._now_ns)
+        if self._resources.events is not None:
+            self._resources.events.record(command, self._now_ns)
         self._deadline_ns = self._now_ns + WAIT_LIMIT_NS
         self._handle(command)
 

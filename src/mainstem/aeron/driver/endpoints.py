@@ -147,6 +147,7 @@ class Endpoints:
         self._sends.append(endpoint)
         resources.sender.register_endpoint(media)
         resources.changed(f"send channel {text}", "NONE", "CREATED")
+        resources.note("SEND_CHANNEL_CREATION", _places(endpoint))
         return endpoint
 
     def receive(self, channel: UdpChannel, *, registration_id: int, text: str) -> ReceiveEndpoint:
@@ -181,6 +182,7 @@ class Endpoints:
         self._receives.append(endpoint)
         resources.receiver.register_endpoint(media)
         resources.changed(f"receive channel {text}", "NONE", "CREATED")
+        resources.note("RECEIVE_CHANNEL_CREATION", _places(endpoint))
         return endpoint
 
     def of_media(self, media: ReceiveChannelEndpoint) -> ReceiveEndpoint | None:
@@ -207,6 +209,7 @@ class Endpoints:
         self._closing.remove(endpoint)
         side = "send" if isinstance(endpoint, SendEndpoint) else "receive"
         self._resources.changed(f"{side} channel {endpoint.channel.uri}", "CLOSING", "CLOSED")
+        self._resources.note(f"{side.upper()}_CHANNEL_CLOSE", _places(endpoint))
         for cell in (*endpoint.other_counters, endpoint.status):
             self._resources.counters.free(cell)
 
@@ -271,3 +274,9 @@ class Endpoints:
 
 def _not_opened(error: ConfigurationError) -> RegistrationError:
     return RegistrationError(str(error), code=ErrorCode.GENERIC_ERROR)
+
+
+def _places(endpoint: Endpoint) -> str:
+    """Where a channel's sockets are, in the event log's words."""
+    channel = endpoint.channel
+    return f"localData: {channel.local_control}, remoteData: {channel.remote_data}, ttl: {channel.ttl}"

@@ -17,6 +17,7 @@ from mainstem.errors import (
 )
 
 if TYPE_CHECKING:
+    from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.error_log import DistinctErrorLog
     from mainstem.aeron.system_counter import SystemCounters
     from mainstem.clock import Clock
@@ -45,13 +46,18 @@ def invalid_channel(message: str) -> RegistrationError:
 class ErrorRecorder:
     """Writes errors into the distinct error log, counts them and logs them."""
 
-    def __init__(self, log: DistinctErrorLog, clock: Clock, system_counters: SystemCounters) -> None:
+    def __init__(
+        self, log: DistinctErrorLog, clock: Clock, system_counters: SystemCounters, events: EventLog | None = None
+    ) -> None:
         self._log = log
         self._clock = clock
         self._system_counters = system_counters
+        self._events = events
 
     def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
         """One observation of an error; the same code and text again only raises its count."""
         self._system_counters.increment(SystemCounter.ERRORS)
         self._log.record(f"{ErrorCode(code).name}: {text}", now_ms=self._clock.epoch_ms())
         logger.warning("%s: %s", ErrorCode(code).name, text)
+        if self._events is not None:
+            self._events.note("GENERIC_MESSAGE", f"{ErrorCode(code).name}: {text}", self._clock.monotonic_ns())

@@ -214,6 +214,11 @@ class Images:
         image = self._of(message.image)
         if message.revoked and image is not None and image.on_revoked(now_ns):
             self._resources.changed(f"image {image.registration_id}", "ACTIVE", "REVOKED")
+            self._resources.note(
+                "PUBLICATION_IMAGE_REVOKE",
+                f"revokedPos={message.position} sessionId={image.session_id} streamId={image.stream_id} "
+                f"channel={image.channel}",
+            )
             self._linker.on_lingering(image)
             self._withdraw(image)
 
@@ -233,6 +238,10 @@ class Images:
             return
         self.active.remove(image)
         self._resources.changed(f"image {image.registration_id}", image.state.name, "REMOVED")
+        self._resources.note(
+            "REMOVE_IMAGE_CLEANUP",
+            f"sessionId={image.session_id} streamId={image.stream_id} id={image.registration_id} channel={image.channel}",
+        )
         self._linker.unlink_all(image)
         image.stream_counters.close()
         self._resources.logs.delete(image.log, image.log_file)

@@ -172,6 +172,10 @@ class IpcPublications:
 
     def _delete(self, publication: IpcPublication) -> None:
         self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REMOVED")
+        self._resources.note(
+            "REMOVE_PUBLICATION_CLEANUP",
+            f"sessionId={publication.session_id} streamId={publication.stream_id} channel={publication.channel}",
+        )
         self.active.remove(publication)
         self._resources.ipc_cycle.remove(publication.path)
         self._linker.unlink_all(publication)

@@ -107,3 +107,8 @@ class Linker:
             position.state.name,
             position.since_ns,
         )
+        self._resources.note(
+            "UNTETHERED_SUBSCRIPTION_STATE_CHANGE",
+            f"subscriptionId={position.subscription.registration_id} streamId={source.stream_id} "
+            f"sessionId={source.session_id} {old.name} -> {position.state.name}",
+        )

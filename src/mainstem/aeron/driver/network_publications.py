@@ -237,6 +237,10 @@ class NetworkPublications:
         """The sender has let go of a publication: its log and counters can go, and the endpoint with its last one."""
         publication = self._leaving.pop(message.publication)
         self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REMOVED")
+        self._resources.note(
+            "REMOVE_PUBLICATION_CLEANUP",
+            f"sessionId={publication.session_id} streamId={publication.stream_id} channel={publication.channel}",
+        )
         publication.stream_counters.close()
         self._resources.logs.delete(publication.log, publication.log_file)
         publication.endpoint.users -= 1

@@ -181,6 +181,11 @@ class Publications:
 
     def _revoke(self, publication: Publication, now_ns: int) -> None:
         self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REVOKED")
+        self._resources.note(
+            "PUBLICATION_REVOKE",
+            f"revokedPos={publication.path.producer_position()} sessionId={publication.session_id} "
+            f"streamId={publication.stream_id} channel={publication.channel}",
+        )
         publication.revoke(now_ns)
         self._linker.on_lingering(publication)
         self._linker.unlink_all(publication)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mainstem._core.ring_buffer import ManyToOneRingBuffer
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
+    from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.driver.logs import LogStore
     from mainstem.aeron.driver.media.buffers import BufferLimits
     from mainstem.aeron.driver.media.transport import Transports
@@ -35,6 +36,7 @@ class Resources:
     clock: Clock
     random: Random
     instrument: Instrument
+    events: EventLog | None
     transports: Transports
     names: Names
     buffer_limits: BufferLimits
@@ -57,6 +59,11 @@ class Resources:
     def changed(self, subject: str, old: str, new: str) -> None:
         """Tells the instrument that something came, went or changed."""
         self.instrument.state_change(subject, old, new, self.clock.monotonic_ns())
+
+    def note(self, event: str, detail: str) -> None:
+        """Writes to the event log, where there is one."""
+        if self.events is not None:
+            self.events.note(event, detail, self.clock.monotonic_ns())
 
     def next_id(self) -> int:
         """A registration id from the counter that correlation ids come from."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.send_path import SendPath
+    from mainstem.aeron.driver.event_log import StreamEvents
     from mainstem.aeron.driver.flow_control import FlowControlStrategy
     from mainstem.aeron.driver.frames import ErrorFrame, ResponseSetupFrame, StatusMessage
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
@@ -38,7 +39,7 @@ class SenderPublication:
     ``flow_control`` and ``retransmit`` default to what the endpoint's channel asks for. ``response_correlation_id`` is the
     channel's, -1 for none; ``is_response`` tells the answering side of a response channel, which sends to whoever asked.
     ``measurements`` and ``epoch_ns`` are there when receivers are told the time.
-    ``nak_counter_id`` counts this publication's requests for retransmission.
+    ``nak_counter_id`` counts this publication's requests for retransmission. ``events`` writes to the event log.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class SenderPublication:
         on_group_size: Callable[[int], None] | None = None,
         measurements: MeasurementBurst | None = None,
         epoch_ns: Callable[[], int] | None = None,
+        events: StreamEvents | None = None,
     ) -> None:
         channel = endpoint.channel
         group = channel.has_group_semantics
@@ -85,6 +87,9 @@ class SenderPublication:
         self._on_group_size = on_group_size
         self._measurements = measurements
         self._epoch_ns = epoch_ns
+        self._events = events
+        if events is not None:
+            events.watch_resends()
         path.key = next(_keys)
         stamp = channel.uri.channel_send_timestamp_offset
         if stamp is not None:
@@ -197,6 +202,8 @@ class SenderPublication:
     def _show_group(self) -> None:
         if self._on_group_size is not None:
             self._on_group_size(self.flow_control.group_size(self.path))
+        if self._events is not None and self.flow_control.tracks_minimum:
+            self._events.receivers(row[0] for row in self.path.receivers() if row[3])
 
     def _set_deadline(self) -> None:
         deadline_ns = self.flow_control.deadline_ns

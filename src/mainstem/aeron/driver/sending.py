@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.retransmit import RetransmitHandler
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.counters import CounterType
+from mainstem.aeron.driver.event_log import StreamEvents
 from mainstem.aeron.driver.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
 from mainstem.aeron.driver.one_way import MeasurementBurst
 from mainstem.aeron.driver.sender_publication import SenderPublication
@@ -94,4 +95,7 @@ def make_sending(
         if settings.one_way_latency_interval_ns is None
         else MeasurementBurst(settings.one_way_latency_interval_ns, resources.clock.monotonic_ns()),
         epoch_ns=resources.clock.epoch_ns,
+        events=None
+        if resources.events is None
+        else StreamEvents(resources.events, resources.clock, path, str(channel.uri)),
     )

@@ -105,6 +105,10 @@ class Subscriptions:
     def _release(self, subscription: Subscription) -> None:
         self.registry.remove(subscription)
         self._resources.changed(f"subscription {subscription.registration_id}", "ACTIVE", "REMOVED")
+        self._resources.note(
+            "REMOVE_SUBSCRIPTION_CLEANUP",
+            f"streamId={subscription.stream_id} id={subscription.registration_id} channel={subscription.channel}",
+        )
         for source in list(subscription.positions):
             self._linker.unlink(subscription, source)
         endpoint = subscription.endpoint

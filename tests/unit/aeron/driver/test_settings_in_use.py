@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.invoked_driver import CLIENT, DIRECTORY, InvokedDriver, only, small_settings
@@ -13,7 +12,6 @@ from tests.support.live_driver import wait_for
 
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.command import commands, responses
-from mainstem.aeron.driver.event_log import chosen_events, event_name, known_events
 from mainstem.aeron.driver.flow_control import MinFlowControl, choose_flow_control
 from mainstem.aeron.driver.media.buffers import BufferLimits, check_buffers
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -21,9 +19,6 @@ from mainstem.aeron.driver.sending import flow_control_defaults, runs_at_once
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.driver.threads import pauses
 from mainstem.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_idle_strategy_sets_the_pauses_of_an_agents_loop() -> None:
@@ -136,64 +131,6 @@ def test_a_log_says_what_its_sockets_buffers_are() -> None:
     lengths = [buffer.get_i32(meta + offset) for offset in range(292, 316, 4)]
     assert lengths == [65536, 131072, 131072, 98304, 131072, 131072]
     driver.close()
-
-
-def test_the_event_log_holds_the_events_that_were_chosen(tmp_path: Path) -> None:
-    path = tmp_path / "events"
-    driver = InvokedDriver(event_log="admin", event_log_disable="CMD_IN_CLIENT_KEEPALIVE", event_log_filename=str(path))
-    driver.add_publication("aeron:ipc")
-    lines = path.read_text().splitlines()
-    assert [line.split()[2] for line in lines] == [
-        "CMD_IN_ADD_PUBLICATION",
-        "CMD_OUT_COUNTER_READY",
-        "CMD_OUT_PUBLICATION_READY",
-    ]
-    assert all(line.startswith("[1000.000000000] DRIVER: ") for line in lines)
-    driver.close()
-
-
-def test_the_event_log_tells_of_channels_and_streams_that_come_and_go(tmp_path: Path) -> None:
-    path = tmp_path / "events"
-    events = (
-        "SEND_CHANNEL_CREATION,RECEIVE_CHANNEL_CREATION,RECEIVE_CHANNEL_CLOSE,SEND_CHANNEL_CLOSE,"
-        "REMOVE_SUBSCRIPTION_CLEANUP,REMOVE_PUBLICATION_CLEANUP,PUBLICATION_REVOKE"
-    )
-    driver = InvokedDriver(event_log=events, event_log_filename=str(path), publication_linger_timeout_ns=10**9)
-    channel = "aeron:udp?endpoint=127.0.0.1:20121"
-    subscription = only(driver.add_subscription(channel), responses.OnSubscriptionReady)
-    ready = only(driver.add_publication(channel), responses.OnPublicationReady)
-    driver.ask(
-        commands.RemoveSubscription(
-            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=subscription.correlation_id
-        )
-    )
-    driver.ask(
-        commands.RemovePublication(
-            client_id=CLIENT, correlation_id=driver.next_id(), registration_id=ready.correlation_id, flags=1
-        )
-    )
-    driver.run(20.0)
-    driver.close()
-    told = [line.split()[2] for line in path.read_text().splitlines()]
-    assert told[:2] == ["RECEIVE_CHANNEL_CREATION", "SEND_CHANNEL_CREATION"]
-    assert told.index("REMOVE_PUBLICATION_CLEANUP") < told.index("SEND_CHANNEL_CLOSE")
-    assert sorted(told) == sorted(events.split(","))
-
-
-def test_the_event_log_is_begun_anew_when_it_is_full(tmp_path: Path) -> None:
-    path = tmp_path / "events"
-    driver = InvokedDriver(event_log="all", event_log_filename=str(path), event_log_file_max_length=2000)
-    for number in range(20):
-        driver.add_publication("aeron:ipc", number + 1)
-        assert path.stat().st_size <= 2000
-    driver.close()
-
-
-def test_an_event_that_nobody_logs_is_refused() -> None:
-    assert event_name("OnAvailableImage") in known_events()
-    assert chosen_events("cmd_in_add_publication", setting="X") == {"CMD_IN_ADD_PUBLICATION"}
-    with pytest.raises(ConfigurationError, match="FRAME_IN"):
-        chosen_events("FRAME_IN", setting="AERON_EVENT_LOG")
 
 
 def test_threads_have_one_way_to_be_named() -> None:

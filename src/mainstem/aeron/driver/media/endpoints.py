@@ -72,6 +72,7 @@ class SendChannelEndpoint:
                 so_rcvbuf=so_rcvbuf,
                 so_sndbuf=so_sndbuf,
                 port_range=port_range,
+                channel=str(channel.uri),
             )
         )
         destination = Address(channel.remote_data.packed) if fixed and not connected else None
@@ -145,6 +146,7 @@ class ReceiveDestination:
                 so_sndbuf=so_sndbuf,
                 port_range=port_range,
                 timestamps=channel.uri.media_receive_timestamp_offset is not None,
+                channel=str(channel.uri),
             )
         )
         self.transport = self._open.transport

@@ -36,6 +36,7 @@ class TransportRequest:
     ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
     group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
     is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel is to note when datagrams arrive.
+    ``channel`` is what the socket is for, as people wrote it.
     """
 
     bind: InetAddress
@@ -48,6 +49,7 @@ class TransportRequest:
     so_sndbuf: int = 0
     port_range: tuple[int, int] | None = None
     timestamps: bool = False
+    channel: str = ""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from mainstem.aeron.driver.naming.table import NameTable
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.system_counter import SystemCounters
@@ -24,6 +25,7 @@ def make_names(
     counters: DriverCounters,
     system_counters: SystemCounters,
     instrument: Instrument,
+    events: EventLog | None = None,
 ) -> Names:
     """What looks names up in a driver with those settings. Raises ConfigurationError."""
     supplier = settings.name_resolver_supplier
@@ -32,7 +34,7 @@ def make_names(
         table = NameTable(settings.name_resolver_init_args)
     elif supplier == "driver":
         drivers = DriverResolver(
-            settings, transports, counters, system_counters, instrument, now_ns=clock.monotonic_ns()
+            settings, transports, counters, system_counters, instrument, events, now_ns=clock.monotonic_ns()
         )
     return Names(
         transports,
@@ -41,4 +43,5 @@ def make_names(
         threshold_ns=settings.driver_name_resolver_threshold_ns,
         table=table,
         drivers=drivers,
+        events=events,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.counters import CounterCell
     from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.system_counter import SystemCounters
@@ -57,6 +58,7 @@ class DriverResolver:
         counters: DriverCounters,
         system_counters: SystemCounters,
         instrument: Instrument,
+        events: EventLog | None = None,
         *,
         now_ns: int,
     ) -> None:
@@ -66,6 +68,7 @@ class DriverResolver:
         self._counters = counters
         self._system_counters = system_counters
         self._instrument = instrument
+        self._events = events
         bind = parse_interface(settings.driver_resolver_interface or ANYWHERE)
         self._open = transports.open(TransportRequest(bind=InetAddress(transports.resolve(bind.host), bind.port)))
         self._local = self._open.local_address
@@ -148,12 +151,18 @@ class DriverResolver:
         self._cache.put(entry.name, address, now_ns - age_ns)
         if self._neighbors.heard(address, now_ns, is_self=entry.is_self):
             self._instrument.state_change(f"resolver neighbor {address}", "UNKNOWN", "ADDED", now_ns)
+            self._note("NAME_RESOLUTION_NEIGHBOR_ADDED", address, now_ns)
 
     def _expire(self, now_ns: int) -> None:
         before_ns = now_ns - self._settings.driver_resolver_neighbor_timeout_ns
         self._cache.expire(before_ns)
         for address in self._neighbors.expire(before_ns):
             self._instrument.state_change(f"resolver neighbor {address}", "ADDED", "REMOVED", now_ns)
+            self._note("NAME_RESOLUTION_NEIGHBOR_REMOVED", address, now_ns)
+
+    def _note(self, event: str, address: InetAddress, now_ns: int) -> None:
+        if self._events is not None:
+            self._events.note(event, str(address), now_ns)
 
     def _resolve_bootstrap(self, now_ns: int) -> None:
         """Looks up the neighbours to begin with, again and again while they do not answer."""

@@ -11,6 +11,7 @@ from mainstem.aeron.system_counter import SystemCounter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.driver.media.resolver import NetworkInterface, Resolver
     from mainstem.aeron.driver.naming.driver_resolver import DriverResolver
     from mainstem.aeron.driver.naming.table import NameTable
@@ -35,6 +36,7 @@ class Names:
         threshold_ns: int,
         table: NameTable | None = None,
         drivers: DriverResolver | None = None,
+        events: EventLog | None = None,
     ) -> None:
         self._system = system
         self._clock = clock
@@ -43,6 +45,10 @@ class Names:
         self._threshold_ns = threshold_ns
         self._table = table
         self._drivers = drivers
+        self._events = events
+        self._kind = "csv_table" if table is not None else "default" if drivers is None else "driver"
+        if drivers is not None:
+            self._note("NAME_RESOLUTION_HOST_NAME", "", 0, f"hostName={drivers.name}")
 
     @property
     def deadline_ns(self) -> int:
@@ -62,16 +68,28 @@ class Names:
 
     def lookup(self, text: str, key: str, *, again: bool = False) -> str:
         """What stands in the table for ``text``, the value of URI parameter ``key``; the text itself when nothing does."""
-        return text if self._table is None else self._table.lookup(text, key, again=again)
-
-    def resolve(self, host: str) -> str:
-        """The numeric IP address of a name. Raises LookupError when nobody knows it."""
         before_ns = self._clock.monotonic_ns()
+        found = text if self._table is None else self._table.lookup(text, key, again=again)
+        if self._events is not None:
+            took_ns = self._clock.monotonic_ns() - before_ns
+            detail = f"name={text} isReLookup={str(again).lower()} resolvedName={found}"
+            self._note("NAME_RESOLUTION_LOOKUP", f"resolver={self._kind} ", took_ns, detail)
+        return found
+
+    def resolve(self, host: str, *, again: bool = False) -> str:
+        """The numeric IP address of a name, which ``again`` was resolved before. Raises LookupError when nobody knows it."""
+        before_ns = self._clock.monotonic_ns()
+        found = "unknown-address"
         try:
             known = None if self._drivers is None else self._drivers.find(host)
-            return known or self._system.resolve(host)
+            found = known or self._system.resolve(host)
+            return found
         finally:
             took_ns = self._clock.monotonic_ns() - before_ns
+            if self._events is not None:
+                shown = f"[{found}]" if ":" in found else found
+                detail = f"name={host} isReResolution={str(again).lower()} address={shown}"
+                self._note("NAME_RESOLUTION_RESOLVE", f"resolver={self._kind} ", took_ns, detail)
             self._longest.propose_max_release(took_ns)
             if took_ns > self._threshold_ns:
                 self._exceeded.add_release(1)
@@ -79,7 +97,11 @@ class Names:
     def address(self, text: str, key: str, *, again: bool = False) -> InetAddress:
         """``host:port`` as the value of ``key``, resolved. Raises LookupError."""
         host, port = parse_address(self.lookup(text, key, again=again))
-        return InetAddress(self.resolve(host), port)
+        return InetAddress(self.resolve(host, again=again), port)
+
+    def _note(self, event: str, start: str, took_ns: int, detail: str) -> None:
+        if self._events is not None:
+            self._events.note(event, f"{start}durationNs={took_ns} {detail}", self._clock.monotonic_ns())
 
     def interfaces(self) -> Sequence[NetworkInterface]:
         """The machine's addresses."""

@@ -1,0 +1,98 @@
+"""The lines themselves, and the file they go to."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.driver.event_log.frame_text import frame_text
+from mainstem.aeron.driver.event_log.names import chosen_events, record_event
+from mainstem.aeron.driver.event_log.record_text import record_text
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from mainstem.aeron.command.wire import Message
+    from mainstem.aeron.driver.settings import DriverSettings
+
+logger = logging.getLogger(__name__)
+
+STANDARD_ERROR = 2
+MAX_DETAIL = 4096  # of a line, so that a long channel does not fill the log
+# What the reference counts beside the record or the frame: its own header.
+ENTRY_HEADER = 16
+
+
+class EventLog:
+    """Writes lines to an unbuffered file, begun anew when it would exceed ``max_length`` (0 for never).
+
+    Every thread of the driver may write: a line is one write. A file that cannot be written to ends the log, not the driver.
+    """
+
+    def __init__(self, events: set[str], file: BinaryIO, *, max_length: int = 0) -> None:
+        self._events = frozenset(events)
+        self._file = file
+        self._max_length = max_length
+        self._length = 0
+
+    def wants(self, *events: str) -> bool:
+        """Whether any of these is to be logged."""
+        return not self._events.isdisjoint(events)
+
+    def note(self, event: str, detail: str, now_ns: int) -> None:
+        """Something happened."""
+        if event in self._events:
+            shown = detail[:MAX_DETAIL]
+            self._write(event, len(shown), len(detail), shown, now_ns)
+
+    def record(self, record: Message, now_ns: int) -> None:
+        """A command came, or an answer left."""
+        event = record_event(type(record).__name__)
+        if event in self._events:
+            length = ENTRY_HEADER + len(record.encode())
+            self._write(event, length, length, record_text(record)[:MAX_DETAIL], now_ns)
+
+    def frame(self, event: str, address: str, datagram: bytes, now_ns: int, *, address_length: int) -> None:
+        """A datagram came or left: its first frame."""
+        if event in self._events:
+            captured = ENTRY_HEADER + address_length + len(datagram)
+            self._write(event, captured, len(datagram), f"address={address} {frame_text(datagram)}", now_ns)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._events = frozenset()
+        self._file.close()
+
+    def _write(self, event: str, captured: int, length: int, detail: str, now_ns: int) -> None:
+        seconds, nanos = divmod(now_ns, NS_PER_SECOND)
+        line = f"[{seconds}.{nanos:09}] DRIVER: {event} [{captured}/{length}]: {detail}\n".encode()
+        try:
+            if self._max_length and self._length + len(line) > self._max_length and self._file.seekable():
+                self._file.truncate(0)
+                self._length = 0
+            self._length += len(line)
+            self._file.write(line)
+        except (OSError, ValueError) as error:
+            if self._events:
+                logger.warning("the event log ends here: %s", error)
+            self._events = frozenset()
+
+
+def event_log(settings: DriverSettings) -> EventLog | None:
+    """The event log that the settings ask for, if they do. Raises ConfigurationError."""
+    events = chosen_events(settings.event_log, setting="AERON_EVENT_LOG")
+    events -= chosen_events(settings.event_log_disable, setting="AERON_EVENT_LOG_DISABLE")
+    if not events:
+        return None
+    name = settings.event_log_filename
+    if not name:
+        return EventLog(events, open(STANDARD_ERROR, "ab", buffering=0, closefd=False))
+    try:
+        open(name, "wb").close()
+        # Appending, so that a line written by one thread while another begins the file anew leaves no hole.
+        file = open(name, "ab", buffering=0)  # noqa: SIM115 - open as long as the driver
+    except OSError as error:
+        raise ConfigurationError(f"AERON_EVENT_LOG_FILENAME {name}: {error}") from error
+    return EventLog(events, file, max_length=settings.event_log_file_max_length)

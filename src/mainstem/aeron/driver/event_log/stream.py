@@ -1,0 +1,52 @@
+"""What the sender tells of one publication: what it sends again, and whom its flow control waits for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem._core.send_path import SendPath
+    from mainstem.aeron.driver.event_log.log import EventLog
+    from mainstem.clock import Clock
+
+
+class StreamEvents:
+    """Belongs to the sender's thread."""
+
+    def __init__(self, log: EventLog, clock: Clock, path: SendPath, channel: str) -> None:
+        self._log = log
+        self._clock = clock
+        self._path = path
+        self._channel = channel
+        self._receivers: set[int] = set()
+
+    def watch_resends(self) -> None:
+        """Has the path tell of each retransmission, where the log wants that."""
+        if self._log.wants("RESEND"):
+            self._path.on_resend = self._resent
+
+    def receivers(self, ids: Iterable[int]) -> None:
+        """Who is waited for now."""
+        now = set(ids)
+        for receiver_id in sorted(now - self._receivers):
+            self._receivers.add(receiver_id)
+            self._changed("FLOW_CONTROL_RECEIVER_ADDED", receiver_id)
+        for receiver_id in sorted(self._receivers - now):
+            self._receivers.discard(receiver_id)
+            self._changed("FLOW_CONTROL_RECEIVER_REMOVED", receiver_id)
+
+    def _changed(self, event: str, receiver_id: int) -> None:
+        detail = f"receiverCount={len(self._receivers)} receiverId={receiver_id} {self._stream()}"
+        self._log.note(event, f"{detail} channel={self._channel}", self._clock.monotonic_ns())
+
+    def _resent(self, position: int, length: int) -> None:
+        path = self._path
+        terms, offset = divmod(position, path.term_length)
+        term_id = ((path.initial_term_id + terms + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
+        place = f"termId={term_id} termOffset={offset} length={length}"
+        self._log.note("RESEND", f"{self._stream()} {place} channel={self._channel}", self._clock.monotonic_ns())
+
+    def _stream(self) -> str:
+        return f"sessionId={self._path.session_id} streamId={self._path.stream_id}"

@@ -1,0 +1,86 @@
+"""Frames for the event log: sockets whose datagrams are seen as they come and go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mainstem._core.tap import TappedTransport
+from mainstem.aeron.driver.event_log.frame_text import nak_text, read_nak
+from mainstem.aeron.driver.event_log.names import AT_THE_SOCKETS
+from mainstem.aeron.driver.media.addresses import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.driver.event_log.log import EventLog
+    from mainstem.aeron.driver.media.addresses import InetAddress
+    from mainstem.aeron.driver.media.buffers import BufferLimits
+    from mainstem.aeron.driver.media.resolver import NetworkInterface
+    from mainstem.aeron.driver.media.transport import OpenTransport, TransportRequest, Transports
+    from mainstem.clock import Clock
+
+
+class SocketWatcher:
+    """What one socket's datagrams say in the event log. ``peer`` is the packed address that it is connected to."""
+
+    def __init__(self, log: EventLog, clock: Clock, channel: str, peer: bytes) -> None:
+        self._log = log
+        self._clock = clock
+        self._channel = channel
+        self.peer = peer
+
+    def came(self, source: bytes, datagram: bytes) -> None:
+        """A datagram arrived."""
+        self._tell("FRAME_IN", "NAK_RECEIVED", source, datagram)
+
+    def left(self, destination: bytes, datagram: bytes) -> None:
+        """A datagram was sent."""
+        self._tell("FRAME_OUT", "NAK_SENT", destination or self.peer, datagram)
+
+    def _tell(self, event: str, nak_event: str, address: bytes, datagram: bytes) -> None:
+        now_ns, shown = self._clock.monotonic_ns(), text_of(address)
+        self._log.frame(event, shown, datagram, now_ns, address_length=len(address))
+        nak = read_nak(datagram)
+        if nak is not None:
+            self._log.note(nak_event, f"address={shown} {nak_text(nak)} channel={self._channel}", now_ns)
+
+
+class WatchedTransports:
+    """The transports door ``inner``, each of whose sockets tells the log what passes through it."""
+
+    def __init__(self, inner: Transports, log: EventLog, clock: Clock) -> None:
+        self._inner = inner
+        self._log = log
+        self._clock = clock
+
+    def open(self, request: TransportRequest) -> OpenTransport:
+        """As the inner door does."""
+        opened = self._inner.open(request)
+        peer = b"" if request.connect is None else request.connect.packed
+        watcher = SocketWatcher(self._log, self._clock, request.channel, peer)
+
+        def reconnect(address: InetAddress) -> None:
+            opened.reconnect(address)
+            watcher.peer = address.packed
+
+        return replace(opened, transport=TappedTransport(opened.transport, watcher), reconnect=reconnect)
+
+    def resolve(self, host: str) -> str:
+        """As the inner door does."""
+        return self._inner.resolve(host)
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        """As the inner door does."""
+        return self._inner.interfaces()
+
+    def buffer_limits(self) -> BufferLimits:
+        """As the inner door does."""
+        return self._inner.buffer_limits()
+
+
+def watched(transports: Transports, log: EventLog | None, clock: Clock) -> Transports:
+    """``transports`` themselves, unless the log wants what only sockets see."""
+    if log is None or not log.wants(*AT_THE_SOCKETS):
+        return transports
+    return WatchedTransports(transports, log, clock)
