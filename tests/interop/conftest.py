@@ -194,3 +194,9 @@ def start_peer() -> Iterator[PeerFactory]:
 def port() -> int:
     """The first of four ports that no other test of this run uses, so that what lingers disturbs nobody."""
     return next(_ports)
+
+
+@pytest.fixture
+def other_port() -> int:
+    """The first of four more."""
+    return next(_ports)

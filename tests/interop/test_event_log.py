@@ -1,0 +1,197 @@
+"""The event log beside the reference's: one program on either driver, and every kind of line has the same words."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mainstem
+from mainstem.aeron.driver.event_log import known_events
+from mainstem.aeron.driver.event_log.names import NUMBERS
+from mainstem.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.interop.conftest import DriverFactory
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+PATIENCE_S = 40.0
+LINE = re.compile(r"\[\d+\.\d{9}\] DRIVER: ([A-Z_]+) \[\d+/\d+\]: (.*)")
+SETTINGS = {
+    "AERON_EVENT_LOG": "all",
+    "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS": "loss",
+    "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": "rate=0.2|seed=42|recv-msg-mask=0x2",
+    "AERON_NAME_RESOLVER_SUPPLIER": "driver",
+    "AERON_CUBICCONGESTIONCONTROL_MEASURERTT": "true",
+    "AERON_IMAGE_LIVENESS_TIMEOUT": "1s",
+    "AERON_PUBLICATION_CONNECTION_TIMEOUT": "1s",
+    "AERON_CLIENT_LIVENESS_TIMEOUT": "2s",
+    "AERON_PUBLICATION_UNBLOCK_TIMEOUT": "3s",
+    "AERON_TIMER_INTERVAL": "200ms",
+    "AERON_DRIVER_RESOLVER_NEIGHBOR_TIMEOUT": "2s",
+    "AERON_UNTETHERED_WINDOW_LIMIT_TIMEOUT": "500ms",
+    "AERON_UNTETHERED_RESTING_TIMEOUT": "500ms",
+}
+# Words that only one of the two has, and why.
+ONLY_OURS = {
+    # The reference tells where a counter's key and label lie, and of a freed counter nothing.
+    "CMD_IN_ADD_COUNTER",
+    "CMD_OUT_ON_UNAVAILABLE_COUNTER",
+    # It writes "imageCorrelationId=5position=0".
+    "CMD_IN_REJECT_IMAGE",
+}
+
+# What the program does not come to: nobody dies or ends the driver, and the last two are never written by the reference.
+NOT_PLAYED = {
+    "CMD_IN_KEEPALIVE_CLIENT",
+    "CMD_IN_TERMINATE_DRIVER",
+    "CMD_OUT_ON_CLIENT_TIMEOUT",
+    "GENERIC_MESSAGE",
+    "NAME_RESOLUTION_HOST_NAME",
+}
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.001)
+
+
+def shapes(path: Path, *, whole: bool) -> dict[str, set[str]]:
+    """For each event (and each type of frame) what its lines look like without their values.
+
+    ``whole``: every line is an event's. The reference begins with another, and its errors have several lines.
+    """
+    found: dict[str, set[str]] = {}
+    for line in path.read_text(errors="replace").splitlines():
+        match = LINE.fullmatch(line)
+        if match is None:
+            assert not whole, line
+            continue
+        event, detail = match.groups()
+        kind = re.search(r"type=([A-Z_]+)", detail)
+        name = f"{event} {kind[1]}" if kind else event
+        # Values go up to the next word and its "=", or to what ends them.
+        shape = re.sub(r"=.*?(?= \w+=| \[|\]|$)", "=", detail)
+        shape = re.sub(r"\d+\.\d+\.\d+\.\d+:\d+", "ADDRESS", shape)
+        found.setdefault(name, set()).add(re.sub(r"ttl: \d+", "ttl: N", shape))
+    return found
+
+
+def carry(client: mainstem.Aeron, publication: Any, subscription: Any, messages: int) -> None:
+    """Sends messages and reads them."""
+    seen: list[bytes] = []
+    for number in range(messages):
+        until(lambda number=number: publication.offer(b"%d" % number) > 0, "an offer")
+        subscription.poll(lambda fragment: seen.append(bytes(fragment)), 10)
+    until(
+        lambda: subscription.poll(lambda fragment: seen.append(bytes(fragment)), 10) == 0 and len(seen) >= messages,
+        "every message",
+    )
+    assert not client.closed
+
+
+def program(client: mainstem.Aeron, port: int) -> None:
+    """Something of everything."""
+    control = f"control=127.0.0.1:{port}|control-mode=dynamic"
+    group = client.add_publication(f"aeron:udp?{control}|fc=min|linger=0s", 1001)
+    receiver = client.add_subscription(f"aeron:udp?endpoint=localhost:{port + 1}|{control}|cc=cubic", 1001)
+    until(lambda: group.is_connected and receiver.is_connected, "the group")
+    carry(client, group, receiver, 200)
+    receiver.close()
+    until(lambda: not group.is_connected, "the receiver's end")
+    group.close()
+
+    manual = client.add_exclusive_publication("aeron:udp?control-mode=manual|linger=0s", 1002)
+    plain = client.add_subscription("aeron:udp?control-mode=manual", 1002)
+    where = plain.add_destination(f"aeron:udp?endpoint=localhost:{port + 2}")
+    to = manual.add_destination(f"aeron:udp?endpoint=127.0.0.1:{port + 2}")
+    manual.add_destination("aeron:udp?endpoint=127.0.0.1:1")
+    until(lambda: plain.is_connected and manual.is_connected, "the destinations")
+    plain.open_images[0].reject("not this")
+    until(lambda: not manual.is_connected, "the rejection")
+    manual.remove_destination(to)
+    manual.remove_destination("aeron:udp?endpoint=127.0.0.1:1")
+    del where
+    plain.remove_destination(f"aeron:udp?endpoint=localhost:{port + 2}")
+    plain.close()
+    manual.close()
+
+    answers = client.add_subscription(f"aeron:udp?control=127.0.0.1:{port + 3}|control-mode=response", 1004)
+    questions = client.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{port + 2}", 1003)
+    asks = client.add_publication(
+        f"aeron:udp?endpoint=127.0.0.1:{port + 2}|response-correlation-id={answers.registration_id}", 1003
+    )
+    until(lambda: questions.is_connected, "the question")
+    replies = client.add_publication(
+        f"aeron:udp?control=127.0.0.1:{port + 3}|control-mode=response"
+        f"|response-correlation-id={questions.open_images[0].correlation_id}",
+        1004,
+    )
+    until(lambda: answers.is_connected, "the answer")
+    replies.revoke()
+    until(lambda: not answers.is_connected, "the revocation")
+    asks.close()
+
+    untethered = client.add_subscription("aeron:ipc?tether=false", 1005)
+    tethered = client.add_subscription("aeron:ipc", 1005)
+    local = client.add_publication("aeron:ipc?term-length=64k", 1005)
+    until(lambda: local.is_connected and untethered.is_connected and tethered.is_connected, "the local stream")
+    for _ in range(30):
+        until(lambda: local.offer(bytes(1000)) > 0, "an offer")
+    until(lambda: tethered.poll(lambda _fragment: None, 10) == 0 and not untethered.is_connected, "the cut")
+    until(lambda: untethered.is_connected, "the return")
+
+    counter = client.add_counter(1001, "a counter", key=b"\1\2\3")
+    counter.close()
+    with pytest.raises(RegistrationError):
+        client.add_publication("aeron:udp?endpoint=127.0.0.1:1|mtu=77777", 1)
+
+
+def played(kind: str, start_driver: DriverFactory, path: Path, port: int, names_port: int) -> dict[str, set[str]]:
+    """The lines that a driver writes while the program runs on it, and a neighbour of it comes and goes."""
+    resolver = f"127.0.0.1:{names_port}"
+    driver = start_driver(
+        kind,
+        **SETTINGS,
+        AERON_EVENT_LOG_FILENAME=str(path),
+        AERON_DRIVER_RESOLVER_NAME="alpha",
+        AERON_DRIVER_RESOLVER_INTERFACE=resolver,
+    )
+    neighbour = start_driver(
+        "mainstem",
+        AERON_NAME_RESOLVER_SUPPLIER="driver",
+        AERON_DRIVER_RESOLVER_NAME="beta",
+        AERON_DRIVER_RESOLVER_INTERFACE=f"127.0.0.1:{names_port + 1}",
+        AERON_DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR=resolver,
+    )
+    until(lambda: "NEIGHBOR_ADDED" in path.read_text(errors="replace"), "the neighbour")
+    neighbour.kill()
+    with mainstem.Aeron.connect(str(driver.directory)) as client:
+        program(client, port)
+    until(lambda: "NEIGHBOR_REMOVED" in path.read_text(errors="replace"), "the neighbour's end")
+    until(lambda: path.read_text(errors="replace").count("SEND_CHANNEL_CLOSE") >= 4, "the ends of the streams")
+    driver.stop()
+    return shapes(path, whole=kind == "mainstem")
+
+
+def test_every_line_of_the_reference_has_its_like_here(
+    start_driver: DriverFactory, tmp_path: Path, port: int, other_port: int
+) -> None:
+    theirs = played("reference", start_driver, tmp_path / "reference", port, other_port)
+    ours = played("mainstem", start_driver, tmp_path / "mainstem", port, other_port)
+    assert {name.split()[0] for name in theirs} <= known_events()
+    assert set(NUMBERS.values()) - {name.split()[0] for name in theirs} == NOT_PLAYED
+    missing = {name: lines for name, lines in theirs.items() if name not in ours}
+    assert missing == {}
+    different = {
+        name: (lines, ours[name]) for name, lines in theirs.items() if not lines & ours[name] and name not in ONLY_OURS
+    }
+    assert different == {}
