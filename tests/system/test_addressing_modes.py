@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.invoked_pair import Machines, free_port
 
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -37,6 +38,19 @@ def test_multicast_reaches_every_receiver_of_the_group(machines: Machines, port:
     publication = machines.near.add_publication(channel, 1001)
     machines.until(lambda: publication.is_connected and first.is_connected and second.is_connected)
     machines.deliver(publication, [first, second])
+
+
+def test_a_group_that_is_heard_further_than_it_answers_is_counted(machines: Machines, port: int) -> None:
+    channel = f"aeron:udp?endpoint=224.20.30.39:{port}|interface=127.0.0.1"
+    try:
+        near = machines.far.add_subscription(f"{channel}|ttl=1", 1001)
+    except RegistrationError as error:
+        pytest.skip(f"no multicast on this machine: {error}")
+    far = machines.near.add_publication(f"{channel}|ttl=4", 1001)
+    machines.until(lambda: far.is_connected and near.is_connected)
+    assert machines.far.counters.value(SystemCounter.POSSIBLE_TTL_ASYMMETRY) == 1
+    assert machines.near.counters.value(SystemCounter.POSSIBLE_TTL_ASYMMETRY) == 0
+    machines.deliver(far, [near])
 
 
 def test_dynamic_destinations_join_and_leave(machines: Machines, port: int) -> None:

@@ -10,6 +10,10 @@ MAX_SAMPLES = 64
 # A drift needs some time between its first and its last measurement.
 MIN_SPAN_NS = 10_000_000
 PPB = 1_000_000_000
+# Clocks are never further apart than this, a century: what says so was not written by a sender.
+MOST_APART_NS = 100 * 365 * 86_400 * 1_000_000_000
+# A clock that jumps by more was set anew, or somebody else spoke: the estimate begins again.
+LONGEST_STEP_NS = 60 * 1_000_000_000
 
 
 class Gauge(Protocol):
@@ -56,16 +60,24 @@ class OneWayLatency:
         spread = sum((x - x_mean) ** 2 for x in xs)
         return round(PPB * sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread)
 
-    def observe(self, sent_ns: int, received_ns: int) -> None:
-        """One measurement; one that is out of order is left out."""
-        if self._samples and sent_ns <= self._samples[-1][0]:
-            return
-        self._samples.append((sent_ns, received_ns - sent_ns))
+    def observe(self, sent_ns: int, received_ns: int) -> bool:
+        """One measurement; one that is out of order is left out. False for a time that no clock shows."""
+        latency_ns = received_ns - sent_ns
+        if abs(latency_ns) > MOST_APART_NS:
+            return False
+        if self._samples:
+            before_ns, before = self._samples[-1]
+            if abs(latency_ns - before) > LONGEST_STEP_NS:
+                self._samples.clear()
+            elif sent_ns <= before_ns:
+                return True
+        self._samples.append((sent_ns, latency_ns))
         if self._latency_gauge is not None:
-            self._latency_gauge.set_release(received_ns - sent_ns)
+            self._latency_gauge.set_release(latency_ns)
         drift = self.drift_ppb
         if self._drift_gauge is not None and drift is not None:
             self._drift_gauge.set_release(drift)
+        return True
 
 
 class MeasurementBurst:

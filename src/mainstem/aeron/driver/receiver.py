@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # How often sessions are forgotten, and senders with an explicit control address asked for a SETUP (behaviour, 15.1).
 CHECK_INTERVAL_NS = 1_000_000_000
 SILENCE_NS = 5_000_000_000
+INVALID_PACKETS_OFFSET = 14 * layout.COUNTER_VALUE_LENGTH
 TTL_ASYMMETRY_OFFSET = 21 * layout.COUNTER_VALUE_LENGTH
 ERROR_FRAMES_SENT_OFFSET = 39 * layout.COUNTER_VALUE_LENGTH
 
@@ -194,8 +195,8 @@ class Receiver:
         elif kind == layout.EVENT_FRAME:
             measure = frames.read_round_trip(frame)
             image = self._image_of(endpoint, measure.stream_id, measure.session_id)
-            if image is not None:
-                image.on_measurement(measure, now_ns)
+            if image is not None and not image.on_measurement(measure, now_ns):
+                self._counters.add_i64(INVALID_PACKETS_OFFSET, 1)
         else:
             session_id = int.from_bytes(frame[12:16], "little", signed=True)
             stream_id = int.from_bytes(frame[16:20], "little", signed=True)
@@ -245,8 +246,6 @@ class Receiver:
         if image is not None:
             self._connect(endpoint, image, index, source, now_ns)
             return
-        if destination.channel.is_multicast and setup.ttl > destination.ttl:
-            self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
         images = sum(
             1 for each, where in self._images.values() if where is endpoint and each.path.stream_id == setup.stream_id
         )
@@ -258,6 +257,9 @@ class Receiver:
                 self._refuse()
                 dispatcher.on_refused(setup.stream_id, setup.session_id, now_ns)
                 return
+            if destination.channel.is_multicast and setup.ttl > destination.ttl:
+                # Its data reaches further than what is answered from here.
+                self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
             self._tell(
                 CreateImage(
                     endpoint=endpoint,

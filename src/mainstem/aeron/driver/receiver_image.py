@@ -96,11 +96,11 @@ class ReceiverImage:
                 self.path.send_frame(frames.round_trip_frame(request), now_ns)
         self._set_deadline()
 
-    def on_measurement(self, measure: frames.RoundTrip, now_ns: int) -> None:
-        """The sender measures the round trip, or answers a measurement of ours."""
+    def on_measurement(self, measure: frames.RoundTrip, now_ns: int) -> bool:
+        """The sender measures the round trip, or answers a measurement of ours. False for one that cannot be true."""
         if measure.receiver_id == 0 and not measure.is_request:
             if self.one_way is not None and self._epoch_ns is not None:
-                self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
+                return self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
         elif measure.is_request:
             if measure.receiver_id in (0, self.receiver_id) and now_ns - self._measured_ns >= MEASURE_SPACING_NS:
                 self._measured_ns = now_ns
@@ -108,6 +108,7 @@ class ReceiverImage:
                 self.path.send_frame(frames.round_trip_frame(answer), now_ns)
         elif measure.receiver_id == self.receiver_id:
             self.congestion_control.on_measurement(measure, now_ns)
+        return True
 
     def on_status_due(self, now_ns: int) -> bool:
         """At the time of each status message: the refusal that stands in its place, or the answering session beside it.

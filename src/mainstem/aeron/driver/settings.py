@@ -152,7 +152,7 @@ class DriverSettings(Settings):
     sharednetwork_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     driver_native_resource_agent_idle_strategy: str = text(
         "sleep-ns",
-        "Accepted, and without effect: files and names are the conductor's work here.",
+        "Accepted, and without effect: files and names are the conductor's work here, and idle as it does.",
         accepts=IDLE,
         wrong=wrong_idle_strategy,
     )

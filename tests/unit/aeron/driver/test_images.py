@@ -12,6 +12,7 @@ from mainstem._core import layout
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.loss_report import read_losses
+from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from tests.support.memory_network import Peer
@@ -32,9 +33,23 @@ class Sender:
         self.driver.network.send(self.peer, ADDRESS, frame)
         return self.driver.cycle()
 
-    def setup(self, *, offset: int = 0, flags: int = 0, session: int = SESSION) -> list[responses.Response]:
+    def setup(
+        self, *, offset: int = 0, flags: int = 0, session: int = SESSION, ttl: int = 0
+    ) -> list[responses.Response]:
         frame = struct.pack(
-            "<iBBHiiiiiiii", 40, 0, flags, layout.TYPE_SETUP, offset, session, STREAM, TERM, TERM, TERM_LENGTH, 1408, 0
+            "<iBBHiiiiiiii",
+            40,
+            0,
+            flags,
+            layout.TYPE_SETUP,
+            offset,
+            session,
+            STREAM,
+            TERM,
+            TERM,
+            TERM_LENGTH,
+            1408,
+            ttl,
         )
         return self.send(frame)
 
@@ -82,6 +97,25 @@ def test_a_setup_makes_an_image_and_the_first_status_message_leaves_at_once(send
     assert struct.unpack_from("<iiiii", status, 8) == (SESSION, STREAM, TERM, 64, TERM_LENGTH // 2)
     driver.run(1.0, step=0.01)
     assert 4 <= len(sender.frames(layout.TYPE_SM)) <= 6
+
+
+@pytest.mark.parametrize(("theirs", "ours", "counted"), [(5, "|ttl=2", 1), (2, "|ttl=2", 0), (1, "", 1), (0, "", 0)])
+def test_a_sender_that_reaches_further_than_its_receiver_is_counted_once(
+    sender: Sender, theirs: int, ours: str, counted: int
+) -> None:
+    driver = sender.driver
+    subscribe(driver, f"aeron:udp?endpoint=224.20.30.39:{ADDRESS.port}|interface=127.0.0.1{ours}")
+    sender.heartbeat(0)
+    for _ in range(3):
+        sender.setup(ttl=theirs)
+    assert driver.counters.value(SystemCounter.POSSIBLE_TTL_ASYMMETRY) == counted
+    assert sum(label.startswith("rcv-hwm") for label in driver.labels().values()) == 1
+
+
+def test_how_far_a_sender_of_one_receiver_reaches_is_nobodys_business(sender: Sender) -> None:
+    subscribe(sender.driver)
+    sender.setup(ttl=9)
+    assert sender.driver.counters.value(SystemCounter.POSSIBLE_TTL_ASYMMETRY) == 0
 
 
 def test_names_an_images_counters_as_the_reference_does(sender: Sender) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.invoked_driver import InvokedDriver, only
 
 from mainstem.aeron.command import responses
-from mainstem.aeron.driver.one_way import MeasurementBurst, OneWayLatency
+from mainstem.aeron.driver.one_way import MOST_APART_NS, MeasurementBurst, OneWayLatency
 
 
 @given(
@@ -34,6 +35,24 @@ def test_nothing_is_known_before_it_was_measured() -> None:
     assert (one_way.latency_ns, one_way.drift_ppb) == (50, None)
     one_way.observe(90, 1_000)
     assert (one_way.latency_ns, one_way.count) == (50, 1)
+
+
+@pytest.mark.parametrize("sent_ns", [-(1 << 63), (1 << 63) - 1, -2 * MOST_APART_NS])
+def test_a_time_that_no_clock_shows_is_not_believed(sent_ns: int) -> None:
+    one_way = OneWayLatency()
+    one_way.observe(100, 150)
+    assert not one_way.observe(sent_ns, 200)
+    assert (one_way.latency_ns, one_way.count) == (50, 1)
+
+
+def test_a_clock_that_was_set_anew_begins_a_new_estimate() -> None:
+    one_way = OneWayLatency()
+    hour = 3600 * 10**9
+    for number in range(10):
+        assert one_way.observe(number * 10**8, number * 10**8 + 50)
+    assert one_way.observe(10**9 + 5 * hour, 10**9)
+    assert one_way.observe(10**9, 10**9 + 70)
+    assert (one_way.latency_ns, one_way.count) == (70, 1)
 
 
 def test_a_burst_is_close_together_and_then_seldom() -> None:

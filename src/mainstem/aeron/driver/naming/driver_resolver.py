@@ -33,6 +33,7 @@ MAX_BATCHES = 16  # of datagrams taken in one duty cycle: a flood of them must n
 MAX_DATAGRAM = 1408  # what is told at once: the default MTU, which every path is expected to carry
 MAX_AGE_MS = 0x7FFFFFFF
 ANYWHERE = "0.0.0.0:0"
+EVERYBODY = "255.255.255.255"
 
 
 @dataclass(slots=True)
@@ -134,24 +135,29 @@ class DriverResolver:
                     self._system_counters.increment(SystemCounter.INVALID_PACKETS)
                     continue
                 for entry in resolution.entries:
-                    self._on_entry(entry, InetAddress.unpack(source), now_ns)
+                    if not self._on_entry(entry, InetAddress.unpack(source), now_ns):
+                        self._system_counters.increment(SystemCounter.INVALID_PACKETS)
         return count
 
-    def _on_entry(self, entry: ResolutionEntry, source: InetAddress, now_ns: int) -> None:
+    def _on_entry(self, entry: ResolutionEntry, source: InetAddress, now_ns: int) -> bool:
+        """Takes one name in; false for an address where no driver can be."""
         if entry.name == self.name and entry.port == self._local.port:
-            return
+            return True
         address = InetAddress(str(entry.address), entry.port)
-        if address.is_wildcard:
-            if not entry.is_self:
-                return
+        if address.is_wildcard and entry.is_self:
             address = source.with_port(entry.port)
+        if address.is_wildcard or address.is_multicast or address.ip == EVERYBODY or not entry.name:
+            return False
         age_ns = max(0, entry.age_ms) * NS_PER_MS
         if age_ns > self._settings.driver_resolver_neighbor_timeout_ns:
-            return
+            return True
         self._cache.put(entry.name, address, now_ns - age_ns)
-        if self._neighbors.heard(address, now_ns, is_self=entry.is_self):
+        # Without a port, or with an address of the other kind, a driver can be found by its name and not be talked to.
+        can_be_told = bool(address.port) and address.is_v6 == self._local.is_v6
+        if can_be_told and self._neighbors.heard(address, now_ns, is_self=entry.is_self):
             self._instrument.state_change(f"resolver neighbor {address}", "UNKNOWN", "ADDED", now_ns)
             self._note("NAME_RESOLUTION_NEIGHBOR_ADDED", address, now_ns)
+        return True
 
     def _expire(self, now_ns: int) -> None:
         before_ns = now_ns - self._settings.driver_resolver_neighbor_timeout_ns

@@ -108,6 +108,27 @@ def test_counts_malformed_frames(driver: InvokedDriver) -> None:
     assert driver.counters.cell(SystemCounter.INVALID_PACKETS).get_acquire() == before + 4
 
 
+@pytest.mark.parametrize("ip", ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
+def test_counts_and_forgets_an_address_where_no_driver_can_be(driver: InvokedDriver, ip: str) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    before = driver.counters.value(SystemCounter.INVALID_PACKETS)
+    driver.network.send(peer, BOUND, told("beta", ip, BOOTSTRAP))
+    driver.run(0.1, step=0.01)
+    assert driver.counters.value(SystemCounter.INVALID_PACKETS) == before + 1
+    assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == value(driver, CounterType.RESOLVER_NEIGHBORS) == 0
+
+
+@pytest.mark.parametrize(("ip", "port"), [("::1", 40993), ("127.0.0.1", 0)])
+def test_a_driver_that_cannot_be_talked_to_is_found_by_its_name_all_the_same(
+    driver: InvokedDriver, ip: str, port: int
+) -> None:
+    driver.network.send(driver.network.peer(BOOTSTRAP), BOUND, told("beta", ip, port, is_self=True))
+    driver.run(3.0)
+    assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 1
+    assert value(driver, CounterType.RESOLVER_NEIGHBORS) == 0
+    assert driver.counters.value(SystemCounter.SHORT_SENDS) == 0
+
+
 def test_a_resolver_needs_a_name() -> None:
     with pytest.raises(ConfigurationError, match="AERON_DRIVER_RESOLVER_NAME"):
         InvokedDriver(name_resolver_supplier="driver")
