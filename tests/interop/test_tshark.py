@@ -9,16 +9,19 @@ import json
 import random
 import shutil
 import subprocess
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.dumpcap import Dumpcap
 from tests.support.live_driver import exchange, wait_for
 
+from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [
@@ -39,11 +42,18 @@ class Capture(Dumpcap):
         super().__init__(path, f"udp portrange {port}-{port + PORTS - 1}")
         self._port = port
 
-    def frames(self) -> list[tuple[str, str]]:
-        """(the dissector's name, what is wrong with it) of every Aeron frame."""
+    def count(self, kind: int) -> int:
+        """How many datagrams begin with a frame of that type, whatever the dissector knows of it."""
+        command = ["tshark", "-r", str(self._path), "-Y", _begins_with(kind), "-T", "fields", "-e", "frame.number"]
+        return len(subprocess.run(command, capture_output=True, check=True).stdout.split())
+
+    def frames(self, *, without: Sequence[int] = ()) -> list[tuple[str, str]]:
+        """(the dissector's name, what is wrong with it) of every Aeron frame; types it does not know are left out."""
         ports = range(self._port, self._port + PORTS)
         decode = [word for port in ports for word in ("-d", f"udp.port=={port},aeron")]
         command = ["tshark", "-r", str(self._path), *decode, "-T", "json"]
+        if without:
+            command += ["-Y", " and ".join(f"not {_begins_with(kind)}" for kind in without)]
         output = subprocess.run([*command, "--no-duplicate-keys"], capture_output=True, check=True).stdout
         found = []
         for packet in json.loads(output):
@@ -56,6 +66,10 @@ class Capture(Dumpcap):
                 for name, value in layer.items():
                     found += [(name, _expert(each)) for each in (value if isinstance(value, list) else [value])]
         return found
+
+
+def _begins_with(kind: int) -> str:
+    return f"udp.payload[6:2] == {kind & 0xFF:02x}:{kind >> 8:02x}"
 
 
 def _expert(value: Any) -> str:
@@ -161,3 +175,50 @@ def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
     if not receive_at:  # what is lost on one of two ways comes on the other, and nobody need ask for it
         kinds.add("aeron.nak")
     assert kinds <= {kind for kind, _ in frames}
+
+
+def test_every_frame_of_a_response_channel_decodes(tmp_path: Path) -> None:
+    port = random.Random().randrange(20_000, 32_000)
+    asked_at, answered_from = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"
+    answering = f"aeron:udp?control={answered_from}|control-mode=response"
+    loss = {
+        "udp_channel_incoming_interceptors": "loss",
+        "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=3|recv-msg-mask=0x3",
+    }
+    with (
+        Capture(tmp_path / "capture.pcapng", port) as capture,
+        MediaDriver.launch(term_buffer_length=1 << 16, **loss) as server,
+        MediaDriver.launch(term_buffer_length=1 << 16, **loss) as client,
+        Aeron.connect(server.directory) as far,
+        Aeron.connect(client.directory) as near,
+        far.add_subscription(f"aeron:udp?endpoint={asked_at}", 1003) as questions,
+        near.add_subscription(answering, 1004) as answers,
+        near.add_publication(
+            f"aeron:udp?endpoint={asked_at}|response-correlation-id={answers.registration_id}", 1003
+        ) as asks,
+    ):
+        wait_for(lambda: questions.is_connected)
+        image = questions.open_images[0].correlation_id
+        with far.add_publication(f"{answering}|response-correlation-id={image}", 1004) as replies:
+            wait_for(lambda: answers.is_connected and replies.is_connected and asks.is_connected)
+            said: list[bytes] = []
+            heard: deque[bytes] = deque()
+            number = 0
+
+            def step() -> bool:
+                nonlocal number
+                if number < MESSAGES and asks.offer(bytes([number]) * (17 * number)) > 0:
+                    number += 1
+                questions.poll_messages(lambda fragment: heard.append(bytes(fragment)), 10)
+                if heard and replies.offer(heard[0]) > 0:
+                    heard.popleft()  # each question is its answer
+                answers.poll_messages(lambda fragment: said.append(bytes(fragment)), 10)
+                return len(said) == MESSAGES
+
+            wait_for(step)
+            assert said == [bytes([each]) * (17 * each) for each in range(MESSAGES)]
+        wait_for(lambda: not answers.images)
+    assert capture.count(layout.TYPE_RSP_SETUP) > 0
+    frames = capture.frames(without=(layout.TYPE_RSP_SETUP, layout.TYPE_ERR))
+    assert [fault for fault in frames if fault[1]] == []
+    assert {"aeron.setup", "aeron.data", "aeron.heartbeat", "aeron.sm", "aeron.nak"} <= {kind for kind, _ in frames}

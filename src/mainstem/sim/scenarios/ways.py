@@ -12,11 +12,17 @@ from mainstem.sim.scenarios.fan import PATIENCE_NS, Reader, connect, deliver, en
 from mainstem.sim.scenarios.unicast import drawn_length
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.sim.world import Host, World
 
 STREAM = 1001
 SHARED = 300  # messages of a stream with two senders
 LEAD = 20  # messages that one of them may be ahead
+# Nor may what one has offered be further ahead of what the other has sent: a sender takes no notice of a receiver that is half
+# a term from it, so one that fell behind so far would hear of nobody again (behaviour, 14.4).
+REACH = (64 * 1024) // 2
+HEADERS = 512  # of one message's frames, at most
 
 
 def joining(world: World) -> str:
@@ -61,12 +67,18 @@ def redundant(world: World) -> str:
     spoil(world)
     messages = [world.chance.randbytes(drawn_length(world.chance)) for _ in range(SHARED)]
     sent = [0, 0]
+    at = [_sender_position(host, sender.registration_id) for host, sender in zip((near, far), senders, strict=True)]
     reader = Reader("the merged stream", subscription)
 
     def step() -> bool:
         for which in (0, 1):
             ahead = sent[which] - sent[1 - which]
-            if sent[which] < SHARED and ahead < LEAD and senders[which].offer(messages[sent[which]]) > 0:
+            if sent[which] == SHARED or ahead >= LEAD:
+                continue
+            message = messages[sent[which]]
+            # Its frames, and as much padding where a term ends.
+            after = senders[which].position + 2 * (len(message) + HEADERS)
+            if after <= at[1 - which]() + REACH and senders[which].offer(message) > 0:
                 sent[which] += 1
                 if ahead >= 0:
                     reader.checker.offered(messages[sent[which] - 1])
@@ -148,6 +160,13 @@ def _named(name: str, address: str, bootstrap: str) -> dict[str, Any]:
         "driver_resolver_bootstrap_neighbor_resolution_interval_ns": 2 * NS_PER_SECOND,
     }
     return resolver | ({"driver_resolver_bootstrap_neighbor": bootstrap} if bootstrap else {})
+
+
+def _sender_position(host: Host, registration_id: int) -> Callable[[], int]:
+    """Up to where a publication has been sent."""
+    counters = host.aeron.counters
+    counter_id = counters.find(CounterType.SENDER_POSITION, registration_id)
+    return lambda: counters.value(counter_id)
 
 
 def _neighbors(host: Host) -> int:
