@@ -73,3 +73,6 @@ cdef class ExclusiveAppender(Appender):
     cdef int64_t append_block(self, const uint8_t *source, int64_t length) except? -99
     cdef int check_block(self, const uint8_t *source, int64_t length) except -1
     cdef int check_block_header(self, const uint8_t *source, int64_t offset) except -1
+
+
+cdef int64_t framed_length(int64_t length, int64_t longest) noexcept nogil

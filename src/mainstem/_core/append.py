@@ -25,6 +25,15 @@ EXPECTED_LENGTH = cython.declare(cython.longlong, 1536)  # no more lines asked f
 LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
 
 
+def framed_length(length, longest):
+    """The bytes that a message takes in the term when one frame carries ``longest`` bytes of it at most."""
+    if length <= longest:
+        return align_frame(length + DATA_HEADER_LENGTH)
+    full: cython.longlong = length // longest
+    rest: cython.longlong = length - full * longest
+    return full * (longest + DATA_HEADER_LENGTH) + (align_frame(rest + DATA_HEADER_LENGTH) if rest else 0)
+
+
 @cython.cclass
 class BufferClaim:
     """Space claimed in the term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another."""
@@ -131,11 +140,7 @@ class Appender:
 
     def framed(self, length):
         """The bytes that a message takes in the term, header and fragments included."""
-        if length <= self.max_payload_length:
-            return align_frame(length + DATA_HEADER_LENGTH)
-        full: cython.longlong = length // self.max_payload_length
-        rest: cython.longlong = length - full * self.max_payload_length
-        return full * self.mtu + (align_frame(rest + DATA_HEADER_LENGTH) if rest else 0)
+        return framed_length(length, self.max_payload_length)
 
     def place(self, position):
         """The offset in the file of a position in the stream."""
@@ -415,8 +420,9 @@ class Appender:
         """
         total: cython.longlong = 0
         framed: cython.longlong
+        longest: cython.longlong = self.max_payload_length
         while k < messages.loaded and total < self.room:
-            framed = self.framed(messages.length[k])
+            framed = framed_length(messages.length[k], longest)
             if total > 0 and total + framed > self.max_message_length:
                 break
             total += framed

@@ -6,6 +6,7 @@
 #   cas32 cas64      compare-and-set (acquire-release), true when it was set
 #   fadd64           fetch-and-add (acquire-release), the old value
 #   fence_release / fence_acquire          standalone fences
+#   zero_past_caches                       zero_out for memory that nobody touches soon
 #   prefetch prefetch_write                a hint that the line is wanted soon; any address will do
 # The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
 #   wrap_i32 align_frame     arithmetic that needs the same answer compiled or not
@@ -16,6 +17,9 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    #endif
     #ifndef MAINSTEM_ATOMICS
     #define MAINSTEM_ATOMICS
     #define MS_INLINE static inline __attribute__((unused))
@@ -38,8 +42,34 @@ cdef extern from *:
         return __atomic_compare_exchange_n((int64_t *)(b + o), &e, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); }
     MS_INLINE void fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
     MS_INLINE void fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
-    MS_INLINE void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) { memcpy(d + o, s + so, (size_t)n); }
+    typedef struct { uint64_t a, b; } ms_pair;
+    /* Short messages are most messages: 16 to 64 bytes as pairs from both ends, which may overlap, without a call. */
+    MS_INLINE void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) {
+        uint8_t *to = d + o; const uint8_t *from = s + so; ms_pair head, tail, second, last;
+        if (n < 16 || n > 64) { memcpy(to, from, (size_t)n); return; }
+        memcpy(&head, from, 16); memcpy(&last, from + n - 16, 16);
+        if (n > 32) {
+            memcpy(&second, from + 16, 16); memcpy(&tail, from + n - 32, 16);
+            memcpy(to + 16, &second, 16); memcpy(to + n - 32, &tail, 16);
+        }
+        memcpy(to, &head, 16); memcpy(to + n - 16, &last, 16);
+    }
     MS_INLINE void zero_out(uint8_t *b, int64_t o, int64_t n) { memset(b + o, 0, (size_t)n); }
+    /* Whole lines go to memory without being read first; ordered before the next store, as others are not. */
+    MS_INLINE void zero_past_caches(uint8_t *b, int64_t o, int64_t n) {
+    #ifdef __SSE2__
+        uint8_t *at = b + o, *end = at + n;
+        int64_t head = -(intptr_t)at & 63;
+        if (n < 128 + head) { memset(at, 0, (size_t)n); return; }
+        memset(at, 0, (size_t)head);
+        for (at += head; end - at >= 64; at += 64)
+            for (int i = 0; i < 64; i += 16) _mm_stream_si128((__m128i *)(at + i), _mm_setzero_si128());
+        _mm_sfence();
+        memset(at, 0, (size_t)(end - at));
+    #else
+        memset(b + o, 0, (size_t)n);
+    #endif
+    }
     MS_INLINE void prefetch(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 0, 3); }
     MS_INLINE void prefetch_write(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 1, 3); }
     MS_INLINE int32_t wrap_i32(int64_t v) { return (int32_t)(uint32_t)v; }
@@ -65,6 +95,7 @@ cdef extern from *:
     void fence_acquire() noexcept nogil
     void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) noexcept nogil
     void zero_out(uint8_t *b, int64_t o, int64_t n) noexcept nogil
+    void zero_past_caches(uint8_t *b, int64_t o, int64_t n) noexcept nogil
     void prefetch(const uint8_t *b, int64_t o) noexcept nogil
     void prefetch_write(const uint8_t *b, int64_t o) noexcept nogil
     int32_t wrap_i32(int64_t v) noexcept nogil

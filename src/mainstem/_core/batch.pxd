@@ -30,3 +30,4 @@ cdef class MessageColumns(Messages):
     cdef uint8_t *offsets
 
     cdef int64_t offset(self, int64_t i) noexcept
+    cdef bint measure(self) noexcept

@@ -100,16 +100,33 @@ class MessageColumns(Messages):
         i: cython.longlong
         before: cython.longlong = self.offset(0) if self.count > 0 else 0
         after: cython.longlong
+        if self.measure() and before >= 0 and self.offset(self.count) <= data_length:
+            return
         if before < 0:
             raise ValueError(f"the column's first offset is {before}")
-        self.largest = 0
         for i in range(self.count):
             after = self.offset(i + 1)
             if after < before or after > data_length:
                 raise ValueError(f"row {self.first + i} is [{before}, {after}) in {data_length} bytes of data")
-            if after - before > self.largest:
-                self.largest = after - before
             before = after
+
+    def measure(self):
+        """Whether no offset is negative or smaller than the one before; finds the largest step."""
+        i: cython.longlong
+        width: cython.longlong = 8 if self.wide else 4
+        start: cython.longlong = self.first * width
+        before: cython.longlong = self.offset(0) if self.count > 0 else 0
+        after: cython.longlong
+        largest: cython.longlong = 0
+        falls: cython.longlong = 0
+        offsets = self.offsets
+        for i in range(1, self.count + 1):
+            after = get64(offsets, start + i * width) if width == 8 else get32(offsets, start + i * width)
+            falls |= after | (after - before)
+            largest = max(largest, after - before)
+            before = after
+        self.largest = largest
+        return falls >= 0
 
     if cython.compiled:
 
@@ -127,10 +144,14 @@ class MessageColumns(Messages):
     def load(self, first):
         n: cython.longlong = min(CHUNK, self.count - first)
         k: cython.longlong
+        width: cython.longlong = 8 if self.wide else 4
+        p: cython.longlong = (self.first + first) * width
         begin: cython.longlong = self.offset(first)
         end: cython.longlong
+        offsets = self.offsets
         for k in range(n):
-            end = self.offset(first + k + 1)
+            p += width
+            end = get64(offsets, p) if width == 8 else get32(offsets, p)
             if cython.compiled:
                 self.source[k] = self.data + begin
             else:

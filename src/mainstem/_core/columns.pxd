@@ -63,6 +63,7 @@ cdef class Columns:
     cdef int reserve_payload(self, int64_t need) except -1
     cdef int64_t scan_chunk(self, uint8_t *base, int64_t offset, int64_t limit, int rows, bint padding) noexcept nogil
     cdef void fill(self, uint8_t *base, int first, int n, int64_t zero_position) noexcept nogil
+    cdef void fill_messages(self, uint8_t *base, int first, int n, int64_t zero_position) noexcept nogil
     cdef int64_t add(
         self, uint8_t *base, int64_t offset, int64_t limit, int64_t position, int64_t max_rows, bint padding,
         Fragments fragments) except -1

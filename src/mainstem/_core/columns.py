@@ -30,6 +30,9 @@ NAMES = (
     "payload",
 )
 WIDTHS = (8, 4, 4, 4, 4, 2, 2, 8, 8, 4, 4, 1)
+COLUMNS_OF_MESSAGES = cython.declare(
+    cython.int, COLUMN_POSITION | COLUMN_SESSION_ID | COLUMN_RESERVED_VALUE | COLUMN_PAYLOAD
+)
 I_OFFSETS = cython.declare(cython.int, 10)
 I_PAYLOAD = cython.declare(cython.int, 11)
 
@@ -367,6 +370,9 @@ class Columns:
             at = cython.address(self.at[first])
         else:
             at = self.at[first:]
+        if wanted == COLUMNS_OF_MESSAGES:
+            self.fill_messages(base, first, n, zero_position)
+            return
         # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
         column = self.column[0]
         if wanted & COLUMN_POSITION:
@@ -411,6 +417,37 @@ class Columns:
                 put32(offsets, (row + i + 1) * 4, cython.cast(cython.int, used))
             self.payload_length = used
         self.rows = row + n
+
+    def fill_messages(self, base, first, n, zero_position):
+        """The same for the columns that a poll asks for, in one loop: each header is looked at once."""
+        row: cython.longlong = self.rows
+        i: cython.int = 0
+        o: cython.longlong = 0
+        length: cython.longlong = 0
+        used: cython.longlong = self.payload_length
+        if cython.compiled:
+            at = cython.address(self.at[first])
+        else:
+            at = self.at[first:]
+        positions = self.column[0]
+        sessions = self.column[1]
+        reserved = self.column[7]
+        offsets = self.column[I_OFFSETS]
+        payload = self.column[I_PAYLOAD]
+        for i in range(n):
+            o = at[i]
+            length = get32(base, o)
+            put64(positions, row * 8, zero_position + o + align_frame(length))
+            put32(sessions, row * 4, get32(base, o + FRAME_SESSION_ID_OFFSET))
+            put64(reserved, row * 8, get64(base, o + FRAME_RESERVED_VALUE_OFFSET))
+            if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
+                length -= DATA_HEADER_LENGTH
+                copy_bytes(payload, used, base, o + DATA_HEADER_LENGTH, length)
+                used += length
+            row += 1
+            put32(offsets, row * 4, cython.cast(cython.int, used))
+        self.payload_length = used
+        self.rows = row
 
     def join_chunk(self, base, zero_position, fragments):
         """Appends what was found as whole messages: runs of unfragmented frames at once, fragments one by one."""

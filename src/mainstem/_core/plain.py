@@ -115,6 +115,10 @@ def zero_out(b: Memory, o: int, n: int) -> None:
     b.u8[o : o + n] = bytes(n)
 
 
+def zero_past_caches(b: Memory, o: int, n: int) -> None:
+    zero_out(b, o, n)
+
+
 def wrap_i32(v: int) -> int:
     return ((v + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 

@@ -30,7 +30,7 @@ cdef bint insert_frames(uint8_t *base, int64_t at, const uint8_t *source, int64_
 cdef bint fill_with_padding(uint8_t *base, int64_t meta, int64_t term, int64_t offset, int64_t length, int32_t term_id) noexcept nogil
 cdef void write_padding(uint8_t *base, int64_t meta, int64_t term, int64_t offset, int64_t length, int32_t term_id) noexcept nogil
 cdef void stamp_frames(uint8_t *base, int64_t at, int64_t length, int64_t offset, int64_t moment) noexcept nogil
-cdef void clean_bytes(uint8_t *base, int64_t at, int64_t length) noexcept nogil
+cdef void clean_bytes(uint8_t *base, int64_t at, int64_t length, bint is_far) noexcept nogil
 cdef int64_t clean_to(uint8_t *base, int64_t term_length, int64_t clean, int64_t target) noexcept nogil
 cdef int64_t tail_position(uint8_t *base, int64_t meta, int64_t term_length, int32_t initial_term_id) noexcept nogil
 cdef bint rotate(uint8_t *base, int64_t meta, int32_t term_count, int32_t term_id) noexcept nogil

@@ -16,6 +16,9 @@ if not cython.compiled:
     # No place in a message for a timestamp; -8 is the header's reserved value, as if it lay before the payload.
     NO_TIMESTAMP = -1
 
+# Before a publisher writes again where it is cleaned now, it fills a term or two: from so long terms on, caches have forgotten by
+# then, and to fill them with zeroes costs twice the time.
+FAR_TERM_LENGTH = cython.declare(cython.longlong, 16 * 1024 * 1024)
 # One UDP payload is 65,507 bytes at most, and a run with segmentation offload is one payload to the kernel.
 MAX_RUN_LENGTH = cython.declare(cython.int, 65_000)
 
@@ -225,9 +228,12 @@ def fill_with_padding(base, meta, term, offset, length, term_id):
     return True
 
 
-def clean_bytes(base, at, length):
+def clean_bytes(base, at, length, is_far):
     """Zeroes a region; its first word last, so that nobody meets a length without the frame."""
-    zero_out(base, at + 8, length - 8)
+    if is_far:
+        zero_past_caches(base, at + 8, length - 8)
+    else:
+        zero_out(base, at + 8, length - 8)
     st64(base, at, 0)
 
 
@@ -239,7 +245,8 @@ def clean_to(base, term_length, clean, target):
         return clean
     if length > term_length - offset:
         length = term_length - offset
-    clean_bytes(base, ((clean // term_length) % PARTITION_COUNT) * term_length + offset, length)
+    at: cython.longlong = ((clean // term_length) % PARTITION_COUNT) * term_length + offset
+    clean_bytes(base, at, length, term_length >= FAR_TERM_LENGTH)
     return clean + length
 
 

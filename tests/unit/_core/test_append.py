@@ -46,6 +46,23 @@ def test_a_message_is_one_frame_with_every_field_of_the_header(core: Core, kind:
     assert publication.position == 128
 
 
+@pytest.mark.parametrize("face", ["offer", "batch"])
+def test_a_message_of_every_length_is_there_whole_and_not_a_byte_of_what_lies_beside_it(
+    core: Core, kind: str, face: str
+):
+    log, publication = opened(core, kind)
+    around = bytes(range(1, 256))
+    for length in range(140):
+        message = around[50 : 50 + length]
+        if face == "offer":
+            end = publication.offer(memoryview(around)[50 : 50 + length])
+        else:
+            _, end = publication.offer_columns(around, array.array("i", [50, 50 + length]))
+        *_, (offset, _, _, _, payload) = log.frames()
+        assert payload == message
+        assert not any(log.memory.get_bytes(offset + 32 + length, end - offset - 32 - length))
+
+
 def test_takes_any_contiguous_buffer_and_refuses_anything_else(core: Core, kind: str):
     log, publication = opened(core, kind)
     publication.offer(memoryview(b"..view..")[2:6])
@@ -355,6 +372,15 @@ def test_refuses_arrow_offsets_that_leave_the_data(core: Core, offsets: list[int
     log, publication = opened(core, "concurrent")
     with pytest.raises(ValueError):
         publication.offer_columns(b"onetwothree", array.array("i", offsets), first=first, count=count)
+    assert log.frames() == []
+
+
+def test_refuses_wide_offsets_however_far_they_jump(core: Core):
+    log, publication = opened(core, "concurrent")
+    last = (1 << 63) - 1
+    for offsets in ([0, last, -last, 3], [0, last, 3], [0, 1, -last - 1], [5, last]):
+        with pytest.raises(ValueError, match="bytes of data"):
+            publication.offer_columns(b"onetwothree", array.array("q", offsets), wide=True)
     assert log.frames() == []
 
 

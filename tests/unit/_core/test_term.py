@@ -131,6 +131,19 @@ def test_cleans_to_the_end_of_a_term_at_most(core: Modules) -> None:
     assert core.term.clean(log, TERM_LENGTH, TERM_LENGTH, TERM_LENGTH) == TERM_LENGTH
 
 
+@pytest.mark.parametrize("term_length", [TERM_LENGTH, 16 * 1024 * 1024], ids=["near", "past the caches"])
+@pytest.mark.parametrize(("first", "end"), [(0, 32), (32, 96), (96, 320), (32, 4096), (64, 4160), (0, 65_536)])
+def test_cleans_what_it_is_told_to_and_no_byte_beside_it(core: Modules, term_length: int, first: int, end: int) -> None:
+    log = new_log(core, term_length=term_length)
+    log.put_bytes(term_length - 64, b"\xff" * (64 + end + 64))
+    assert core.term.clean(log, term_length, term_length + first, term_length + end) == term_length + end
+    before, cleaned, after = (
+        log.get_bytes(term_length + at, n) for at, n in ((-64, first + 64), (first, end - first), (end, 64))
+    )
+    assert set(before) == set(after) == {0xFF}
+    assert not any(cleaned)
+
+
 def claim(log: Any, offset: int, length: int) -> None:
     """What a producer leaves that died: a moved tail and, where ``length`` is not 0, a negative frame length."""
     log.put_i64(3 * TERM_LENGTH, (INITIAL_TERM_ID << 32) | (offset + 128))
