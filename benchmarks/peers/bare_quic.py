@@ -45,6 +45,10 @@ class Endpoint:
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         raise NotImplementedError
 
+    def receive_stream_ends(self, stream_ids: list[int], pieces: list[bytes], now_ns: int) -> None:
+        for stream_id, data in zip(stream_ids, pieces, strict=True):
+            self.receive_stream(stream_id, data, True, now_ns)
+
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
         """Datagrams arrived."""
 

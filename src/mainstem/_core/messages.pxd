@@ -11,6 +11,7 @@ cdef class RunReader:
 
     cdef int64_t integer(self, bytes data, int64_t end)
     cpdef object whole(self, bytes data, int64_t limit)
+    cpdef list gather(self, list items, int64_t start, int64_t count, int64_t limit)
     cpdef object read(self, bytes data, int64_t position, bytes prefix, int64_t number, int64_t count, int64_t limit)
 
 
@@ -19,8 +20,14 @@ cdef class MessageWriter:
     cdef public int64_t allowance
     cdef readonly int64_t stream_id
     cdef readonly int64_t used
+    cdef public bytes opening
+    cdef public int64_t stream_room
+    cdef public int64_t datagram_room
+    cdef public int64_t max_datagram
     cdef bytearray buffer
     cdef list pieces
+    cdef list singles
+    cdef list datagrams
 
     cdef void integer(self, uint64_t value)
     cdef void seal(self)
@@ -43,3 +50,22 @@ cdef class Ledger:
     cdef dict entries
 
     cpdef bint put(self, message)
+
+
+cdef class QuickSender:
+    cdef Ledger ledger
+    cdef MessageWriter writer
+    cdef object core
+    cdef object sender
+    cdef object open_state
+    cdef object declare
+    cdef bint unreliable
+    cdef int64_t bound
+    cdef bytearray head
+    cdef int64_t used
+
+    cdef void integer(self, uint64_t value)
+    cdef bytes frame(self, int64_t number, bytes payload)
+    cpdef bint put(self, message)
+    cdef bint put_single(self, bytes message) except -1
+    cdef bint put_datagram(self, bytes message) except -1

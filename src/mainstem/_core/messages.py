@@ -75,6 +75,33 @@ class RunReader:
             payload = data[self.at :]
         return payload
 
+    def gather(self, items, start, count, limit):
+        out: list = []
+        first: cython.longlong = -1
+        channel: cython.longlong = -1
+        total: cython.longlong = 0
+        taken: cython.longlong = 0
+        index: cython.longlong = start
+        end: cython.longlong = len(items)
+        if end - index > count:
+            end = index + count
+        while index < end:
+            payload = self.whole(items[index], limit)
+            if payload is None or (taken and (self.channel != channel or self.number != first + taken)):
+                break
+            if not taken:
+                channel = self.channel
+                first = self.number
+            out.append(payload)
+            total += len(payload)
+            taken += 1
+            index += 1
+        self.channel = channel
+        self.number = first
+        self.count = taken
+        self.size = total
+        return out
+
     def read(self, data, position, prefix, number, count, limit):
         out: list = []
         end: cython.longlong = len(data)
@@ -118,6 +145,12 @@ class MessageWriter:
         self.used = 0
         self.buffer = bytearray()
         self.pieces = []
+        self.opening = b""
+        self.stream_room = 0
+        self.datagram_room = 0
+        self.max_datagram = 0
+        self.singles = []
+        self.datagrams = []
 
     def integer(self, value):
         while value >= 0x80:
@@ -170,6 +203,21 @@ class MessageWriter:
         stream_id = self.stream_id
         self.stream_id = -1
         return stream_id, pieces
+
+    def take_alone(self):
+        singles = self.singles
+        datagrams = self.datagrams
+        self.singles = []
+        self.datagrams = []
+        return singles, datagrams
+
+    @property
+    def has_alone(self):
+        return bool(self.singles or self.datagrams)
+
+    @property
+    def waiting_singles(self):
+        return len(self.singles)
 
     def renew(self):
         self.allowance = ALLOWANCE
@@ -277,3 +325,106 @@ class Ledger:
         self.size = 0
         self.is_open = False
         return entries
+
+
+@cython.cclass
+class QuickSender:
+    def __init__(self, ledger: Ledger, core, sender, open_state, *, unreliable, bound, declare):
+        self.ledger = ledger
+        self.writer = ledger.writer
+        self.core = core
+        self.sender = sender
+        self.open_state = open_state
+        self.unreliable = unreliable
+        self.bound = bound
+        self.declare = declare
+        self.head = bytearray(ROOM_FOR_HEAD)
+        self.used = 0
+
+    def integer(self, value):
+        while value >= 0x80:
+            self.head[self.used] = value & 0x7F | 0x80
+            self.used += 1
+            value >>= 7
+        self.head[self.used] = value
+        self.used += 1
+
+    def frame(self, number, payload):
+        size: cython.longlong = len(payload)
+        skip: cython.longlong
+        opening: cython.longlong
+        self.used = 0
+        self.integer(number)
+        self.head[self.used] = 0
+        self.used += 1
+        self.integer(size)
+        if cython.compiled:
+            opening = len(self.writer.opening)
+            skip = len(self.ledger.prefix)
+            out: bytes = PyBytes_FromStringAndSize(cython.NULL, opening + skip + self.used + size)
+            to: cython.p_char = PyBytes_AS_STRING(out)
+            memcpy(to, PyBytes_AS_STRING(self.writer.opening), opening)
+            memcpy(to + opening, PyBytes_AS_STRING(self.ledger.prefix), skip)
+            memcpy(to + opening + skip, PyByteArray_AS_STRING(self.head), self.used)
+            memcpy(to + opening + skip + self.used, PyBytes_AS_STRING(payload), size)
+            return out
+        return b"".join((self.writer.opening, self.ledger.prefix, self.head[: self.used], payload))
+
+    @property
+    def is_spent(self):
+        return self.writer.allowance <= 0
+
+    def put(self, message):
+        writer: MessageWriter = self.writer
+        if type(message) is not bytes or writer.allowance <= 0:
+            return False
+        sender = self.sender
+        if sender.state is not self.open_state or sender.pending:
+            return False
+        if self.unreliable:
+            if not self.put_datagram(message):
+                return False
+        elif not self.put_single(message):
+            return False
+        writer.allowance -= 1
+        return True
+
+    def put_single(self, message):
+        writer: MessageWriter = self.writer
+        ledger: Ledger = self.ledger
+        size: cython.longlong = len(message)
+        if (
+            writer.stream_room <= 0
+            or ledger.count >= ledger.max_messages
+            or ledger.size >= ledger.max_bytes
+            or size > ledger.largest
+        ):
+            return False
+        if not writer.singles and writer.wake is not None:
+            writer.wake()
+        writer.singles.append(self.frame(ledger.next, message))
+        writer.stream_room -= 1
+        ledger.sizes.append(size)
+        ledger.next += 1
+        ledger.count += 1
+        ledger.size += size
+        return True
+
+    def put_datagram(self, message):
+        writer: MessageWriter = self.writer
+        sender = self.sender
+        number: cython.longlong = sender.next_unreliable
+        mark: cython.longlong = sender.mark
+        if writer.datagram_room <= 0 or number - mark >= self.bound:
+            return False
+        frame: bytes = self.frame(number, message)
+        if len(frame) > writer.max_datagram:
+            return False
+        if not writer.datagrams and writer.wake is not None:
+            writer.wake()
+        writer.datagrams.append(frame)
+        writer.datagram_room -= 1
+        sender.next_unreliable = number + 1
+        if sender not in self.core.declare_list:
+            self.declare(self.core, sender)
+        return True

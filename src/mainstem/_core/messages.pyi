@@ -16,6 +16,11 @@ class RunReader:
         """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
         ``number`` tell what it is."""
 
+    def gather(self, items: list[bytes], start: int, count: int, limit: int) -> list[bytes]:
+        """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
+        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` tell what
+        they are."""
+
     def read(self, data: bytes, position: int, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
         """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered
         from ``number`` on, carry no attachments, have at most ``limit`` bytes and are all there; at most ``count``.
@@ -33,9 +38,25 @@ class MessageWriter:
     stream_id: int
     """Whose bytes it holds, -1 where it holds none."""
     used: int
+    opening: bytes
+    """What everything must begin with until the other side has answered."""
+    stream_room: int
+    """Streams of one direction that may be opened."""
+    datagram_room: int
+    """Datagrams that may be sent."""
+    max_datagram: int
+    """Bytes of the largest."""
 
     def take(self) -> tuple[int, list[bytes]]:
         """The stream and its bytes, in pieces; it is empty afterwards."""
+    def take_alone(self) -> tuple[list[bytes], list[bytes]]:
+        """The messages that go out alone: on a stream each, and in a datagram each."""
+    @property
+    def has_alone(self) -> bool:
+        """`take_alone` has something."""
+    @property
+    def waiting_singles(self) -> int:
+        """Messages that wait for a stream each."""
     def renew(self) -> None:
         """What was here is on its way: as many messages again."""
 
@@ -76,3 +97,28 @@ class Ledger:
         """Move ``first`` on, after acknowledgements."""
     def clear(self) -> list[Any]:
         """Forget what is outstanding; returns what hung on it, in the order of the numbers."""
+
+class QuickSender:
+    """The short way for the plain messages of one sender that do not travel in order: nothing attached, no tag.
+
+    It takes messages while ``sender.state`` is ``open_state`` and ``sender.pending`` is empty, of unreliable ones at most
+    ``bound`` that nothing is known of. ``declare`` is called with the core and the sender where the sender is not in
+    ``core.declare_list``.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        core: Any,
+        sender: Any,
+        open_state: object,
+        *,
+        unreliable: bool,
+        bound: int,
+        declare: Callable[[Any, Any], None],
+    ) -> None: ...
+    @property
+    def is_spent(self) -> bool:
+        """The connection's allowance of messages is used up until its output is carried off."""
+    def put(self, message: object) -> bool:
+        """Send one plain message; False where the careful code has to be asked, which may still take it."""

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from mainstem._core.messages import Ledger
+    from mainstem._core.messages import Ledger, QuickSender
 
-    PlainSender = Ledger | sending.QuickSender
+    PlainSender = Ledger | QuickSender
 
 DEFAULT_TIMING = Timing()
 
@@ -80,7 +80,7 @@ class AqueductConnection:
         self._ended = False
         if is_client:
             # Whatever the client sends before the server has answered begins with a Version frame.
-            self._core.out.prefix = VERSION_BYTES
+            self._core.out.plain.opening = VERSION_BYTES
             lifecycle.create_sender(self._core, ENTRYPOINT, minted_here=True, reachable=True)
 
     # The beginning.
@@ -129,11 +129,9 @@ class AqueductConnection:
         core.now_ns = now_ns
         if self._ended:
             return
-        if fin and stream_id & UNIDIRECTIONAL and stream_id not in core.streams and not self._is_gated:
+        if fin and stream_id & UNIDIRECTIONAL and stream_id not in core.streams and self._take_run([data], 0, False):
             # Most often one message without attachments, and all there is on the stream.
-            payload = core.runs.whole(data, core.limits.max_payload)
-            if payload is not None and self._take_plain(payload, unreliable=False):
-                return
+            return
         self._guard(lambda: self._receive_stream(stream_id, data, fin))
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
@@ -167,27 +165,44 @@ class AqueductConnection:
         else:
             self._guard(lambda: read_datagram(self._core, data, must_begin_with_version=False))
 
-    def receive_datagrams(self, datagrams: Sequence[bytes], now_ns: int) -> None:
-        """Several datagrams, in the order in which they came."""
+    def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
+        """The last bytes of several streams of one direction. For most they are the first as well."""
         core = self._core
         core.now_ns = now_ns
-        for data in datagrams:
-            if self._ended:
-                return
-            if not self._is_gated:
-                payload = core.runs.whole(data, core.limits.max_payload)
-                if payload is not None and self._take_plain(payload, unreliable=True):
-                    continue
-            self.receive_datagram(data, now_ns)
+        index = 0
+        are_new = core.streams.keys().isdisjoint(stream_ids)
+        while index < len(pieces) and not self._ended:
+            taken = self._take_run(pieces, index, False) if are_new else 0
+            if not taken:
+                self.receive_stream(stream_ids[index], pieces[index], True, now_ns)
+                taken = 1
+            index += taken
 
-    def _take_plain(self, payload: bytes, *, unreliable: bool) -> bool:
-        """Process the message that `RunReader.whole` found; False where it has to go the careful way."""
+    def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
+        """Several datagrams, in the order in which they came."""
+        self._core.now_ns = now_ns
+        index = 0
+        while index < len(datagrams) and not self._ended:
+            taken = self._take_run(datagrams, index, True)
+            if not taken:
+                self.receive_datagram(datagrams[index], now_ns)
+                taken = 1
+            index += taken
+
+    def _take_run(self, items: list[bytes], start: int, unreliable: bool) -> int:
+        """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once;
+        returns how many they were. The next has to go the careful way."""
+        if self._is_gated:
+            return 0
         core = self._core
+        payloads = core.runs.gather(items, start, receiving.ALONE_LIMIT, core.limits.max_payload)
+        if not payloads:
+            return 0
         try:
-            return receiving.receive_plain(core, core.runs.channel, core.runs.number, payload, unreliable=unreliable)
+            return receiving.receive_alone(core, payloads, unreliable=unreliable)
         except RemoteProtocolError as error:
             self._fail(error)
-            return True
+            return len(items)
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
         """All that was written to the stream has reached the peer (the answer to `WatchDelivery`)."""
@@ -212,11 +227,11 @@ class AqueductConnection:
         if bidi_streams is not None:
             out.bidi_room = bidi_streams - out.untold[False]
         if uni_streams is not None:
-            out.uni_room = uni_streams - out.untold[True]
+            out.plain.stream_room = uni_streams - out.untold[True] - out.plain.waiting_singles
         if datagrams is not None:
-            out.datagram_room = datagrams
+            out.plain.datagram_room = datagrams
         if max_datagram is not None:
-            out.max_datagram = max_datagram
+            out.plain.max_datagram = max_datagram
         if rtt_ns is not None:
             core.rtt_ns = rtt_ns
 
@@ -389,7 +404,7 @@ class AqueductConnection:
         sender = self._core.senders.get(channel_id)
         if sender is None:
             return None
-        return sender.ledger if mode is Mode.ORDERED else sending.QuickSender(self._core, sender, mode)
+        return sender.ledger if mode is Mode.ORDERED else sending.quick_sender(self._core, sender, mode)
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
         """``wake`` is called when the short way has put something where there was nothing to send."""
@@ -640,7 +655,7 @@ class AqueductConnection:
         core.emit(PeerHeaders(frame.headers))
         if core.is_client:
             self._ready = True
-            core.out.prefix = b""
+            core.out.plain.opening = b""
             self._release()
 
     # What comes before its time.

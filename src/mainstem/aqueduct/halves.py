@@ -106,7 +106,8 @@ class SenderHalf:
         self.next_unreliable = 0
         self.declared = 0
         self.mark = 0
-        self.unreliable: dict[int, Sent | None] = {}
+        # Of the unreliable messages that nothing is known of: those that something hangs on.
+        self.unreliable: dict[int, Sent] = {}
         # Acknowledged while the sender was not reachable: their links must stay.
         self.acked: list[Sent] = []
         self.pending: deque[Pending] = deque()
@@ -142,6 +143,11 @@ class SenderHalf:
         return self.ledger.size + self.pending_bytes
 
     @property
+    def unreliable_count(self) -> int:
+        """Unreliable messages that nothing is known of."""
+        return self.next_unreliable - self.mark
+
+    @property
     def oneshot(self) -> bool:
         return bool(self.channel_id & ONESHOT)
 
@@ -173,10 +179,11 @@ class SenderHalf:
         position = self.mark
         for index, count in enumerate(counts):
             out = nacked if index % 2 else acked
-            for number in range(position, position + count):
-                entry = self.unreliable.pop(number, None)
-                if entry is not None:
-                    out.append(entry)
+            if self.unreliable:
+                for number in range(position, position + count):
+                    entry = self.unreliable.pop(number, None)
+                    if entry is not None:
+                        out.append(entry)
             position += count
         self.mark = stop
         return acked, nacked
@@ -185,7 +192,7 @@ class SenderHalf:
         """Take out every unacknowledged or waiting message that something hangs on; nothing is outstanding
         afterwards."""
         entries: list[Sent] = self.ledger.clear()
-        entries += [entry for entry in self.unreliable.values() if entry is not None]
+        entries += self.unreliable.values()
         entries += self.take_pending()
         self.unreliable.clear()
         return entries
@@ -284,17 +291,19 @@ class ReceiverHalf:
         self.queued_bytes += size
         return size
 
-    def put_unreliable(self, number: int, payload: bytes) -> int:
-        """Queue a plain unreliable message; returns the bytes that it takes here."""
+    def put_unreliable(self, first: int, payloads: list[bytes], size: int) -> int:
+        """Queue plain unreliable messages of ``size`` bytes, numbered from ``first`` on; returns the bytes that they take
+        here."""
         queue = self.queue
         run = queue[-1] if queue else None
         if not isinstance(run, Unreliable):
             run = Unreliable()
             queue.append(run)
-        run.payloads.append(payload)
-        run.numbers.append(number)
-        self.queued += 1
-        size = len(payload) + QUEUED_MESSAGE_OVERHEAD
+        count = len(payloads)
+        run.payloads.extend(payloads)
+        run.numbers.extend(range(first, first + count))
+        self.queued += count
+        size += count * QUEUED_MESSAGE_OVERHEAD
         self.queued_bytes += size
         return size
 
@@ -338,32 +347,46 @@ class ReceiverHalf:
         self.unacked_count += count
         self.unacked_bytes += size
 
-    def note_reliable(self, number: int, size: int, limits: Limits) -> None:
-        """Note that a reliable message is being processed. Raises RemoteProtocolError where it cannot be."""
-        if self.finish_count is not None and number >= self.finish_count:
+    def note_reliable(self, first: int, count: int, size: int, limits: Limits) -> None:
+        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed. Raises
+        RemoteProtocolError where they cannot be."""
+        stop = first + count
+        if self.finish_count is not None and stop > self.finish_count:
             raise violation(
-                f"reliable message {number} on a channel that finished at {self.finish_count}", "message after finish"
+                f"reliable message {stop - 1} on a channel that finished at {self.finish_count}", "message after finish"
             )
-        if number >= MAX_UINT:
-            raise violation(f"message number {number}", "message number")
-        if number in self.acked or not self.unacked.add(number):
-            raise violation(f"reliable message {number} came twice", "duplicate message")
+        if stop > MAX_UINT:
+            raise violation(f"message number {stop - 1}", "message number")
+        if first >= self.unacked.top and first >= self.acked.top:
+            self.unacked.add_range(first, stop)
+        else:
+            for number in range(first, stop):
+                if number in self.acked or not self.unacked.add(number):
+                    raise violation(f"reliable message {number} came twice", "duplicate message")
         if len(self.unacked) > limits.max_gaps or len(self.acked) > limits.max_gaps:
             raise violation(f"more than {limits.max_gaps} gaps in the message numbers", "gap limit")
-        self.reliable_count += 1
-        self.unacked_count += 1
+        self.reliable_count += count
+        self.unacked_count += count
         self.unacked_bytes += size
 
-    def note_unreliable(self, number: int, limits: Limits) -> bool:
-        """Note an unreliable message; False where it was given up before and must not be processed."""
-        if number < self.mark:
+    def note_unreliable(self, first: int, count: int, limits: Limits) -> bool:
+        """Note ``count`` unreliable messages, numbered from ``first`` on; False where the first was given up before, and
+        none must be processed."""
+        stop = first + count
+        if first < self.mark:
             return False
-        if self.finish_count is not None and number >= self.declared:
-            raise violation(f"unreliable message {number} beyond the {self.declared} declared", "message after finish")
-        if number >= MAX_UINT:
-            raise violation(f"message number {number}", "message number")
-        if not self.received.add(number):
-            raise violation(f"unreliable message {number} came twice", "duplicate message")
+        if self.finish_count is not None and stop > self.declared:
+            raise violation(
+                f"unreliable message {stop - 1} beyond the {self.declared} declared", "message after finish"
+            )
+        if stop > MAX_UINT:
+            raise violation(f"message number {stop - 1}", "message number")
+        if first >= self.received.top:
+            self.received.add_range(first, stop)
+        else:
+            for number in range(first, stop):
+                if not self.received.add(number):
+                    raise violation(f"unreliable message {number} came twice", "duplicate message")
         if len(self.received) > limits.max_gaps:
             raise violation(f"more than {limits.max_gaps} gaps in the message numbers", "gap limit")
         return True

@@ -299,7 +299,7 @@ def _notify_lost(core: Core, half: Half) -> None:
 
 def send_notices(core: Core) -> None:
     """Send the ClosedChannelLost frames that wait for a stream."""
-    while core.notices and core.out.uni_room > 0:
+    while core.notices and core.out.plain.stream_room > 0:
         data = core.notices.popleft()
         stream_id = core.out.open(unidirectional=True)
         core.out.write(stream_id, data)

@@ -16,11 +16,15 @@ from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import HoldStream, Readable
 from mainstem.aqueduct.frames import AckNackUnreliable, AckReliable, ChannelControl, ClosedChannelLost, Message
 from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf, Unreliable
+from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 from mainstem.errors import LocalProtocolError
 
 RUN_LIMIT = 1024
 """Plain messages taken from a stream at once; a run is within one piece of a stream, so it is bounded in bytes too."""
+
+ALONE_LIMIT = 64
+"""Messages that travelled alone, processed at once: what cannot be is looked at again with the next."""
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.core import Core
@@ -52,8 +56,8 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     if receiver.oneshot and (message.number or receiver.reliable_count or receiver.received.top or receiver.mark):
         raise violation(f"a second message on the oneshot {describe(channel_id)}", "oneshot")
     if stream is not None:
-        receiver.note_reliable(message.number, len(message.payload), core.limits)
-    elif not receiver.note_unreliable(message.number, core.limits):
+        receiver.note_reliable(message.number, 1, len(message.payload), core.limits)
+    elif not receiver.note_unreliable(message.number, 1, core.limits):
         core.counts.unreliable_late += 1
         return True
     halves = tuple(_take_attachment(core, attached) for attached in message.attachments)
@@ -61,7 +65,7 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     if stream is not None and not halves:
         core.account(receiver.put_run([message.payload], len(message.payload)))
     elif not halves:
-        core.account(receiver.put_unreliable(message.number, message.payload))
+        core.account(receiver.put_unreliable(message.number, [message.payload], len(message.payload)))
     else:
         core.account(receiver.put(Delivery(message, halves, stream is None)))
     if receiver.taken and receiver.queued == 1:
@@ -76,33 +80,49 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     return True
 
 
-def receive_plain(core: Core, channel_id: int, number: int, payload: bytes, *, unreliable: bool) -> bool:
-    """Process a message without attachments that is alone in its stream or datagram; False where `receive_message` has
-    to: it decides as this would. Raises RemoteProtocolError."""
+def receive_alone(core: Core, payloads: list[bytes], *, unreliable: bool) -> int:
+    """Process the messages that `RunReader.gather` found: without attachments, each alone in its stream or datagram, of
+    one channel and numbered one after the other. Returns how many were processed; the next has to go through
+    `receive_message`, which decides as this would. Raises RemoteProtocolError."""
+    runs, limits = core.runs, core.limits
+    channel_id, first = runs.channel, runs.number
     receiver = core.receivers.get(channel_id)
-    if receiver is None or receiver.oneshot or core.is_observed or receiver.is_full(core.limits):
-        return False
+    if receiver is None or receiver.oneshot or core.is_observed:
+        return 0
     state = receiver.state
     if state is not ReceiverState.OPEN and state is not ReceiverState.FINISHING:
-        return False
-    size = len(payload)
-    if not unreliable:
-        receiver.note_reliable(number, size, core.limits)
-        core.account(receiver.put_run([payload], size))
-    elif receiver.note_unreliable(number, core.limits):
-        core.account(receiver.put_unreliable(number, payload))
+        return 0
+    count, size = len(payloads), runs.size
+    waiting = receiver.queued
+    # Some may have been given up, and some may not find room: then one at a time.
+    several = not unreliable or first >= receiver.mark
+    if (
+        waiting + count > limits.receive_messages
+        or receiver.queued_bytes + size + count * QUEUED_MESSAGE_OVERHEAD > limits.receive_bytes
+    ):
+        if receiver.is_full(limits):
+            return 0
+        several = False
+    if not several:
+        del payloads[1:]
+        count, size = 1, len(payloads[0])
+    if unreliable:
+        if not receiver.note_unreliable(first, count, limits):
+            core.counts.unreliable_late += 1
+            return 1
+        core.account(receiver.put_unreliable(first, payloads, size))
     else:
-        core.counts.unreliable_late += 1
-        return True
-    core.counts.messages_received += 1
-    if receiver.taken and receiver.queued == 1:
+        receiver.note_reliable(first, count, size, limits)
+        core.account(receiver.put_run(payloads, size))
+    core.counts.messages_received += count
+    if not waiting and receiver.taken:
         core.emit(Readable(channel_id))
     if receiver.finish_count is not None and receiver.is_accounted_for:
         lifecycle.complete(core, receiver)
         lifecycle.settle(core)
     elif not receiver.ack_scheduled or receiver.unacked_count >= core.timing.ack_messages:
         schedule_ack(core, receiver)
-    return True
+    return count
 
 
 def receive_run(core: Core, stream: Stream, receiver: ReceiverHalf) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core.messages import QuickSender
 from mainstem.aqueduct import lifecycle
 from mainstem.aqueduct.channel_id import describe
-from mainstem.aqueduct.codec import encode_uint
 from mainstem.aqueduct.events import Attach, Lost, Mode, Writable
 from mainstem.aqueduct.frames import SentUnreliable, message_head
 from mainstem.aqueduct.halves import Half, Pending, SenderHalf, Sent
@@ -55,7 +55,7 @@ def send(
         )
     ids, links = _make_attachments(core, attach)
     item = Pending(payload, mode, ids, links, tag)
-    full = mode is Mode.UNRELIABLE and len(sender.unreliable) >= core.limits.unreliable_outstanding
+    full = mode is Mode.UNRELIABLE and sender.unreliable_count >= core.limits.unreliable_outstanding
     if full or sender.pending or not _transmit(core, sender, item):
         sender.ledger.shut()
         sender.pending.append(item)
@@ -72,66 +72,19 @@ def send(
     return ids
 
 
-class QuickSender:
-    """The short way for the plain messages of one sender that do not travel in order: nothing attached, no tag."""
-
-    __slots__ = ("_core", "_mode", "_prefix", "_sender")
-
-    def __init__(self, core: Core, sender: SenderHalf, mode: Mode) -> None:
-        self._core = core
-        self._sender = sender
-        self._mode = mode
-        self._prefix = b"\x03" + encode_uint(sender.channel_id)
-
-    @property
-    def is_spent(self) -> bool:
-        """The connection's allowance of messages is used up until its output is carried off."""
-        return self._core.out.plain.allowance <= 0
-
-    def put(self, payload: object) -> bool:
-        """Send one plain message; False where `send` has to be asked, which may still take it."""
-        core, sender = self._core, self._sender
-        out = core.out
-        plain = out.plain
-        if (
-            type(payload) is not bytes
-            or plain.allowance <= 0
-            or sender.state is not SenderState.OPEN
-            or sender.pending
-            or sender.oneshot
-            or core.is_observed
-        ):
-            return False
-        was_idle = not out.is_pending
-        if self._mode is Mode.UNRELIABLE:
-            if not self._put_datagram(payload):
-                return False
-        else:
-            size = len(payload)
-            if out.uni_room <= 0 or not sender.has_room or size > core.limits.max_payload:
-                return False
-            number = sender.ledger.add(size, None)
-            out.single(b"".join((self._prefix, encode_uint(number), b"\x00", encode_uint(size), payload)))
-        plain.allowance -= 1
-        if was_idle and plain.wake is not None:
-            plain.wake()
-        return True
-
-    def _put_datagram(self, payload: bytes) -> bool:
-        core, sender = self._core, self._sender
-        out = core.out
-        if out.datagram_room <= 0 or len(sender.unreliable) >= core.limits.unreliable_outstanding:
-            return False
-        number = sender.next_unreliable
-        frame = b"".join((self._prefix, encode_uint(number), b"\x00", encode_uint(len(payload)), payload))
-        if len(frame) + len(out.prefix) > out.max_datagram:
-            return False
-        sender.unreliable[number] = None
-        sender.next_unreliable = number + 1
-        out.datagram(frame)
-        if sender not in core.declare_list:
-            schedule_declaration(core, sender)
-        return True
+def quick_sender(core: Core, sender: SenderHalf, mode: Mode) -> QuickSender | None:
+    """The short way for the plain messages of one sender that do not travel in order; None where there is none."""
+    if sender.oneshot or core.is_observed:
+        return None
+    return QuickSender(
+        sender.ledger,
+        core,
+        sender,
+        SenderState.OPEN,
+        unreliable=mode is Mode.UNRELIABLE,
+        bound=core.limits.unreliable_outstanding,
+        declare=schedule_declaration,
+    )
 
 
 def _make_attachments(core: Core, attach: Sequence[tuple[Attach, bool]]) -> tuple[tuple[int, ...], tuple[Half, ...]]:
@@ -181,13 +134,12 @@ def _transmit(core: Core, sender: SenderHalf, item: Pending) -> bool:
     out = core.out
     channel_id, payload, ids = sender.channel_id, item.payload, item.ids
     if item.mode is Mode.UNRELIABLE:
-        if out.datagram_room <= 0:
+        if out.plain.datagram_room <= 0:
             return False
         frame = message_head(channel_id, sender.next_unreliable, ids, len(payload)) + payload
-        if len(frame) + len(out.prefix) <= out.max_datagram:
-            sender.unreliable[sender.next_unreliable] = (
-                Sent(item.links, item.tag) if item.links or item.tag is not None else None
-            )
+        if len(frame) + len(out.plain.opening) <= out.plain.max_datagram:
+            if item.links or item.tag is not None:
+                sender.unreliable[sender.next_unreliable] = Sent(item.links, item.tag)
             sender.next_unreliable += 1
             out.datagram(frame)
             core.sent_frame(frame)
@@ -200,11 +152,11 @@ def _transmit(core: Core, sender: SenderHalf, item: Pending) -> bool:
     if item.mode is Mode.ORDERED:
         stream_id = sender.ordered_stream
         if stream_id is None:
-            if out.uni_room <= 0:
+            if out.plain.stream_room <= 0:
                 return False
             stream_id = sender.ordered_stream = out.open(unidirectional=True)
     else:
-        if out.uni_room <= 0:
+        if out.plain.stream_room <= 0:
             return False
         stream_id = out.open(unidirectional=True)
     size = len(payload)

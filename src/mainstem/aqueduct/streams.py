@@ -106,26 +106,25 @@ class Output:
         # Streams opened here that the transport has not been told of.
         self.untold = {True: 0, False: 0}
         # Plain ordered messages, encoded as they are sent.
+        # and those that travel alone; what there is room for is noted there.
         self.plain = MessageWriter()
-        self.prefix = b""
+        self.plain.stream_room = UNLIMITED
         self.bidi_room = UNLIMITED
-        self.uni_room = UNLIMITED
-        self.datagram_room = 0
-        self.max_datagram = 0
 
     def open(self, *, unidirectional: bool) -> int:
         """A new stream's id. The caller has seen that there is room, and writes a frame at once."""
+        self._gather_alone()
         self.untold[unidirectional] += 1
         if unidirectional:
             stream_id = self._next_uni
             self._next_uni += 4
-            self.uni_room -= 1
+            self.plain.stream_room -= 1
         else:
             stream_id = self._next_bidi
             self._next_bidi += 4
             self.bidi_room -= 1
         self._new.add(stream_id)
-        self._writes[stream_id] = ([self.prefix] if self.prefix else [], False)
+        self._writes[stream_id] = ([self.plain.opening] if self.plain.opening else [], False)
         return stream_id
 
     def write(self, stream_id: int, data: bytes) -> None:
@@ -153,20 +152,11 @@ class Output:
         self._writes.pop(stream_id, None)
         self._commands.append(ResetStream(stream_id, code))
 
-    def single(self, data: bytes) -> None:
-        """Open a stream of one direction with all that will ever be on it. The caller has seen that there is room."""
-        if self._new:
-            # Streams are opened in the order of their ids.
-            self._flush()
-        self.untold[True] += 1
-        self.uni_room -= 1
-        self._commands.append(SendStream(self._next_uni, self.prefix + data, True))
-        self._next_uni += 4
-
     def datagram(self, data: bytes) -> None:
         """Send a datagram."""
-        self.datagram_room -= 1
-        self._commands.append(SendDatagram(self.prefix + data))
+        self._gather_alone()
+        self.plain.datagram_room -= 1
+        self._commands.append(SendDatagram(self.plain.opening + data))
 
     def watch(self, stream_id: int) -> None:
         """Ask to be told when the stream's bytes have reached the peer."""
@@ -186,6 +176,23 @@ class Output:
                 self._writes[stream_id] = (pieces, False)
             else:
                 write[0].extend(pieces)
+
+    def _gather_alone(self) -> None:
+        """Put the messages that travel alone where the other commands are. Their streams get their ids here."""
+        if not self.plain.has_alone:
+            return
+        singles, datagrams = self.plain.take_alone()
+        if singles:
+            if self._new:
+                # Streams are opened in the order of their ids.
+                self._flush()
+            stream_id = self._next_uni
+            for data in singles:
+                self._commands.append(SendStream(stream_id, data, True))
+                stream_id += 4
+            self._next_uni = stream_id
+            self.untold[True] += len(singles)
+        self._commands.extend(map(SendDatagram, datagrams))
 
     def _flush(self) -> None:
         self._gather()
@@ -213,11 +220,12 @@ class Output:
 
     @property
     def is_pending(self) -> bool:
-        return bool(self._writes or self._commands or self.plain.stream_id >= 0)
+        return bool(self._writes or self._commands or self.plain.stream_id >= 0 or self.plain.has_alone)
 
     def take(self) -> list[Command]:
         """All that goes out now."""
         self._flush()
+        self._gather_alone()
         self.plain.renew()
         commands, self._commands = self._commands, []
         self.untold[True] = self.untold[False] = 0
@@ -232,6 +240,7 @@ class Output:
     def clear(self) -> None:
         """Forget what has not gone out."""
         self._gather()
+        self.plain.take_alone()
         self._writes.clear()
         self._commands.clear()
         self._new.clear()

@@ -162,3 +162,78 @@ def test_acknowledgements_in_any_order_give_back_what_hung_on_them(module: Modul
     assert made.first == 8
     assert made.clear() == ["entry 9"]
     assert (made.first, made.next, made.count, made.size) == (10, 10, 0, 0)
+
+
+class Owner:
+    """What a `QuickSender` sees of a connection and of a sender."""
+
+    def __init__(self) -> None:
+        self.state = "open"
+        self.pending: list[object] = []
+        self.next_unreliable = 300
+        self.mark = 0
+        self.declare_list: dict[Owner, None] = {}
+        self.declared = 0
+
+    def declare(self, core: Owner, sender: Owner) -> None:
+        core.declare_list[sender] = None
+        self.declared += 1
+
+
+def quick(module: ModuleType, *, unreliable: bool) -> tuple[Any, Any, Owner]:
+    writer, made = ledger(module)
+    writer.opening = b"\x02\x00"
+    writer.stream_room, writer.datagram_room, writer.max_datagram = 20, 20, 200
+    owner = Owner()
+    sender = module.QuickSender(made, owner, owner, "open", unreliable=unreliable, bound=1000, declare=owner.declare)
+    return writer, sender, owner
+
+
+@both
+@pytest.mark.parametrize("unreliable", [False, True])
+@given(payloads=st.lists(st.binary(max_size=150), max_size=20))
+def test_what_is_put_alone_comes_out_alone_and_is_gathered_again(
+    module: ModuleType, payloads: list[bytes], unreliable: bool
+) -> None:
+    writer, sender, owner = quick(module, unreliable=unreliable)
+    first = owner.next_unreliable if unreliable else 0
+    assert all(sender.put(payload) for payload in payloads)
+    singles, datagrams = writer.take_alone()
+    assert not writer.has_alone
+    frames = datagrams if unreliable else singles
+    assert (singles if unreliable else datagrams) == []
+    for number, (frame, payload) in enumerate(zip(frames, payloads, strict=True), first):
+        assert frame == b"\x02\x00" + Message(5, number, (), payload).encode()
+    items = [b"junk", *(frame[2:] for frame in frames), Message(5, first + 99, (), b"").encode()]
+    reader = module.RunReader()
+    assert reader.gather(items, 0, 64, 1000) == []
+    if payloads:
+        assert reader.gather(items, 1, 64, 1000) == payloads
+        assert (reader.channel, reader.number, reader.count) == (5, first, len(payloads))
+        assert reader.size == sum(map(len, payloads))
+        assert reader.gather(items, 1, 1, 1000) == payloads[:1]
+    assert owner.declared == (1 if unreliable and payloads else 0)
+
+
+@both
+def test_a_quick_sender_takes_nothing_where_something_is_in_the_way(module: ModuleType) -> None:
+    writer, sender, owner = quick(module, unreliable=True)
+    assert not sender.put(bytearray(b"no bytes"))
+    assert not sender.put(bytes(200))
+    owner.pending.append(object())
+    assert not sender.put(b"behind what waits")
+    owner.pending.clear()
+    owner.state = "closed"
+    assert not sender.put(b"closed")
+    owner.state = "open"
+    assert [sender.put(b"x") for _ in range(21)] == [True] * 20 + [False]
+    writer.datagram_room = 20
+    owner.next_unreliable = 1000
+    assert not sender.put(b"beyond the bound")
+    owner.mark = 1
+    assert sender.put(b"within it")
+    writer, sender, owner = quick(module, unreliable=False)
+    writer.stream_room = 1
+    assert sender.put(b"one")
+    assert not sender.put(b"no room for another")
+    assert writer.waiting_singles == 1

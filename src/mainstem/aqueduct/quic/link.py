@@ -25,7 +25,7 @@ from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.events import Command
@@ -276,15 +276,16 @@ class Link:
     def execute(self, commands: Iterable[Command]) -> None:
         """Carry out the engine's commands."""
         quic = self.quic
+        send_stream, send_datagram = self._doors()
         for command in commands:
             if self.terminated or self.closing:
                 return
             kind = type(command)
             try:
                 if kind is SendStream:
-                    quic.send_stream_data(command.stream_id, command.data, command.fin)  # type: ignore[union-attr]
+                    send_stream(command.stream_id, command.data, command.fin)  # type: ignore[union-attr]
                 elif kind is SendDatagram:
-                    quic.send_datagram_frame(command.data)  # type: ignore[union-attr]
+                    send_datagram(command.data)  # type: ignore[union-attr]
                 elif kind is ResetStream:
                     quic.reset_stream(command.stream_id, command.code)  # type: ignore[union-attr]
                 elif kind is WatchDelivery:
@@ -304,6 +305,10 @@ class Link:
                     raise ConnectionLost(f"the QUIC library refused a command: {error}") from error
 
         self._stopped.clear()
+
+    def _doors(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
+        """Where the bytes of streams go, and datagrams."""
+        return self.quic.send_stream_data, self.quic.send_datagram_frame
 
     def update(self, conn: AqueductConnection, now_ns: int) -> None:
         """Tell the engine what room there is, and which streams' bytes have arrived."""

@@ -23,6 +23,8 @@ from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
@@ -59,22 +61,54 @@ class Qh3Link(Link):
         if not quic.may_take:
             return found
         datagrams: list[bytes] = []
+        # Streams of one direction that ended, as they come one behind the other.
+        ends: list[int] = []
+        pieces: list[bytes] = []
         next_event = quic._core.next_event
         while (event := next_event()) is not None:
             found = True
             kind = event[0]
             if kind == "stream_data":
-                self._hand_over(conn, event[1], event[2], event[3], now_ns)
+                stream_id = event[1]
+                if event[3] and stream_id & UNIDIRECTIONAL:
+                    ends.append(stream_id)
+                    pieces.append(event[2])
+                    continue
+                if pieces:
+                    self._hand_over_ends(conn, ends, pieces, now_ns)
+                    ends, pieces = [], []
+                self._hand_over(conn, stream_id, event[2], event[3], now_ns)
             elif kind == "datagram":
                 datagrams.append(event[1])
             elif kind == "stream_finished":
                 quic.forget(event[1])
             elif kind not in _UNUSED:
+                if pieces:
+                    self._hand_over_ends(conn, ends, pieces, now_ns)
+                    ends, pieces = [], []
                 quic.process(event)
                 super().deliver(conn, now_ns)
+        if pieces:
+            self._hand_over_ends(conn, ends, pieces, now_ns)
         if datagrams:
             conn.receive_datagrams(datagrams, now_ns)
         return found
+
+    def _hand_over_ends(
+        self, conn: AqueductConnection, stream_ids: list[int], pieces: list[bytes], now_ns: int
+    ) -> None:
+        """The ends of several streams of one direction; most are all that there ever was on them."""
+        first, last = stream_ids[0], stream_ids[-1]
+        ended = self._ended[UNIDIRECTIONAL]
+        in_order = last - first == 4 * (len(stream_ids) - 1) and stream_ids == list(range(first, last + 1, 4))
+        if in_order and first >> 2 >= ended.top:
+            ended.add_range(first >> 2, (last >> 2) + 1)
+        else:
+            news = [self._is_news(stream_id, True) for stream_id in stream_ids]
+            stream_ids = [stream_id for stream_id, new in zip(stream_ids, news, strict=True) if new]
+            pieces = [piece for piece, new in zip(pieces, news, strict=True) if new]
+        if pieces:
+            conn.receive_stream_ends(stream_ids, pieces, now_ns)
 
     def _hand_over(self, conn: AqueductConnection, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         if self._is_news(stream_id, fin):
@@ -90,6 +124,11 @@ class Qh3Link(Link):
             return True
         ended = self._ended[stream_id & UNIDIRECTIONAL]
         return ended.add(stream_id >> 2) if ends else stream_id >> 2 not in ended
+
+    def _doors(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
+        quic = self.quic
+        # What the library's own methods do besides is for the time before.
+        return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._doors()
 
     def update(self, conn: AqueductConnection, now_ns: int) -> None:
         core = self.quic._core

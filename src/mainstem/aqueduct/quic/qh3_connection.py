@@ -67,6 +67,11 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
         """Events may be taken now."""
         return self._handshake_complete and not self.held and not (self._queued and self._core.state in _OPEN_STATES)
 
+    @property
+    def may_pass_by(self) -> bool:
+        """The core may be given bytes directly: the library notes nothing of them any more."""
+        return self._handshake_complete and self._core is not None
+
     def process(self, event: tuple[Any, ...]) -> None:
         """Let the library process an event of its core."""
         core = self._core

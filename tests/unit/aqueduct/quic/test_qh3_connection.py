@@ -39,6 +39,10 @@ class Heard:
         if fin:
             self.ended.add(stream_id)
 
+    def receive_stream_ends(self, stream_ids: list[int], pieces: list[bytes], now_ns: int) -> None:
+        for stream_id, data in zip(stream_ids, pieces, strict=True):
+            self.receive_stream(stream_id, data, True, now_ns)
+
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
         self.datagrams += len(datagrams)
 
