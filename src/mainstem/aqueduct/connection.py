@@ -194,12 +194,8 @@ class AqueductConnection:
         returns how many they were. The next has to go the careful way."""
         if self._is_gated:
             return 0
-        core = self._core
-        payloads = core.runs.gather(items, start, receiving.ALONE_LIMIT, core.limits.max_payload)
-        if not payloads:
-            return 0
         try:
-            return receiving.receive_alone(core, payloads, unreliable=unreliable)
+            return receiving.receive_alone(self._core, items, start, unreliable=unreliable)
         except RemoteProtocolError as error:
             self._fail(error)
             return len(items)
@@ -223,17 +219,9 @@ class AqueductConnection:
         """What the QUIC connection has room for: streams that may be opened, datagrams that may be queued, the largest
         datagram in bytes (0 where the peer takes none), and its estimate of the round trip. None leaves a value
         alone."""
-        core, out = self._core, self._core.out
-        if bidi_streams is not None:
-            out.bidi_room = bidi_streams - out.untold[False]
-        if uni_streams is not None:
-            out.plain.stream_room = uni_streams - out.untold[True] - out.plain.waiting_singles
-        if datagrams is not None:
-            out.plain.datagram_room = datagrams
-        if max_datagram is not None:
-            out.plain.max_datagram = max_datagram
+        self._core.out.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
         if rtt_ns is not None:
-            core.rtt_ns = rtt_ns
+            self._core.rtt_ns = rtt_ns
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
         """The QUIC connection is gone; ``error`` is None after an orderly close by the peer."""

@@ -80,11 +80,14 @@ def receive_message(core: Core, message: Message, *, stream: Stream | None) -> b
     return True
 
 
-def receive_alone(core: Core, payloads: list[bytes], *, unreliable: bool) -> int:
-    """Process the messages that `RunReader.gather` found: without attachments, each alone in its stream or datagram, of
-    one channel and numbered one after the other. Returns how many were processed; the next has to go through
+def receive_alone(core: Core, items: list[bytes], start: int, *, unreliable: bool) -> int:
+    """Process the messages from ``items[start]`` on that are alone in their streams or datagrams, carry no attachments,
+    are of one channel and numbered one after the other. Returns how many were processed; the next has to go through
     `receive_message`, which decides as this would. Raises RemoteProtocolError."""
     runs, limits = core.runs, core.limits
+    payloads = runs.gather(items, start, ALONE_LIMIT, limits.max_payload)
+    if not payloads:
+        return 0
     channel_id, first = runs.channel, runs.number
     receiver = core.receivers.get(channel_id)
     if receiver is None or receiver.oneshot or core.is_observed:

@@ -111,6 +111,20 @@ class Output:
         self.plain.stream_room = UNLIMITED
         self.bidi_room = UNLIMITED
 
+    def note_room(
+        self, bidi_streams: int | None, uni_streams: int | None, datagrams: int | None, max_datagram: int | None
+    ) -> None:
+        """What the transport has room for; None leaves a value alone. What it has not been told of is counted here."""
+        plain = self.plain
+        if bidi_streams is not None:
+            self.bidi_room = bidi_streams - self.untold[False]
+        if uni_streams is not None:
+            plain.stream_room = uni_streams - self.untold[True] - plain.waiting_singles
+        if datagrams is not None:
+            plain.datagram_room = datagrams
+        if max_datagram is not None:
+            plain.max_datagram = max_datagram
+
     def open(self, *, unidirectional: bool) -> int:
         """A new stream's id. The caller has seen that there is room, and writes a frame at once."""
         self._gather_alone()
