@@ -65,6 +65,11 @@ def _rates(samples: list[Sample], value: Any) -> tuple[list[float], list[float]]
     return times, rates
 
 
+def _legend(axes: Any) -> None:
+    """Above the picture, where no line can run through it."""
+    axes.legend(frameon=False, fontsize=10, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0, ncols=4)
+
+
 def throughput(samples: list[Sample], bytes_per_message: float) -> str:
     """Bytes of the stream a second, as the subscriber took them, and on the wire."""
     figure, axes = _figure()
@@ -81,7 +86,7 @@ def throughput(samples: list[Sample], bytes_per_message: float) -> str:
         right.set_ylabel("thousand messages/s", color=INK, fontsize=10)
         right.tick_params(colors=INK, labelsize=10)
         right.spines["right"].set_color(GRID)
-    axes.legend(frameon=False, fontsize=10, loc="upper right")
+    _legend(axes)
     return _svg(figure)
 
 
@@ -97,7 +102,7 @@ def repairs(samples: list[Sample]) -> str:
         axes.plot(times, values, color=color, linewidth=1.8, label=name)
     axes.set_ylim(bottom=0)
     _label(axes, "seconds", "count so far")
-    axes.legend(frameon=False, fontsize=10, loc="upper left")
+    _legend(axes)
     return _svg(figure)
 
 
@@ -122,7 +127,7 @@ def positions(samples: list[Sample]) -> str:
     right.tick_params(colors=INK, labelsize=10)
     for side in right.spines.values():
         side.set_visible(False)
-    axes.legend(frameon=False, fontsize=10, loc="upper left")
+    _legend(axes)
     return _svg(figure)
 
 

@@ -25,7 +25,7 @@ p { margin: .2rem 0 .8rem; color: #4b5b68; }
 section { background: #fff; border: 1px solid #d9e1e8; border-radius: 8px; padding: 1rem; margin-top: 1rem; }
 .verdict { font-weight: 600; color: #fff; background: #2e8b57; border-radius: 8px; padding: .7rem 1rem; margin: 1rem 0 0; }
 .verdict.bad { background: #c23b4b; }
-.tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 0 2rem; }
+.tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem 2rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { padding: .25rem .5rem; border-bottom: 1px solid #e6ebf0; text-align: right; white-space: nowrap; }
