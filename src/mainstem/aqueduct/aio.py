@@ -144,7 +144,12 @@ class _Endpoint:
         last: Session | None = None
         came_from: Address = ()
         batch: list[bytes] = []
+        cid: bytes | None = None
         for data, address in self.udp.receive():
+            if data[1 : 1 + CID_LENGTH] == cid and data[0] < LONG_HEADER and address == came_from:
+                # Most packets are for the connection of the one before.
+                batch.append(data)
+                continue
             session = self.route(data, address)
             if session is None:
                 continue
@@ -152,6 +157,7 @@ class _Endpoint:
                 last, came_from = session, address
                 batch = batches.setdefault((session, address), [])
             batch.append(data)
+            cid = data[1 : 1 + CID_LENGTH] if data and data[0] < LONG_HEADER else None
         for (session, address), datagrams in batches.items():
             session.datagrams_received(datagrams, address)
             self.served(session)

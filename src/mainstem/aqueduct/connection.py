@@ -31,7 +31,7 @@ from mainstem.aqueduct.events import (
 from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message
 from mainstem.aqueduct.halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
-from mainstem.aqueduct.router import end_of_stream, read_datagram, reset_arrived, route_frame
+from mainstem.aqueduct.router import check_connection_control, end_of_stream, read_datagram, reset_arrived, route_frame
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL, Role, Stream
 from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError
@@ -129,8 +129,15 @@ class AqueductConnection:
         core.now_ns = now_ns
         if self._ended:
             return
-        if fin and stream_id & UNIDIRECTIONAL and stream_id not in core.streams and self._take_run([data], 0, False):
-            # Most often one message without attachments, and all there is on the stream.
+        stream = core.streams.get(stream_id)
+        if stream is None:
+            if fin and stream_id & UNIDIRECTIONAL and self._take_run([data], 0, False):
+                # Most often one message without attachments, and all there is on the stream.
+                return
+        elif not fin and stream.is_read and stream.reader.awaits_more_than(len(data)):
+            # The middle of a large message.
+            stream.reader.feed(data)
+            self._guard(lambda: core.account_stream(stream))
             return
         self._guard(lambda: self._receive_stream(stream_id, data, fin))
 
@@ -620,22 +627,7 @@ class AqueductConnection:
     def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
         core = self._core
         core.saw_frame(frame)
-        if stream.role is Role.CONNECTION and self._peer_headers_seen:
-            raise violation("a second ConnectionControl frame", "connection control once")
-        if not stream.versioned or stream.frames != 1:
-            raise violation(
-                "a ConnectionControl frame that does not follow a Version frame at a stream's start",
-                "connection control place",
-            )
-        if core.is_client:
-            if stream.stream_id != self._control_id:
-                raise violation(
-                    "a ConnectionControl frame away from the connection control stream", "connection control place"
-                )
-        elif not stream.is_bidirectional or stream.opened_here:
-            raise violation("a ConnectionControl frame on a stream of one direction", "connection control place")
-        if self._peer_headers_seen:
-            raise violation("a second ConnectionControl frame", "connection control once")
+        check_connection_control(core, stream, self._control_id, is_second=self._peer_headers_seen)
         stream.frames += 1
         stream.role = Role.CONNECTION
         self._control_id = stream.stream_id

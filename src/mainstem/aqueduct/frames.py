@@ -286,6 +286,10 @@ class FrameReader:
             self._pieces.append(data)
             self._pieces_size += len(data)
 
+    def awaits_more_than(self, size: int) -> bool:
+        """So many bytes more do not complete a frame."""
+        return self._needed > self._pieces_size + size
+
     def next_frame(self) -> Frame | None:
         """The next whole frame, None where there is none yet. Raises RemoteProtocolError."""
         if self._pieces:

@@ -181,3 +181,23 @@ def reset_arrived(core: Core, stream: Stream, code: int) -> None:
 def _cancelled(core: Core, receiver: ReceiverHalf) -> None:
     """The sender cancelled: the receiver closes at once and drops what was not received."""
     close_receiver(core, receiver, ReceiverInput.CANCEL)
+
+
+def check_connection_control(core: Core, stream: Stream, control_id: int | None, *, is_second: bool) -> None:
+    """A ConnectionControl frame came on a stream: may it? Raises RemoteProtocolError."""
+    if stream.role is Role.CONNECTION and is_second:
+        raise violation("a second ConnectionControl frame", "connection control once")
+    if not stream.versioned or stream.frames != 1:
+        raise violation(
+            "a ConnectionControl frame that does not follow a Version frame at a stream's start",
+            "connection control place",
+        )
+    if core.is_client:
+        if stream.stream_id != control_id:
+            raise violation(
+                "a ConnectionControl frame away from the connection control stream", "connection control place"
+            )
+    elif not stream.is_bidirectional or stream.opened_here:
+        raise violation("a ConnectionControl frame on a stream of one direction", "connection control place")
+    if is_second:
+        raise violation("a second ConnectionControl frame", "connection control once")

@@ -89,6 +89,11 @@ class Stream:
         self.reset_pending: int | None = None
 
     @property
+    def is_read(self) -> bool:
+        """Its messages are processed as they come."""
+        return self.role is Role.MESSAGES and self.blocked_on is None and not self.in_done
+
+    @property
     def is_bidirectional(self) -> bool:
         return not self.stream_id & UNIDIRECTIONAL
 
