@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,9 +60,24 @@ def compare(report: Report, questions: list[Question], *, transport: str) -> Non
             report.skipped[peer.name] = peer.unavailable
         else:
             available.append(peer)
+            _note_interpreter(report, peer)
     for question in questions:
         for _ in range(pairs):
             _ask(report, question, available, transport)
+
+
+def _note_interpreter(report: Report, peer: Peer) -> None:
+    """Says when a ratio would compare two Pythons as well: a call a message costs mostly what the interpreter does."""
+    if peer.python == sys.executable:
+        return
+    ask = "import platform, sysconfig; print(platform.python_version(), sysconfig.get_config_var('CONFIG_ARGS'))"
+    version, _, build = subprocess.check_output([peer.python, "-c", ask], text=True).strip().partition(" ")
+    ours = platform.python_version()
+    if (version, build) != (ours, str(sysconfig.get_config_var("CONFIG_ARGS"))):
+        report.notes.append(
+            f"{peer.name} runs under Python {version}, Mainstem under {ours}, or one built in another way: these ratios compare"
+            f" both. Install Mainstem beside {peer.name} and run this there to compare the libraries alone."
+        )
 
 
 def _ask(report: Report, question: Question, available: list[Peer], transport: str) -> None:

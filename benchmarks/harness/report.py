@@ -40,6 +40,7 @@ class Report:
     ratios: dict[str, Ratio] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def pair(
         self,
@@ -64,6 +65,7 @@ class Report:
             "ratios": {name: ratio.as_dict() for name, ratio in self.ratios.items()},
             "skipped": self.skipped,
             "figures": {name: round(statistics.median(values), 3) for name, values in self.figures.items()},
+            "notes": self.notes,
         }
 
     def print(self, *, as_json: bool) -> None:
@@ -80,6 +82,8 @@ class Report:
             print(f"{name:44} {value:14,.3f}")
         for peer, why in facts["skipped"].items():
             print(f"skipped {peer}: {why}")
+        for note in facts["notes"]:
+            print(f"note: {note}")
 
 
 def machine() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import os
 import sys
 import traceback
@@ -49,13 +50,18 @@ def run_one(scenario: str, seed: int) -> Outcome:
     return Outcome(scenario, seed, facts=facts)
 
 
+def keep_quiet() -> None:
+    """Drivers warn of what scenarios do to them on purpose: only what fails is worth a word."""
+    logging.getLogger("mainstem").addHandler(logging.NullHandler())
+
+
 def run_many(scenarios: Sequence[str], seeds: Iterable[int], *, workers: int) -> Iterator[Outcome]:
     """Every scenario with every seed, over ``workers`` processes."""
     jobs = [(scenario, seed) for seed in seeds for scenario in scenarios]
     if workers == 1:
         yield from (run_one(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=keep_quiet) as pool:
         yield from pool.map(run_one, *zip(*jobs, strict=True), chunksize=4)
 
 
@@ -70,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     seeds = [chosen.seed] if chosen.seed is not None else range(chosen.first, chosen.first + chosen.seeds)
     names = chosen.scenario or sorted(SCENARIOS)
+    keep_quiet()
     passed = failed = 0
     for outcome in run_many(names, seeds, workers=1 if chosen.seed is not None else chosen.workers):
         if outcome.failure:
