@@ -293,7 +293,11 @@ class Session:
         (self.senders if is_sender else self.receivers).pop(channel_id, None)
         self._dropped.append((channel_id, is_sender))
         with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.wake)
+            # From the loop's own thread there is no need to wake it through a pipe.
+            if asyncio._get_running_loop() is self.loop:
+                self.wake()
+            else:
+                self.loop.call_soon_threadsafe(self.wake)
 
     def call_soon(self, what: Callable[[], None]) -> None:
         self.loop.call_soon(what)
