@@ -41,6 +41,10 @@ logger = logging.getLogger("mainstem.aqueduct")
 WIND_DOWN_STEP = 0.005
 """Seconds between two looks at whether a connection has come to rest."""
 
+LAST_WORDS = 1.0
+"""Seconds that a close waits for the peer to acknowledge what was said before: a close overtakes what is paced or lost.
+A peer that has gone does not answer."""
+
 
 class Session:
     """What a connection's handles share. Everything runs in the event loop's thread, `drop_later` apart."""
@@ -316,9 +320,12 @@ class Session:
             self.flush()
 
     async def wind_down(self, timeout: float) -> None:
-        """Wait until no channel is left, or for ``timeout`` seconds."""
+        """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has the last words."""
         until = self.loop.time() + timeout
         while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
+            await asyncio.sleep(WIND_DOWN_STEP)
+        until = min(until, self.loop.time() + LAST_WORDS)
+        while (self._scheduled or self.link.is_in_flight) and not self.conn.is_ended and self.loop.time() < until:
             await asyncio.sleep(WIND_DOWN_STEP)
 
     def _library_failed(self, error: Exception) -> None:

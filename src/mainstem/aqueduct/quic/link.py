@@ -322,6 +322,11 @@ class Link:
         raise NotImplementedError
 
     @property
+    def is_in_flight(self) -> bool:
+        """Something that was sent is not acknowledged, or waits to be sent, as far as the library tells."""
+        return False
+
+    @property
     def max_datagram(self) -> int:
         """The largest payload of a datagram, 0 where the peer takes none or is not known."""
         limit = self.quic._remote_max_datagram_frame_size

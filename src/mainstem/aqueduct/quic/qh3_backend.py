@@ -130,6 +130,11 @@ class Qh3Link(Link):
         # What the library's own methods do besides is for the time before.
         return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._doors()
 
+    @property
+    def is_in_flight(self) -> bool:
+        core = self.quic._core
+        return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
+
     def update(self, conn: AqueductConnection, now_ns: int) -> None:
         core = self.quic._core
         if core is None:
