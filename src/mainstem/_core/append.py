@@ -22,6 +22,8 @@ else:
 RUN_LENGTH = cython.declare(cython.longlong, 8192)
 CACHE_LINE_LENGTH = cython.declare(cython.longlong, 64)
 EXPECTED_LENGTH = cython.declare(cython.longlong, 1536)  # no more lines asked for in advance than a core can await
+# Where a page ends, its neighbour is read before it is written: a read maps all pages around that exist, a write one.
+PAGE_BITS = cython.declare(cython.longlong, ~4095)
 LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
 
 
@@ -233,6 +235,8 @@ class Appender:
         base = self.base
         line: cython.longlong = p + framed
         end: cython.longlong = line + min(framed, EXPECTED_LENGTH)
+        if (p ^ line) & PAGE_BITS:
+            touch(base, line)
         while line < end:
             prefetch_write(base, line)
             line += CACHE_LINE_LENGTH
@@ -301,6 +305,8 @@ class Appender:
             if p != first:
                 st64(base, p, kind | (length + DATA_HEADER_LENGTH))
             length = align_frame(length + DATA_HEADER_LENGTH)
+            if (p ^ (p + length)) & PAGE_BITS:
+                touch(base, p + length)
             p += length
             offset += length
             k += 1

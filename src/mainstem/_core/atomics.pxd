@@ -7,6 +7,7 @@
 #   fadd64           fetch-and-add (acquire-release), the old value
 #   fence_release / fence_acquire          standalone fences
 #   zero_past_caches                       zero_out for memory that nobody touches soon
+#   touch                                  a load whose value nobody wants: it maps the page
 #   prefetch prefetch_write                a hint that the line is wanted soon; any address will do
 # The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
 #   wrap_i32 align_frame     arithmetic that needs the same answer compiled or not
@@ -72,6 +73,7 @@ cdef extern from *:
     }
     MS_INLINE void prefetch(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 0, 3); }
     MS_INLINE void prefetch_write(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 1, 3); }
+    MS_INLINE void touch(const uint8_t *b, int64_t o) { (void)*(const volatile uint8_t *)(b + o); }
     MS_INLINE int32_t wrap_i32(int64_t v) { return (int32_t)(uint32_t)v; }
     MS_INLINE int64_t align_frame(int64_t n) { return (n + 31) & ~(int64_t)31; }
     #endif
@@ -98,5 +100,6 @@ cdef extern from *:
     void zero_past_caches(uint8_t *b, int64_t o, int64_t n) noexcept nogil
     void prefetch(const uint8_t *b, int64_t o) noexcept nogil
     void prefetch_write(const uint8_t *b, int64_t o) noexcept nogil
+    void touch(const uint8_t *b, int64_t o) noexcept nogil
     int32_t wrap_i32(int64_t v) noexcept nogil
     int64_t align_frame(int64_t n) noexcept nogil

@@ -8,6 +8,16 @@ from mainstem._core.positions cimport PositionSet
 from mainstem._core.table cimport PathTable
 from mainstem._core.term cimport bits_of, clean_to, tail_position
 
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #ifndef MADV_POPULATE_WRITE
+    #define MADV_POPULATE_WRITE 23
+    #endif
+    MS_INLINE int populate(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0; }
+    """
+    bint populate(uint8_t *b, int64_t o, int64_t n) noexcept nogil
+
 
 cdef class IpcPath:
     cdef readonly AtomicBuffer log
@@ -29,8 +39,11 @@ cdef class IpcPath:
     cdef int64_t limit_at
     cdef int64_t produced_at
     cdef int64_t trip_limit
+    cdef int64_t first_position
+    cdef int64_t populated_position
 
     cdef int32_t work(self) noexcept nogil
+    cdef bint populate_ahead(self, int64_t produced) noexcept nogil
 
 
 cdef class IpcCycle(Cycle):

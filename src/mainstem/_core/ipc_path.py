@@ -14,6 +14,10 @@ from mainstem._core.table import PathTable
 
 # The limit moves in steps of this part of the window, so that producers do not share its cache line with every poll.
 LIMIT_STEPS = cython.declare(cython.longlong, 8)
+# Pages of a log are made in steps that keep no other stream waiting (64 pages, about 0.2 ms), and so far ahead of a producer that
+# it does not catch up before the next cycle; never more than it has filled already, for most streams are small.
+POPULATE_STEP = cython.declare(cython.longlong, 256 * 1024)
+POPULATE_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
 
 
 @cython.cclass
@@ -49,6 +53,8 @@ class IpcPath:
         self.consumer_position = self.producer_position()
         self.clean_position = self.consumer_position
         self.trip_limit = self.consumer_position
+        self.first_position = self.consumer_position
+        self.populated_position = self.consumer_position - self.consumer_position % POPULATE_STEP
         self.draining = False
         self.is_connected = False
         self.key = 0
@@ -71,23 +77,25 @@ class IpcPath:
             st64(self.cells, self.limit_at, position)
 
     def work(self):
-        """One duty cycle; whether the limit moved."""
+        """One duty cycle; whether the limit moved or pages were made."""
         consumed: cython.longlong
         limit: cython.longlong
         ahead: cython.longlong
-        st64(self.cells, self.produced_at, tail_position(self.base, self.meta, self.term_length, self.initial_term_id))
+        produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
+        st64(self.cells, self.produced_at, produced)
+        made: cython.bint = self.populate_ahead(produced)
         if self.subscribers.count == 0:
             if not self.draining and self.publisher_limit > self.consumer_position:
                 self.publisher_limit = self.consumer_position
                 self.trip_limit = self.consumer_position
                 st64(self.cells, self.limit_at, self.consumer_position)
-            return 0
+            return made
         consumed = self.subscribers.lowest(self.consumer_position)
         if consumed > self.consumer_position:
             self.consumer_position = consumed
         limit = consumed + self.window_length
         if self.draining or limit <= self.trip_limit:
-            return 0
+            return made
         # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
         # term between them, so the producers get their room first, and what was read is cleaned while caches still hold it.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
@@ -97,6 +105,24 @@ class IpcPath:
             self.trip_limit = limit + self.window_length // LIMIT_STEPS
         self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed)
         return 1
+
+    def populate_ahead(self, produced):
+        """Makes some of the pages that producers meet for the first time: each would stop them for microseconds."""
+        at: cython.longlong = self.populated_position
+        log_length: cython.longlong = PARTITION_COUNT * self.term_length
+        if at >= self.first_position + log_length:
+            return False
+        if at >= produced + min(produced - self.first_position, POPULATE_AHEAD):
+            return False
+        if (
+            not cython.compiled
+            or self.term_length < POPULATE_STEP
+            or not populate(self.base, at % log_length, POPULATE_STEP)
+        ):
+            self.populated_position = self.first_position + log_length
+            return False
+        self.populated_position = at + POPULATE_STEP
+        return True
 
     def do_work(self):
         return self.work()

@@ -103,6 +103,10 @@ def prefetch(b: Memory, o: int) -> None:
     """No cache to hint to."""
 
 
+def touch(b: Memory, o: int) -> None:
+    """Nothing: memory is there."""
+
+
 def prefetch_write(b: Memory, o: int) -> None:
     """No cache to hint to."""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 from tests.unit._core.network import (
     INITIAL_TERM_ID,
@@ -17,6 +21,7 @@ from tests.unit._core.network import (
 )
 
 from mainstem._core import layout
+from mainstem.aeron.files import MappedFiles
 
 WINDOW = TERM_LENGTH // 2
 
@@ -125,3 +130,31 @@ def test_a_position_set_grows_and_answers_its_extremes() -> None:
         assert (positions.minimum(), positions.maximum()) == (1001, 1038)
         with pytest.raises(IndexError):
             positions.add(64)
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no file system in memory")
+def test_pages_are_made_ahead_of_a_producer_and_no_more_than_it_has_filled() -> None:
+    term_length, step = 16 * 1024 * 1024, 256 * 1024
+    core, files = modules(compiled=True), MappedFiles()
+    with TemporaryDirectory(dir="/dev/shm") as directory:
+        path = Path(directory) / "log"
+        log = files.create(str(path), 3 * term_length + layout.LOG_METADATA_LENGTH)
+        counters = core.AtomicBuffer(bytearray(128 * 64))
+        log.put_i64(3 * term_length, INITIAL_TERM_ID << 32)
+        publication = core.ipc_path.IpcPath(
+            log, counters, INITIAL_TERM_ID, term_length, term_length // 2, PUBLISHER_LIMIT, PUBLISHER_POSITION
+        )
+
+        def made(produced: int) -> int:
+            log.put_i64(3 * term_length, (INITIAL_TERM_ID << 32) | produced)
+            for _ in range(100):
+                publication.do_work()
+            return path.stat().st_blocks * 512 - page
+
+        page = path.stat().st_blocks * 512
+        assert made(0) == 0
+        assert made(32) == step
+        assert made(step) == 2 * step
+        assert made(2 * 1024 * 1024) == 4 * 1024 * 1024
+        assert made(term_length) == term_length + 4 * 1024 * 1024
+        files.unmap(log)
