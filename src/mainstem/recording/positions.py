@@ -60,9 +60,15 @@ class PositionsWriter:
 
     def __init__(self, directory: Path, recording_id: int, position: int) -> None:
         path = positions_file(directory, recording_id)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        header = _HEADER.pack(MAGIC, recording_id, position, 0).ljust(HEADER_LENGTH, b"\0")
+        if not path.exists() or path.stat().st_size < HEADER_LENGTH:
+            # Whole from its first moment: a reader may come at any time.
+            fresh = path.with_name(f"{path.name}.new")
+            fresh.write_bytes(header)
+            fresh.replace(path)
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         kept = [e for e in _read_entries(self._fd) if e.position <= position]
-        os.pwrite(self._fd, _HEADER.pack(MAGIC, recording_id, position, 0).ljust(HEADER_LENGTH, b"\0"), 0)
+        os.pwrite(self._fd, header, 0)
         os.ftruncate(self._fd, HEADER_LENGTH + len(kept) * ENTRY_LENGTH)
         self.last = kept[-1] if kept else None
         self._end = HEADER_LENGTH + len(kept) * ENTRY_LENGTH
