@@ -92,14 +92,18 @@ class MessageColumns(Messages):
         self.wide = wide
         self.first = first
         self.count = count
+        self.largest = 0
         self.prepare()
         self.check_offsets(data_length)
 
     def check_offsets(self, data_length: cython.longlong):
         """Offsets must rise and stay inside the data; also finds the largest message."""
         i: cython.longlong
-        before: cython.longlong = self.offset(0) if self.count > 0 else 0
+        before: cython.longlong
         after: cython.longlong
+        if self.count == 0:
+            return  # and no offset is read: there need not be one
+        before = self.offset(0)
         if self.measure() and before >= 0 and self.offset(self.count) <= data_length:
             return
         if before < 0:
@@ -115,7 +119,7 @@ class MessageColumns(Messages):
         i: cython.longlong
         width: cython.longlong = 8 if self.wide else 4
         start: cython.longlong = self.first * width
-        before: cython.longlong = self.offset(0) if self.count > 0 else 0
+        before: cython.longlong = self.offset(0)
         after: cython.longlong
         largest: cython.longlong = 0
         falls: cython.longlong = 0

@@ -360,6 +360,9 @@ class Columns:
 
     def fill(self, base, first, n, zero_position):
         """Appends ``n`` of the frames that were found, from the ``first``, as rows: a loop for each column."""
+        if self.wanted == COLUMNS_OF_MESSAGES:
+            self.fill_messages(base, first, n, zero_position)
+            return
         wanted: cython.int = self.wanted
         row: cython.longlong = self.rows
         i: cython.int = 0
@@ -370,9 +373,6 @@ class Columns:
             at = cython.address(self.at[first])
         else:
             at = self.at[first:]
-        if wanted == COLUMNS_OF_MESSAGES:
-            self.fill_messages(base, first, n, zero_position)
-            return
         # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
         column = self.column[0]
         if wanted & COLUMN_POSITION:

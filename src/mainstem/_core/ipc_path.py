@@ -97,7 +97,7 @@ class IpcPath:
         if self.draining or limit <= self.trip_limit:
             return made
         # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
-        # term between them, so the producers get their room first, and what was read is cleaned while caches still hold it.
+        # term between them, so the producers get their room first, and what was read is cleaned afterwards.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
         if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
             self.publisher_limit = limit

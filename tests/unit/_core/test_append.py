@@ -375,6 +375,13 @@ def test_refuses_arrow_offsets_that_leave_the_data(core: Core, offsets: list[int
     assert log.frames() == []
 
 
+def test_a_batch_of_no_rows_reads_no_offset(core: Core, kind: str):
+    log, publication = opened(core, kind)
+    for first in (0, 10**6, 10**12):
+        assert publication.offer_columns(b"", array.array("i"), first=first, count=0) == (0, 0)
+    assert log.frames() == []
+
+
 def test_refuses_wide_offsets_however_far_they_jump(core: Core):
     log, publication = opened(core, "concurrent")
     last = (1 << 63) - 1
