@@ -42,6 +42,16 @@ def check(rows: list[dict[str, Any]], protocol: str, path: Path) -> None:
     assert sum(row["frame_length"] for row in rows if row["protocol"] == protocol) == bytes_by_tshark(path)
 
 
+def check_echoes(rows: list[dict[str, Any]], frame_type: str, datas: list[bytes]) -> None:
+    """Each way every stream carried what was sent on it: the payloads of its frames of that type, in order."""
+    for from_client in (True, False):
+        streams: dict[int, bytes] = defaultdict(bytes)
+        for row in rows:
+            if row["frame_type"] == frame_type and row["from_client"] is from_client:
+                streams[row["mux_stream_id"]] += row["payload"]
+        assert sorted(streams.values()) == sorted(datas)
+
+
 async def test_bymux_streams_come_out_of_a_capture(tmp_path: Path) -> None:
     port, path = free_port(), tmp_path / "bymux.pcapng"
     rng = random.Random(3)
@@ -65,12 +75,7 @@ async def test_bymux_streams_come_out_of_a_capture(tmp_path: Path) -> None:
             await asyncio.gather(*(call(connection, data) for data in datas))
     rows = rows_of(path, bymux_ports=(port,))
     check(rows, "bymux", path)
-    for from_client in (True, False):
-        streams: dict[int, bytes] = defaultdict(bytes)
-        for row in rows:
-            if row["frame_type"] == "WRITE" and row["from_client"] is from_client:
-                streams[row["mux_stream_id"]] += row["payload"]
-        assert sorted(streams.values()) == sorted(datas)
+    check_echoes(rows, "WRITE", datas)
     assert sum(row["frame_type"] == "CREATE" for row in rows) == len(datas)
 
 
@@ -90,10 +95,5 @@ async def test_jmux_requests_come_out_of_a_capture(tmp_path: Path) -> None:
             assert await asyncio.gather(*(client.call(data) for data in datas)) == datas
     rows = rows_of(path, jmux_ports=(port,))
     check(rows, "jmux", path)
-    for from_client in (True, False):
-        sessions: dict[int, bytes] = defaultdict(bytes)
-        for row in rows:
-            if row["frame_type"] == "DATA" and row["from_client"] is from_client:
-                sessions[row["mux_stream_id"]] += row["payload"]
-        assert sorted(sessions.values()) == sorted(datas)
+    check_echoes(rows, "DATA", datas)
     assert sum(row["frame_type"] == "HEADER" for row in rows) == 2

@@ -134,15 +134,20 @@ MODES: dict[str, tuple[str, list[str], str, list[str]]] = {
 }
 
 
+def losing(rate: float) -> dict[str, str]:
+    """The settings of a driver that loses this part of the data and padding that reach it."""
+    return {
+        "udp_channel_incoming_interceptors": "loss",
+        "udp_channel_transport_bindings_loss_args": f"rate={rate}|seed=3|recv-msg-mask=0x3",
+    }
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
     port = random.Random().randrange(20_000, 32_000)
     ports = range(port, port + PORTS)
     send, send_to, receive, receive_at = MODES[mode]
-    loss = {
-        "udp_channel_incoming_interceptors": "loss",
-        "udp_channel_transport_bindings_loss_args": "rate=0.05|seed=3|recv-msg-mask=0x3",
-    }
+    loss = losing(0.05)
     with (
         Capture(tmp_path / "capture.pcapng", port) as capture,
         MediaDriver.launch(term_buffer_length=1 << 16, **loss) as driver,
@@ -181,10 +186,7 @@ def test_every_frame_of_a_response_channel_decodes(tmp_path: Path) -> None:
     port = random.Random().randrange(20_000, 32_000)
     asked_at, answered_from = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"
     answering = f"aeron:udp?control={answered_from}|control-mode=response"
-    loss = {
-        "udp_channel_incoming_interceptors": "loss",
-        "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=3|recv-msg-mask=0x3",
-    }
+    loss = losing(0.1)
     with (
         Capture(tmp_path / "capture.pcapng", port) as capture,
         MediaDriver.launch(term_buffer_length=1 << 16, **loss) as server,
