@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from mainstem.spark.lags import Lag
 
-__all__ = ["create_session", "lag", "register"]
+__all__ = ["create_session", "lag", "recordings", "register"]
 
 
 def register(spark: SparkSession) -> None:
@@ -34,6 +34,15 @@ def create_session(name: str = "mainstem", **options: Any) -> SparkSession:
     from mainstem.spark.session import create
 
     return create(name, **options)
+
+
+def recordings(
+    spark: SparkSession, path: Path | str, *, where: Column | str | None = None, **options: Any
+) -> DataFrame:
+    """Recordings, narrowed by a condition before they are opened. See ``mainstem.spark.narrowed`` for the options."""
+    from mainstem.spark.narrowed import recordings as read
+
+    return read(spark, path, where=where, **options)
 
 
 def lag(query: StreamingQuery, path: Path | str) -> list[Lag]:

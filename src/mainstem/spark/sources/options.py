@@ -35,6 +35,8 @@ class RecordingOptions:
     rows: str = "messages"
     from_time_ns: int | None = None
     to_time_ns: int | None = None
+    from_position: int | None = None
+    to_position: int | None = None
     starting: Where | dict[int, Where] = "earliest"
     ending: Where | dict[int, Where] = "latest"
     max_bytes: int | None = None
@@ -61,7 +63,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     known = {
         "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
         "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
-        "rowsperbatch", "failondataloss",
+        "rowsperbatch", "failondataloss", "fromposition", "toposition",
     }  # fmt: skip
     if unknown := sorted(set(given) - known):
         raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -78,6 +80,8 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         rows=rows,
         from_time_ns=_time(given, "fromtime", "fromTime"),
         to_time_ns=_time(given, "totime", "toTime"),
+        from_position=_position(given, "fromposition"),
+        to_position=_position(given, "toposition"),
         starting=_where(given.get("startingpositions", "earliest"), "startingPositions"),
         ending=_where(given.get("endingpositions", "latest"), "endingPositions"),
         max_bytes=_positive(given, "maxbytespertrigger", None),
@@ -92,6 +96,18 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
 
 def _time(given: Mapping[str, str], name: str, shown: str) -> int | None:
     return time_ns_of(given[name], shown, "no time as in 2026-01-31T12:00:00") if name in given else None
+
+
+def _position(given: Mapping[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    try:
+        value = int(given[name])
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise ConfigurationError(f"{name}: {given[name]!r} is no position: a whole number, not below 0")
+    return value
 
 
 def _ids(given: Mapping[str, str], name: str) -> frozenset[int]:

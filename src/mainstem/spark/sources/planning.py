@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, faults, read_catalog
 from mainstem.spark.sources.batches import RecordingRange
+from mainstem.spark.sources.bounds import first_reaching, last_before
 from mainstem.spark.sources.options import resolve
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Planner:
         return start.get(key, self._readers[key].descriptor.start_position)
 
     def within(self, reader: RecordingReader, begin: int, stop: int) -> tuple[int, int]:
-        """``[begin, stop)`` without what lies before ``fromTime`` or from ``toTime`` on; empty when nothing is left."""
+        """``[begin, stop)`` without what the options on times and positions leave out; empty when nothing is left."""
         stop = max(begin, stop)
         earliest, until = self._options.from_time_ns, self._options.to_time_ns
         if earliest is not None:
@@ -77,6 +78,12 @@ class Planner:
             begin = stop if since is None else min(max(begin, since), stop)
         if until is not None and (after := reader.stamped_since(until)) is not None:
             stop = max(min(stop, after), begin)
+        if self._options.rows == "problems":
+            return begin, stop
+        if self._options.from_position is not None:
+            begin = first_reaching(reader, self._options.from_position, begin, stop)
+        if self._options.to_position is not None:
+            stop = last_before(reader, self._options.to_position, begin, stop, frames=self._options.rows == "frames")
         return begin, stop
 
     def advance(self, start: Positions, targets: Positions, *, limited: bool) -> Positions:

@@ -38,8 +38,9 @@ def _rows_of(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
 class RecordingBatchReader(DataSourceReader):
     """Reads what the recordings hold now.
 
-    It does not take part in Spark's filter pushdown: Spark 4.3 keeps what one query pushed for the next query on the same
-    DataFrame, which then misses rows. The options (streamId, sessionId, fromTime, ...) narrow what is read instead.
+    It does not take part in Spark's filter pushdown: Spark 4.3 keeps one plan for a DataFrame, that of the filters pushed
+    last, so the next query, or the other half of a union, misses rows. The options (streamId, sessionId, fromTime, ...)
+    narrow what is read instead; ``mainstem.spark.recordings`` makes them of a condition.
     """
 
     def __init__(self, options: RecordingOptions, names: list[str]) -> None:

@@ -1,0 +1,46 @@
+"""Recordings as a DataFrame that a condition narrows before anything is opened: in batch and in streaming, right always."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.spark.sources.conditions import box_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FORMAT = "mainstem.recording"
+
+
+def recordings(
+    spark: SparkSession,
+    path: Path | str,
+    *,
+    where: Column | str | None = None,
+    schema: StructType | str | None = None,
+    streaming: bool = False,
+    **options: Any,
+) -> DataFrame:
+    """``mainstem.recording`` of a directory, with the rows of which ``where`` is true, and little else read.
+
+    What the condition says of recording_id, stream_id, session_id, position and recorded_at is turned into options of the
+    source when this is called; the condition is applied to the rows as well, so it may say anything. The DataFrame may be
+    used in as many queries as one likes, at once too, with further filters or without. ``options`` are the source's own and
+    narrow further; ``schema`` names the columns that are read, among them those of the condition.
+    """
+
+    def scan(reader: Any, narrowing: dict[str, str]) -> DataFrame:
+        shaped = reader if schema is None else reader.schema(schema)
+        found: DataFrame = shaped.format(FORMAT).options(**options | narrowing).load(str(path))
+        return found
+
+    start = spark.readStream if streaming else spark.read
+    if where is None:
+        return scan(start, {})
+    narrowing = box_of(scan(spark.read, {}).where(where)).options({key: str(value) for key, value in options.items()})
+    given = {name.lower() for name in narrowing}
+    options = {name: value for name, value in options.items() if name.lower() not in given}
+    return scan(start, narrowing).where(where)

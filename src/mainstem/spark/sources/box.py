@@ -1,0 +1,156 @@
+"""What of the recordings a condition can be true of, as far as planning can use it: a set of ids, ranges of two columns.
+
+A box is never too small. It may be too large: whoever narrows by it applies the condition again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from mainstem.spark.sources.options import time_ns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Ids = frozenset[int] | None
+"""Whole numbers, or None: all of them."""
+
+IDS = {"recording_id": "recordingId", "stream_id": "streamId", "session_id": "sessionId"}
+RANGES = {"position": ("fromPosition", "toPosition"), "recorded_at": ("fromTime", "toTime")}
+# What no recording has as its id.
+NO_RECORDING = "-1"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from ``low`` to ``high``, both included; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def __and__(self, other: Range) -> Range:
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Range(max(lows, default=None), min(highs, default=None))
+
+    def __or__(self, other: Range) -> Range:
+        low = None if self.low is None or other.low is None else min(self.low, other.low)
+        high = None if self.high is None or other.high is None else max(self.high, other.high)
+        return Range(low, high)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Rows may lie in here and nowhere else. ``recorded_at`` is in microseconds of the epoch."""
+
+    recording_id: Ids = None
+    stream_id: Ids = None
+    session_id: Ids = None
+    position: Range = Range()
+    recorded_at: Range = Range()
+
+    def __and__(self, other: Box) -> Box:
+        """Where both may be true."""
+        return Box(
+            _both(self.recording_id, other.recording_id),
+            _both(self.stream_id, other.stream_id),
+            _both(self.session_id, other.session_id),
+            self.position & other.position,
+            self.recorded_at & other.recorded_at,
+        )
+
+    def __or__(self, other: Box) -> Box:
+        """Where either may be true."""
+        return Box(
+            _either(self.recording_id, other.recording_id),
+            _either(self.stream_id, other.stream_id),
+            _either(self.session_id, other.session_id),
+            self.position | other.position,
+            self.recorded_at | other.recorded_at,
+        )
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of ``mainstem.recording`` that read no more than this box and the options ``given``."""
+        lowered = {key.lower(): value for key, value in given.items()}
+        made: dict[str, str] = {}
+        for name, option in IDS.items():
+            chosen: Ids = getattr(self, name)
+            if chosen is None:
+                continue
+            if before := lowered.get(option.lower()):
+                chosen = chosen & {int(part) for part in before.split(",") if part.strip()}
+            if not chosen:
+                return {"recordingId": NO_RECORDING}
+            made[option] = ",".join(map(str, sorted(chosen)))
+        for name, (begin, end) in RANGES.items():
+            bounds: Range = getattr(self, name) & _given(name, lowered.get(begin.lower()), lowered.get(end.lower()))
+            if bounds.low is not None:
+                made[begin] = _text(name, bounds.low)
+            if bounds.high is not None:
+                # Ranges of options end before their end.
+                made[end] = _text(name, bounds.high + 1)
+        return made
+
+
+EVERYTHING = Box()
+
+
+def compared(column: str, operator: str, value: int) -> Box:
+    """Where ``column operator value`` may be true; the operator is one of ``= < <= > >=``."""
+    if operator == "=":
+        return among(column, [value])
+    if column not in RANGES:
+        return EVERYTHING
+    bounds = {
+        "<": Range(high=value - 1),
+        "<=": Range(high=value),
+        ">": Range(low=value + 1),
+        ">=": Range(low=value),
+    }[operator]
+    return _only(column, bounds)
+
+
+def among(column: str, values: Iterable[int]) -> Box:
+    """Where ``column in (values)`` may be true."""
+    chosen = frozenset(values)
+    if column in IDS:
+        return _only(column, chosen)
+    if column in RANGES and chosen:
+        return _only(column, Range(min(chosen), max(chosen)))
+    return EVERYTHING
+
+
+def _only(column: str, values: Any) -> Box:
+    return replace(EVERYTHING, **{column: values})
+
+
+def _both(one: Ids, other: Ids) -> Ids:
+    return other if one is None else one if other is None else one & other
+
+
+def _either(one: Ids, other: Ids) -> Ids:
+    return None if one is None or other is None else one | other
+
+
+def _given(name: str, begin: str | None, end: str | None) -> Range:
+    """The range of two options."""
+
+    def number(text: str | None) -> int | None:
+        if text is None:
+            return None
+        return int(text) if name == "position" else time_ns_of(text, name) // 1000
+
+    stop = number(end)
+    return Range(number(begin), None if stop is None else stop - 1)
+
+
+def _text(name: str, value: int) -> str:
+    if name == "position":
+        return str(max(value, 0))
+    try:
+        return (EPOCH + timedelta(microseconds=value)).isoformat()
+    except OverflowError:
+        return (datetime.min if value < 0 else datetime.max).replace(tzinfo=UTC).isoformat()

@@ -1,0 +1,87 @@
+"""Which box of the recordings a condition can be true of, from what Spark's own optimiser makes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.spark.sources.box import EVERYTHING, IDS, RANGES, Box, among, compared
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OPERATORS = {
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def box_of(filtered: DataFrame) -> Box:
+    """The box of a DataFrame that is a scan and filters above it. Spark has typed and folded the condition by then.
+
+    Everything where Spark's plan cannot be looked at, as over Spark Connect.
+    """
+    if not hasattr(filtered, "_jdf"):
+        return EVERYTHING
+    plan, box = filtered._jdf.queryExecution().optimizedPlan(), EVERYTHING
+    while plan.children().size() == 1:
+        if _name(plan) == "Filter":
+            box = box & _box(plan.condition())
+        plan = plan.children().apply(0)
+    return box
+
+
+def _box(expression: Any) -> Box:
+    name = _name(expression)
+    if name in ("And", "Or"):
+        left, right = (_box(expression.children().apply(i)) for i in (0, 1))
+        return left & right if name == "And" else left | right
+    if name in OPERATORS:
+        return _comparison(OPERATORS[name], *(expression.children().apply(i) for i in (0, 1)))
+    if name == "In":
+        return _among(expression.children())
+    if name == "InSet":
+        column = _column(expression.child())
+        # Commas between them: whole numbers, as Spark keeps times too.
+        texts = expression.hset().mkString(",").split(",")
+        return among(column, (int(text) for text in texts if text != "null")) if column else EVERYTHING
+    return EVERYTHING
+
+
+def _comparison(operator: str, left: Any, right: Any) -> Box:
+    column, value = _column(left), _value(right)
+    if column is None:
+        column, value, operator = _column(right), _value(left), TURNED[operator]
+    return EVERYTHING if column is None or value is None else compared(column, operator, value)
+
+
+def _among(children: Any) -> Box:
+    column = _column(children.apply(0))
+    values = [_value(children.apply(i)) for i in range(1, children.size())]
+    # A value that is not known could be any.
+    if column is None or any(value is None for value in values):
+        return EVERYTHING
+    return among(column, (value for value in values if value is not None))
+
+
+def _name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _column(expression: Any) -> str | None:
+    if _name(expression) != "AttributeReference":
+        return None
+    name = str(expression.name())
+    return name if name in IDS or name in RANGES else None
+
+
+def _value(expression: Any) -> int | None:
+    """The number of a literal; a time in microseconds, as Spark keeps it."""
+    if _name(expression) != "Literal":
+        return None
+    value = expression.value()
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import Stream, record
+
+from mainstem.recording import Recorder, open_recording
+from mainstem.recording.positions import positions_file
+from mainstem.spark.sources.bounds import first_reaching, last_before
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TERM = 65536
+JOINED = TERM * 3 // 4
+
+
+@pytest.fixture(params=[True, False], ids=["index", "no index"])
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[int]]:
+    """A recording that begins within a term, with an index and without; the ends of its messages."""
+    chance, stream, ends = random.Random(3), Stream(position=JOINED), []
+    with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
+        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
+                                mtu_length=1408, join_position=JOINED)  # fmt: skip
+        for number in range(300):
+            record(writer, stream, [bytes(chance.randrange(4000))], time_ns=number * 10_000_000)
+            ends.append(stream.position)
+    if not request.param:
+        positions_file(tmp_path, 0).unlink()
+    return tmp_path, ends
+
+
+def places(ends: list[int]) -> list[int]:
+    chance = random.Random(5)
+    chosen = [0, 1, JOINED, JOINED + 1, ends[0], ends[-1], ends[-1] + 1, ends[-1] + TERM]
+    chosen += [end + chance.choice([-32, -1, 0, 1, 32]) for end in chance.sample(ends, 60)]
+    return chosen + [chance.randrange(ends[-1]) for _ in range(60)]
+
+
+def test_a_range_of_positions_is_found_to_the_message(recorded: tuple[Path, list[int]]) -> None:
+    path, ends = recorded
+    with open_recording(path, 0) as reader:
+        last = reader.end_position()
+        for place in places(ends):
+            begin = first_reaching(reader, place, JOINED, last)
+            left_out = sum(end < place for end in ends)
+            assert reader.messages_before(begin) == left_out
+            stop = last_before(reader, place, JOINED, last, frames=False)
+            assert reader.messages_before(stop) == left_out
+            around = last_before(reader, place, JOINED, last, frames=True)
+            assert reader.messages_before(around) in (left_out, left_out + 1)
+            assert around >= min(place - 1, last)
+
+
+def test_a_fault_is_left_for_whoever_reads(recorded: tuple[Path, list[int]]) -> None:
+    path, ends = recorded
+    fault = ends[100]
+    with (path / f"0-{fault // (2 * TERM) * 2 * TERM}.rec").open("r+b") as file:
+        file.seek(fault % (2 * TERM))
+        file.write(b"\x05\0\0\0")
+    with open_recording(path, 0) as reader:
+        last = reader.end_position()
+        assert last_before(reader, fault + 100, JOINED, last, frames=False) == last
+        assert first_reaching(reader, fault + 100, JOINED, last) <= fault
+    (path / f"0-{4 * TERM}.rec").unlink()
+    with open_recording(path, 0) as reader:
+        assert last_before(reader, 5 * TERM + 100, JOINED, last, frames=False) == last
+        assert first_reaching(reader, 5 * TERM + 100, JOINED, last) <= 5 * TERM

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mainstem.spark.sources.box import EVERYTHING, Box, Range, among, compared
+from mainstem.spark.sources.options import parse_options
+
+COLUMNS = ("recording_id", "stream_id", "session_id", "position", "recorded_at")
+TESTS = {
+    "=": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+small = st.integers(0, 4)
+leaves = st.one_of(
+    st.tuples(st.just("compare"), st.sampled_from(COLUMNS), st.sampled_from(sorted(TESTS)), small),
+    st.tuples(st.just("in"), st.sampled_from(COLUMNS), st.lists(small, max_size=3)),
+    st.tuples(st.just("unknown"), st.booleans()),
+)
+conditions = st.recursive(
+    leaves, lambda inner: st.tuples(st.sampled_from(["and", "or"]), inner, inner), max_leaves=8
+)  # fmt: skip
+rows = st.fixed_dictionaries(dict.fromkeys(COLUMNS, small))
+
+
+def box(condition: Any) -> Box:
+    match condition:
+        case ("compare", column, operator, value):
+            return compared(column, operator, value)
+        case ("in", column, values):
+            return among(column, values)
+        case ("unknown", _):
+            return EVERYTHING
+        case ("and", left, right):
+            return box(left) & box(right)
+        case _:
+            return box(condition[1]) | box(condition[2])
+
+
+def holds(condition: Any, row: dict[str, int]) -> bool:
+    match condition:
+        case ("compare", column, operator, value):
+            return bool(TESTS[operator](row[column], value))
+        case ("in", column, values):
+            return row[column] in values
+        case ("unknown", value):
+            return bool(value)
+        case ("and", left, right):
+            return holds(left, row) and holds(right, row)
+        case _:
+            return holds(condition[1], row) or holds(condition[2], row)
+
+
+def is_read(options: dict[str, str], row: dict[str, int]) -> bool:
+    """Whether the source would read that row, told these options."""
+    parsed = parse_options({"path": "/nowhere", **options})
+    ids = ((parsed.recording_ids, "recording_id"), (parsed.stream_ids, "stream_id"), (parsed.session_ids, "session_id"))
+    inside = all(not wanted or row[name] in wanted for wanted, name in ids)
+    since, until = parsed.from_time_ns, parsed.to_time_ns
+    inside &= (since is None or row["recorded_at"] * 1000 >= since) and (
+        until is None or row["recorded_at"] * 1000 < until
+    )
+    first, last = parsed.from_position, parsed.to_position
+    return inside and (first is None or row["position"] >= first) and (last is None or row["position"] < last)
+
+
+@given(conditions, rows)
+def test_no_row_of_which_a_condition_is_true_is_left_out(condition: Any, row: dict[str, int]) -> None:
+    if holds(condition, row):
+        assert is_read(box(condition).options({}), row)
+
+
+@given(leaves.filter(lambda leaf: leaf[0] == "compare"), leaves.filter(lambda leaf: leaf[0] == "compare"), rows)
+def test_comparisons_that_a_source_knows_leave_out_all_else(one: Any, other: Any, row: dict[str, int]) -> None:
+    known = [c for c in (one, other) if c[1] in ("position", "recorded_at") or c[2] == "="]
+    if not all(holds(c, row) for c in known):
+        assert not is_read((box(one) & box(other)).options({}), row)
+
+
+@given(conditions, rows, st.fixed_dictionaries({}, optional={"STREAMID": st.just("1,2"), "toPosition": st.just("3")}))
+def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int], options: dict[str, str]) -> None:
+    made = box(condition).options(options)
+    kept = {k: v for k, v in options.items() if k.lower() not in {name.lower() for name in made}}
+    if is_read({**kept, **made}, row):
+        assert is_read(options, row)
+    if holds(condition, row) and is_read(options, row):
+        assert is_read({**kept, **made}, row)
+
+
+def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
+    far = Box(recorded_at=Range(-(1 << 62), 1 << 62)).options({})
+    assert [datetime.fromisoformat(text).year for text in far.values()] == [1, 9999]
+    assert datetime.fromisoformat(far["fromTime"]).tzinfo == UTC
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", ""])
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(Exception, match="is no position"):
+        parse_options({"path": "/nowhere", "fromPosition": text})
