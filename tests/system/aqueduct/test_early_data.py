@@ -13,6 +13,8 @@ from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.settings import QuicSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mainstem.aqueduct.certificates import CertificateFiles
 
 pytestmark = pytest.mark.system
@@ -176,3 +178,95 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
     assert taken == [b"pay"]
     sessions.close()
     tickets.close()
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_else(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    """Whatever the client sends after its first flight is dropped until the answer is there."""
+    known: list[bool] = []
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            await message.attachments[0].send(message.payload)
+            known.append(connection._session.link.handshake_done)
+
+    sessions, tickets = Sessions(), ServerTickets()
+    serving = await aqueduct.serve(
+        handler, certificate=certificates.certificate, key=certificates.key, backend=backend, tickets=tickets
+    )
+    options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions, "early": True}
+    async with serving:
+        async with await aqueduct.connect(serving.url, **options) as connection:
+            assert await ask(connection, b"a full handshake") == b"a full handshake"
+            await asyncio.sleep(0.1)
+        async with await aqueduct.connect(serving.url, **options) as connection:
+            session = connection._session
+            send, receive = session._udp.send, session.datagrams_received
+            dropped: list[int] = []
+
+            def drop(datagrams: list[Any]) -> None:
+                dropped.append(len(datagrams))
+
+            def hear(datagrams: list[bytes], address: Any) -> None:
+                session._udp.send = drop  # type: ignore[method-assign]
+                receive(datagrams, address)
+
+            session.datagrams_received = hear  # type: ignore[method-assign]
+            assert await ask(connection, b"early") == b"early"
+            session._udp.send = send  # type: ignore[method-assign]
+            assert dropped, "the client had nothing more to say: this shows nothing"
+            assert connection.early_data_accepted
+    assert known == [True, False]
+    sessions.close()
+    tickets.close()
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the_next(
+    certificates: CertificateFiles, backend: str, tmp_path: Path
+) -> None:
+    taken: list[bytes] = []
+
+    async def handler(connection: Connection) -> None:
+        early = not connection._session.link.handshake_done
+        async for message in connection.receiver:
+            if early:
+                taken.append(message.payload)
+            await message.attachments[0].send(message.payload)
+
+    sessions = Sessions()
+    stores = []
+    port = 0
+    ticket: str | None = None
+    for question in (b"a full handshake", b"pay", b"pay again"):
+        # The store of the server before is not closed: it was killed.
+        stores.append(ServerTickets(tmp_path / "tickets.db"))
+        serving = await aqueduct.serve(
+            handler,
+            port=port,
+            certificate=certificates.certificate,
+            key=certificates.key,
+            backend=backend,
+            tickets=stores[-1],
+        )
+        port = serving.port
+        name = f"{backend} localhost:{port}".encode()
+        if ticket is not None:
+            sessions._store.put(name, ticket)
+        async with (
+            serving,
+            await aqueduct.connect(
+                serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
+            ) as connection,
+        ):
+            assert await ask(connection, question) == question
+            await asyncio.sleep(0.1)
+        ticket = ticket or sessions._store.take(name)
+        while sessions._store.take(name) is not None:
+            pass
+    assert taken == [b"pay"]
+    sessions.close()
+    for store in stores:
+        store.close()

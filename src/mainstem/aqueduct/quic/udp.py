@@ -60,6 +60,16 @@ class UdpSocket:
 
     def send(self, datagrams: list[tuple[bytes, Address]]) -> None:
         """Send what the system takes; the rest waits in ``backlog`` for `flush`."""
+        if len(datagrams) == 1 and not self.backlog and self._batched is not None:
+            # Most often one, and nothing before it.
+            data, address = datagrams[0]
+            try:
+                if self._batched.send([data], address) == 1:
+                    return
+            except OSError as error:
+                if error.errno not in _FULL:
+                    # Refused for good (no route, too large): lost, as the network might have lost it.
+                    return
         room = MAX_BACKLOG - len(self.backlog)
         self.backlog.extend(datagrams[:room])
         self.flush()
@@ -103,6 +113,9 @@ class UdpSocket:
         return not full
 
     def close(self) -> None:
+        # It has a descriptor of its own, which would keep the port.
+        self._batched = None
+        self.backlog.clear()
         self._socket.close()
 
 
