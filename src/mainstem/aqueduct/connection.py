@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct import lifecycle, receiving, sending
+from mainstem.aqueduct import lifecycle, receiving, router, sending
 from mainstem.aqueduct.channel_id import ENTRYPOINT
 from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers, violation
 from mainstem.aqueduct.core import Core, Counts, Timing
@@ -31,7 +31,6 @@ from mainstem.aqueduct.events import (
 from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message
 from mainstem.aqueduct.halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
-from mainstem.aqueduct.router import check_connection_control, end_of_stream, read_datagram, reset_arrived, route_frame
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL, Role, Stream
 from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError
@@ -139,7 +138,11 @@ class AqueductConnection:
             stream.reader.feed(data)
             self._guard(lambda: core.account_stream(stream))
             return
-        self._guard(lambda: self._receive_stream(stream_id, data, fin))
+        try:
+            self._receive_stream(stream_id, data, fin)
+            lifecycle.settle(core)
+        except RemoteProtocolError as error:
+            self._fail(error)
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
         """The peer reset its direction of a stream."""
@@ -149,18 +152,8 @@ class AqueductConnection:
 
     def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
         """The peer reads no more of a stream; the QUIC connection has reset it."""
-        core = self._core
-        core.now_ns = now_ns
-        core.out.forget(stream_id)
-        for sender in core.senders.values():
-            if sender.ordered_stream == stream_id:
-                sender.ordered_stream = None
-                sender.ledger.shut()
-                break
-        stream = core.streams.get(stream_id)
-        if stream is not None and stream.role is not Role.CONNECTION:
-            stream.out_done = True
-            core.forget_if_done(stream)
+        self._core.now_ns = now_ns
+        lifecycle.stream_stopped(self._core, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
         """One datagram."""
@@ -170,7 +163,7 @@ class AqueductConnection:
         if self._is_gated:
             self._guard(lambda: self._hold_datagram(data))
         else:
-            self._guard(lambda: read_datagram(self._core, data, must_begin_with_version=False))
+            self._guard(lambda: router.read_datagram(self._core, data, must_begin_with_version=False))
 
     def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
         """The last bytes of several streams of one direction. For most they are the first as well."""
@@ -258,8 +251,12 @@ class AqueductConnection:
     def next_timeout_ns(self) -> int | None:
         """When `handle_timeout` is due."""
         core = self._core
-        times = [core.ack_due_ns, core.declare_due_ns, core.nack_heap[0][0] if core.nack_heap else None]
-        return min((time for time in times if time is not None), default=None)
+        due = core.ack_due_ns
+        if core.declare_due_ns is not None and (due is None or core.declare_due_ns < due):
+            due = core.declare_due_ns
+        if core.nack_heap and (due is None or core.nack_heap[0][0] < due):
+            due = core.nack_heap[0][0]
+        return due
 
     def handle_timeout(self, now_ns: int) -> None:
         """Do what is due."""
@@ -359,11 +356,9 @@ class AqueductConnection:
         core = self._core
         core.now_ns = now_ns
         receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
-        if receiver is None or not receiver.taken:
+        if receiver is None or not receiver.queue or not receiver.taken:
             return None
         delivery = receiving.take(core, receiver)
-        if delivery is None:
-            return None
         if core.unblocked:
             self._guard(lambda: lifecycle.settle(core))
         if isinstance(delivery, bytes):
@@ -383,12 +378,21 @@ class AqueductConnection:
         core = self._core
         core.now_ns = now_ns
         receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
-        if receiver is None or not receiver.taken:
+        if receiver is None or not receiver.queue or not receiver.taken:
             return None
         run = receiving.take_run(core, receiver)
         if core.unblocked:
             self._guard(lambda: lifecycle.settle(core))
         return run
+
+    def receive_next(self, channel_id: int, now_ns: int) -> deque[bytes] | Incoming | None:
+        """What `receive_run` or else `receive` gives; where that is nothing, the application waits for it (`want`)."""
+        core = self._core
+        receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+        if receiver is None or not receiver.queue:
+            receiving.want(core, channel_id)
+            return None
+        return self.receive_run(channel_id, now_ns) or self.receive(channel_id, now_ns)
 
     def want(self, channel_id: int) -> None:
         """The application waits for a message of this receiver, which has none."""
@@ -531,6 +535,8 @@ class AqueductConnection:
             core.heard(stream)
         if stream.in_done:
             return
+        if data and stream.last_seen:
+            raise router.behind_the_last()
         stream.fin = stream.fin or fin
         if stream.role is Role.ABANDONED:
             if fin:
@@ -577,7 +583,7 @@ class AqueductConnection:
                 return
             del self._held_streams[stream]
         stream.fin = True
-        reset_arrived(core, stream, code)
+        router.reset_arrived(core, stream, code)
 
     # Reading.
 
@@ -604,13 +610,13 @@ class AqueductConnection:
                 break
         core.account_stream(stream)
         if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
-            end_of_stream(core, stream)
+            router.end_of_stream(core, stream)
 
     def _route(self, stream: Stream, frame: Frame) -> None:
         if isinstance(frame, ConnectionControl):
             self._connection_control(stream, frame)
         else:
-            route_frame(self._core, stream, frame)
+            router.route_frame(self._core, stream, frame)
 
     def _resume(self, stream: Stream) -> None:
         """A held stream goes on: first with the message that had not fitted."""
@@ -627,7 +633,7 @@ class AqueductConnection:
     def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
         core = self._core
         core.saw_frame(frame)
-        check_connection_control(core, stream, self._control_id, is_second=self._peer_headers_seen)
+        router.check_connection_control(core, stream, self._control_id, is_second=self._peer_headers_seen)
         stream.frames += 1
         stream.role = Role.CONNECTION
         self._control_id = stream.stream_id
@@ -652,7 +658,7 @@ class AqueductConnection:
             if frame is None:
                 core.account_stream(stream)
                 return
-            route_frame(core, stream, frame)
+            router.route_frame(core, stream, frame)
         if stream.is_bidirectional:
             frame = stream.reader.next_frame()
             if isinstance(frame, ConnectionControl):
@@ -684,9 +690,9 @@ class AqueductConnection:
                 self._read(stream)
             if stream.held_reset is not None and not stream.in_done:
                 stream.fin = True
-                reset_arrived(self._core, stream, stream.held_reset)
+                router.reset_arrived(self._core, stream, stream.held_reset)
                 lifecycle.settle(self._core)
         for data, must_begin_with_version in datagrams:
             self._core.account(-len(data))
-            read_datagram(self._core, data, must_begin_with_version=must_begin_with_version)
+            router.read_datagram(self._core, data, must_begin_with_version=must_begin_with_version)
             lifecycle.settle(self._core)

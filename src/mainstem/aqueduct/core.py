@@ -46,8 +46,9 @@ class Timing:
     ack_messages: int = 256
     """Messages after which an acknowledgement goes out at once: a quarter of any sensible sender's bound, or less."""
 
-    ack_bytes: int = 128 << 10
-    """Bytes after which an acknowledgement goes out at once."""
+    ack_bytes: int = 256 << 10
+    """Bytes after which an acknowledgement goes out at once: a sixteenth of a sender's default bound. Each one costs the
+    sender a packet to read and one to send."""
 
 
 @dataclass(slots=True)

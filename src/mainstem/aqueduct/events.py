@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mainstem.aqueduct.enums import direct
+
 if TYPE_CHECKING:
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.state import ReceiverState, SenderState
 
 
+@direct
 class Mode(Enum):
     """How a sender's messages travel."""
 
@@ -22,6 +25,7 @@ class Mode(Enum):
     """Datagrams: a message may be lost. One that is too large for a datagram goes on a stream, and is then reliable."""
 
 
+@direct
 class Attach(Enum):
     """Which half of a new channel goes with the message."""
 

@@ -82,6 +82,7 @@ class SenderHalf:
         "mark",
         "minted_here",
         "next_unreliable",
+        "oneshot",
         "ordered_stream",
         "pending",
         "pending_bytes",
@@ -95,6 +96,7 @@ class SenderHalf:
         self, channel_id: int, *, minted_here: bool, reachable: bool, limits: Limits, writer: MessageWriter
     ) -> None:
         self.channel_id = channel_id
+        self.oneshot = bool(channel_id & ONESHOT)
         self.minted_here = minted_here
         self.reachable = reachable
         self.state = SenderState.OPEN
@@ -146,10 +148,6 @@ class SenderHalf:
     def unreliable_count(self) -> int:
         """Unreliable messages that nothing is known of."""
         return self.next_unreliable - self.mark
-
-    @property
-    def oneshot(self) -> bool:
-        return bool(self.channel_id & ONESHOT)
 
     def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
         """Note acknowledged numbers; returns the messages among them that something hangs on."""
@@ -221,6 +219,7 @@ class ReceiverHalf:
         "mark",
         "minted_here",
         "nack_scheduled",
+        "oneshot",
         "prefix",
         "queue",
         "queued",
@@ -237,6 +236,7 @@ class ReceiverHalf:
 
     def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, taken: bool) -> None:
         self.channel_id = channel_id
+        self.oneshot = bool(channel_id & ONESHOT)
         self.prefix = b"\x03" + encode_uint(channel_id)
         self.minted_here = minted_here
         self.reachable = reachable
@@ -262,10 +262,6 @@ class ReceiverHalf:
         self.finish_count: int | None = None
         self.ack_scheduled = False
         self.nack_scheduled = False
-
-    @property
-    def oneshot(self) -> bool:
-        return bool(self.channel_id & ONESHOT)
 
     def is_full(self, limits: Limits) -> bool:
         """The application is behind by as much as it may be."""

@@ -84,9 +84,11 @@ class Pipe:
         self.loop_waiters.append(waiter)
         try:
             await waiter
-        finally:
+        except asyncio.CancelledError:
+            # `wake` may have taken it out in the same turn.
             with contextlib.suppress(ValueError):
                 self.loop_waiters.remove(waiter)
+            raise
 
 
 class Sender(Generic[M]):

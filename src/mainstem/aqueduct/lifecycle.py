@@ -130,6 +130,20 @@ def reset_cancelled(core: Core, sender: SenderHalf) -> None:
     core.reset_stream(sender.control, RESET_CANCELLED)
 
 
+def stream_stopped(core: Core, stream_id: int) -> None:
+    """The peer reads no more of a stream, and the QUIC connection has reset it."""
+    core.out.forget(stream_id)
+    for sender in core.senders.values():
+        if sender.ordered_stream == stream_id:
+            sender.ordered_stream = None
+            sender.ledger.shut()
+            break
+    stream = core.streams.get(stream_id)
+    if stream is not None and stream.role is not Role.CONNECTION:
+        stream.out_done = True
+        core.forget_if_done(stream)
+
+
 def stop_message_stream(core: Core, sender: SenderHalf, code: int) -> None:
     """Reset the stream that carries a sender's ordered messages, if it is open."""
     if sender.ordered_stream is not None:

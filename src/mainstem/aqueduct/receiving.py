@@ -338,10 +338,8 @@ def require_receiver(core: Core, channel_id: int) -> ReceiverHalf:
     return receiver
 
 
-def take(core: Core, receiver: ReceiverHalf) -> Delivery | bytes | None:
-    """The oldest message that waits; None where none does. Streams that waited for room go on."""
-    if not receiver.queue:
-        return None
+def take(core: Core, receiver: ReceiverHalf) -> Delivery | bytes:
+    """The oldest of the messages that wait. Streams that waited for room go on."""
     entry, size = receiver.pop()
     _taken(core, receiver, size)
     return entry

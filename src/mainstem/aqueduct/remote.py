@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.channel_id import ONESHOT, describe
-from mainstem.aqueduct.events import Attach, Mode
+from mainstem.aqueduct.events import Attach, Incoming, Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
 from mainstem.aqueduct.middleware import RawSerializer
@@ -26,7 +26,7 @@ from mainstem.errors import (
 )
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.events import Attachment, Incoming
+    from mainstem.aqueduct.events import Attachment
     from mainstem.aqueduct.session import Session
 
 
@@ -44,9 +44,11 @@ class _Waiting:
         self._waiters.append(waiter)
         try:
             await waiter
-        finally:
+        except asyncio.CancelledError:
+            # `wake` may have taken it out in the same turn.
             with contextlib.suppress(ValueError):
                 self._waiters.remove(waiter)
+            raise
 
     def wake(self) -> None:
         """Something changed."""
@@ -207,20 +209,18 @@ class RemoteReceiver(_Waiting):
         """The next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
         batch = self._batch
         if not batch:
-            run = self._session.receive_run(self._channel_id)
-            if run is not None:
-                batch = self._batch = run
+            found = self._session.receive(self._channel_id)
+            if isinstance(found, Incoming):
+                return True, self._decode(found)
+            if found is not None:
+                batch = self._batch = found
         if batch:
             payload = batch.popleft()
             if type(self._session.serializer) is RawSerializer:
                 return True, payload
             return True, self._decoded(payload, _detach_nothing)
-        incoming = self._session.receive(self._channel_id)
-        if incoming is not None:
-            return True, self._decode(incoming)
         state = self.state
         if state is None:
-            self._session.want(self._channel_id)
             return False, None
         self._session.receivers.pop(self._channel_id, None)
         name = describe(self._channel_id)

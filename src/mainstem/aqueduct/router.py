@@ -84,12 +84,10 @@ def _on_unidirectional(core: Core, stream: Stream, frame: Frame) -> None:
 def _on_control(core: Core, stream: Stream, frame: Frame) -> None:
     half = stream.half
     if isinstance(half, ReceiverHalf):
-        if stream.finish_seen:
-            raise violation(f"a {type(frame).__name__} frame behind FinishSender", "finish is final")
         if isinstance(frame, SentUnreliable):
             receiving.declared(core, half, frame.count)
         elif isinstance(frame, FinishSender):
-            stream.finish_seen = True
+            _note_last(stream)
             receiving.finished(core, half, frame.count)
         else:
             raise _misplaced(frame, half)
@@ -99,9 +97,22 @@ def _on_control(core: Core, stream: Stream, frame: Frame) -> None:
         elif isinstance(frame, AckNackUnreliable):
             sending.answered_unreliable(core, half, frame.counts)
         elif isinstance(frame, CloseReceiver):
+            _note_last(stream)
             sending.closed(core, half, frame.counts)
         else:
             raise _misplaced(frame, half)
+
+
+def _note_last(stream: Stream) -> None:
+    """This frame must be the last of its direction."""
+    stream.last_seen = True
+    if stream.reader.buffered:
+        raise behind_the_last()
+
+
+def behind_the_last() -> Exception:
+    """The error for bytes that come behind FinishSender or CloseReceiver."""
+    return violation("bytes behind the last frame of a control stream", "last frame")
 
 
 def _misplaced(frame: Frame, half: ReceiverHalf | SenderHalf) -> Exception:
@@ -142,7 +153,7 @@ def end_of_stream(core: Core, stream: Stream) -> None:
         raise violation("a stream that ends without a frame", "empty stream")
     if stream.role is Role.CONNECTION:
         raise violation("the connection control stream was finished", "connection control lasts")
-    if stream.role is Role.CONTROL and not stream.finish_seen:
+    if stream.role is Role.CONTROL and not stream.last_seen:
         raise violation("a control stream that ends without its last frame", "last frame missing")
     if stream.role is Role.NEW and stream.is_bidirectional:
         raise violation("a bidirectional stream that is for nothing", "frame place")

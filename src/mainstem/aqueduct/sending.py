@@ -166,7 +166,9 @@ def _transmit(core: Core, sender: SenderHalf, item: Pending) -> bool:
         out.write(stream_id, payload)
     if stream_id != sender.ordered_stream:
         out.finish(stream_id)
-    core.sent_frame(head + payload)
+    if core.is_observed:
+        # Only then are they put together.
+        core.sent_frame(head + payload)
     ledger.add(size, Sent(item.links, item.tag) if item.links or item.tag is not None else None)
     return True
 

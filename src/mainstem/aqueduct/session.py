@@ -107,20 +107,25 @@ class Session:
         while self._dropped:
             channel_id, is_sender = self._dropped.popleft()
             (self.conn.cancel if is_sender else self.conn.close_receiver)(channel_id, self.now_ns)
-        link, now_ns = self.link, self.now_ns
-        link.update(self.conn, now_ns)
-        commands = self.conn.data_to_send(now_ns)
-        if commands:
-            try:
-                link.execute(commands)
-            except ConnectionLost as error:
-                self.fail(error)
+        link, conn = self.link, self.conn
+        if conn.has_output:
+            link.update(conn)
+            commands = conn.data_to_send(self.now_ns)
+            if commands:
+                try:
+                    link.execute(commands)
+                except ConnectionLost as error:
+                    self.fail(error)
         self._transmit()
+        if link.is_watching and not link.terminated:
+            link.check_watched(conn, self.now_ns)
+            if conn.has_output:
+                self.wake()
         if self._deliver():
             # It may have to answer.
             self.wake()
         self._set_timer()
-        if self.conn.has_output and self.conn.is_ended:
+        if conn.is_ended and conn.has_output:
             self.wake()
 
     def _transmit(self) -> None:
@@ -136,13 +141,14 @@ class Session:
 
     def _deliver(self) -> bool:
         """Hand the library's events to the engine, and the engine's to the application; False if the library had none."""
-        was_done = self.link.handshake_done
-        found = self.link.deliver(self.conn, self.now_ns)
-        if self.link.handshake_done and not was_done and not self.established.done():
+        link = self.link
+        found = link.deliver(self.conn, self.now_ns)
+        if link.handshake_done and not self.established.done():
             self.established.set_result(None)
-        while (event := self.conn.next_event()) is not None:
+        next_event = self.conn.next_event
+        while (event := next_event()) is not None:
             self._handle(event)
-        if self.link.terminated:
+        if link.terminated:
             self.give_up()
         return found
 
@@ -156,7 +162,8 @@ class Session:
             ping_at = self._last_sent + keep_alive
             due = min(due, ping_at) if due is not None else ping_at
         if self._timer is not None:
-            if due is not None and abs(self._timer.when() - due) < 1e-6:
+            if due is not None and self._timer.when() <= due:
+                # What is due moves on with every packet. A timer that comes too early costs less than many timers.
                 return
             self._timer.cancel()
             self._timer = None
@@ -254,22 +261,12 @@ class Session:
         self.wake()
         return ids
 
-    def receive(self, channel_id: int) -> Incoming | None:
-        incoming = self.conn.receive(channel_id, self.now_ns)
-        if self.conn.has_output:
+    def receive(self, channel_id: int) -> deque[bytes] | Incoming | None:
+        """A run of messages without attachments, or one message that has some; None where nothing has come yet."""
+        found = self.conn.receive_next(channel_id, self.now_ns)
+        if not self._scheduled and self.conn.has_output:
             self.wake()
-        return incoming
-
-    def receive_run(self, channel_id: int) -> deque[bytes] | None:
-        run = self.conn.receive_run(channel_id, self.now_ns)
-        if self.conn.has_output:
-            self.wake()
-        return run
-
-    def want(self, channel_id: int) -> None:
-        self.conn.want(channel_id)
-        if self.conn.has_output:
-            self.wake()
+        return found
 
     def finish(self, channel_id: int) -> None:
         self.conn.finish(channel_id, self.now_ns)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from mainstem.aqueduct.enums import direct
 
+
+@direct
 class SenderState(Enum):
     """Where a sender is in its life. From ``FINISHED`` on it has ceased to exist."""
 
@@ -31,9 +34,13 @@ class SenderState(Enum):
     @property
     def is_final(self) -> bool:
         """The sender has ceased to exist."""
-        return self.value >= SenderState.FINISHED.value
+        return self._value_ >= _SENDER_CEASED
 
 
+_SENDER_CEASED = SenderState.FINISHED.value
+
+
+@direct
 class SenderInput(Enum):
     """What can happen to a sender."""
 
@@ -49,6 +56,7 @@ class SenderInput(Enum):
     DISCONNECT = auto()
 
 
+@direct
 class ReceiverState(Enum):
     """Where a receiver is in its life. From ``FINISHED`` on it has ceased to exist on the wire."""
 
@@ -67,9 +75,13 @@ class ReceiverState(Enum):
     @property
     def is_final(self) -> bool:
         """The receiver has ceased to exist on the wire."""
-        return self.value >= ReceiverState.FINISHED.value
+        return self._value_ >= _RECEIVER_CEASED
 
 
+_RECEIVER_CEASED = ReceiverState.FINISHED.value
+
+
+@direct
 class ReceiverInput(Enum):
     """What can happen to a receiver."""
 

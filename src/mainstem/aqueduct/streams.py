@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from mainstem._core.messages import MessageWriter
+from mainstem.aqueduct.enums import direct
 from mainstem.aqueduct.events import Command, ResetStream, SendDatagram, SendStream, WatchDelivery
 from mainstem.aqueduct.frames import Frame, FrameReader
 
@@ -27,6 +28,7 @@ UNLIMITED = 1 << 60
 """Room where the transport has set no limit."""
 
 
+@direct
 class Role(Enum):
     """What a stream is for, told by its first frames."""
 
@@ -47,13 +49,13 @@ class Stream:
         "accounted",
         "blocked_on",
         "fin",
-        "finish_seen",
         "frames",
         "half",
         "heard",
         "held_frame",
         "held_reset",
         "in_done",
+        "last_seen",
         "must_begin_with_version",
         "opened_here",
         "out_done",
@@ -75,7 +77,8 @@ class Stream:
         self.frames = 0
         self.versioned = False
         self.must_begin_with_version = False
-        self.finish_seen = False
+        # The frame came that must be the last of its direction: FinishSender or CloseReceiver.
+        self.last_seen = False
         # The receiver whose full queue this stream waits for, and the frame that did not fit.
         self.blocked_on: ReceiverHalf | None = None
         self.held_frame: Frame | None = None

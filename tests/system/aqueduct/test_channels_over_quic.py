@@ -428,7 +428,8 @@ async def test_both_sides_must_name_the_same_protocol(certificates: CertificateF
             await aqueduct.connect(serving.url, ca=certificates.ca, backend=client, timeout=5)
 
 
-async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: CertificateFiles) -> None:
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: CertificateFiles, backend: str) -> None:
     from aioquic.asyncio import QuicConnectionProtocol
     from aioquic.asyncio import serve as bare_serve
     from aioquic.quic.configuration import QuicConfiguration
@@ -439,7 +440,7 @@ async def test_a_peer_that_takes_no_datagrams_is_refused(certificates: Certifica
     port = server._transport.get_extra_info("sockname")[1]
     try:
         url = f"aqueduct://localhost:{port}"
-        async with await aqueduct.connect(url, ca=certificates.ca, backend="aioquic") as connection:
+        async with await aqueduct.connect(url, ca=certificates.ca, backend=backend) as connection:
             with pytest.raises(RemoteProtocolError) as caught:
                 await connection.wait_closed()
         assert caught.value.rule == "datagrams required"
@@ -537,3 +538,27 @@ async def test_a_thousand_channels_at_once(certificates: CertificateFiles) -> No
             answers.append(answer)
         for number, answer in enumerate(answers):
             assert await asyncio.wait_for(answer.receive(), 30) == b"echo %d" % number
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_connection(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
+    """It resets a stream on which the other side has said nothing, and waits until it is known to know that stream."""
+    taken: list[Any] = []
+
+    async def handler(connection: Connection) -> None:
+        async for message in connection.receiver:
+            taken.extend(message.attachments)
+
+    async with joined(certificates, handler, client=client, server=server) as connection:
+        for pause in (0.0, 0.3):
+            given, kept = channel()
+            await connection.sender.send(Message(b"", [given]))
+            while not taken:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(pause)
+            taken.pop().cancel()
+            with pytest.raises(Cancelled):
+                # A connection that says nothing is spoken to after 15 s at the latest, which would help too late.
+                await asyncio.wait_for(kept.receive(), 8)

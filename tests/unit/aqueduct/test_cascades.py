@@ -68,7 +68,7 @@ def build_tree(pair: Pair, size: int) -> None:
 
 
 def reclaim(build: object, size: int) -> float:
-    """Seconds that it takes to lose ``size`` channels at their root, without the building of them."""
+    """Processor seconds that it takes to lose ``size`` channels at their root, without the building of them."""
     pair = Pair(limits=Limits(max_channels=1 << 20, max_streams=1 << 20))
     pair.hold = lambda end, command: isinstance(command, SendDatagram)
     pair.client.conn.transport_state(uni_streams=1 << 30, bidi_streams=1 << 30, datagrams=10, max_datagram=1100)
@@ -76,9 +76,9 @@ def reclaim(build: object, size: int) -> float:
     pair.run()
     assert pair.client.conn.live_halves == size + 1
     pair.lose_held()
-    started = time.perf_counter()
+    started = time.process_time()
     pair.wait(1.5)
-    elapsed = time.perf_counter() - started
+    elapsed = time.process_time() - started
     assert pair.client.conn.live_halves == 1
     assert pair.server.conn.live_halves == 1
     assert pair.client.conn.open_streams == pair.server.conn.open_streams == 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from victim import CLIENT_UNI, HELLO, SMALL, Victim, attached_client, client, message, server
 
-from mainstem.aqueduct.connection import AqueductConnection
-from mainstem.aqueduct.events import Attach, CloseConnection, ConnectionEnded, Mode, PeerHeaders, ResetStream
+from mainstem.aqueduct.codec import encode_uint
+from mainstem.aqueduct.events import Attach, CloseConnection, Mode, ResetStream
 from mainstem.aqueduct.frames import (
     VERSION_BYTES,
     AckNackUnreliable,
@@ -22,98 +23,10 @@ from mainstem.aqueduct.frames import (
     SentUnreliable,
     Version,
 )
-from mainstem.aqueduct.limits import Limits
 from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-CLIENT_UNI, SERVER_UNI = 2, 3
-HELLO = Version().encode() + ConnectionControl().encode()
-SMALL = Limits(
-    max_channels=50,
-    max_streams=60,
-    max_gaps=8,
-    max_payload=4096,
-    max_buffered_bytes=20_000,
-    receive_messages=4,
-    receive_bytes=1 << 20,
-    max_filter_ranges=4,
-)
-
-
-class Victim:
-    """One engine, and a hand that writes whatever it likes to it."""
-
-    def __init__(self, *, is_client: bool, greet: bool = True, limits: Limits = SMALL) -> None:
-        self.conn = AqueductConnection(is_client=is_client, peer="mallory", limits=limits)
-        self.now = 10**9
-        self.error: Exception | None = None
-        self.ended = False
-        self.commands: list[object] = []
-        self.conn.transport_state(datagrams=100, max_datagram=1000)
-        self._next_uni = SERVER_UNI if is_client else CLIENT_UNI
-        self._next_bidi = 1 if is_client else 4
-        if is_client:
-            self.conn.start(self.now)
-        if greet:
-            self.stream(0, HELLO)
-        self.pump()
-
-    def pump(self) -> None:
-        while (event := self.conn.next_event()) is not None:
-            if isinstance(event, PeerHeaders) and not self.conn._core.is_client:
-                self.conn.accept((), self.now)
-            elif isinstance(event, ConnectionEnded):
-                self.ended, self.error = True, event.error
-        self.commands += self.conn.data_to_send(self.now)
-
-    def stream(self, stream_id: int, data: bytes, fin: bool = False) -> None:
-        self.conn.receive_stream(stream_id, data, fin, self.now)
-        self.pump()
-
-    def uni(self, *frames: Frame, fin: bool = True) -> None:
-        self.stream(self._next_uni, b"".join(frame.encode() for frame in frames), fin)
-        self._next_uni += 4
-
-    def bidi(self, *frames: Frame, fin: bool = False) -> int:
-        stream_id = self._next_bidi
-        self._next_bidi += 4
-        self.stream(stream_id, b"".join(frame.encode() for frame in frames), fin)
-        return stream_id
-
-    def datagram(self, *frames: Frame) -> None:
-        self.conn.receive_datagram(b"".join(frame.encode() for frame in frames), self.now)
-        self.pump()
-
-    def reset(self, stream_id: int, code: int) -> None:
-        self.conn.receive_reset(stream_id, code, self.now)
-        self.pump()
-
-    def send(self, channel_id: int = 0, **options: object) -> tuple[int, ...]:
-        ids = self.conn.send(channel_id, b"x", self.now, **options)  # type: ignore[arg-type]
-        self.pump()
-        return ids
-
-
-def server() -> Victim:
-    return Victim(is_client=False)
-
-
-def client() -> Victim:
-    return Victim(is_client=True)
-
-
-def attached_client(*, mode: Mode = Mode.ORDERED, count: int = 1) -> tuple[Victim, int]:
-    """A client whose entrypoint has sent ``count`` messages, and the entrypoint's control stream."""
-    victim = client()
-    for _ in range(count):
-        victim.send(mode=mode)
-    return victim, victim.bidi(ChannelControl(0))
-
-
-def message(number: int = 0, *, channel: int = 0, attachments: Iterable[int] = ()) -> Message:
-    return Message(channel, number, tuple(attachments), b"hello")
+    from collections.abc import Callable
 
 
 def control_of_entrypoint(victim: Victim) -> int:
@@ -184,6 +97,14 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
         "size limit",
         _on(server, lambda v: v.stream(2, Message(0, 0, (), bytes(5000)).encode()[:20])),
     ),
+    "attachments beyond the limit in bytes": (
+        "attachment limit",
+        _on(server, lambda v: v.stream(2, b"\x03\x00\x00" + encode_uint(1 << 20))),
+    ),
+    "attachments beyond the limit in number": (
+        "attachment limit",
+        _on(server, lambda v: v.uni(message(attachments=[8] * 1025))),
+    ),
     "attachments that end within an id": (
         "attachments",
         _on(server, lambda v: v.stream(2, b"\x03\x00\x00\x01\x80\x00")),
@@ -220,6 +141,32 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "server's connection control without a version": (
         "connection control place",
         _on(lambda: Victim(is_client=True, greet=False), lambda v: v.stream(0, ConnectionControl().encode())),
+    ),
+    "headers beyond the limit": (
+        "size limit",
+        _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01" + encode_uint(1 << 20))),
+    ),
+    "headers that end within a byte array": (
+        "header data",
+        _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x02\x05a")),
+    ),
+    "header key that is empty": ("header key", _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x02\x00\x00"))),
+    "header key beyond ASCII": (
+        "header key",
+        _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x03\x01\xe9\x00")),
+    ),
+    "version beyond the limit": (
+        "size limit",
+        _early(lambda v: v.stream(0, Version(bytes(5000)).encode()[:20])),
+    ),
+    "server's connection control stream finished": (
+        "connection control lasts",
+        _on(client, lambda v: v.stream(0, b"", True)),
+    ),
+    "server's connection control stream reset": ("connection control lasts", _on(client, lambda v: v.reset(0, 2))),
+    "server's second connection control": (
+        "connection control once",
+        _on(client, lambda v: v.stream(0, ConnectionControl().encode())),
     ),
     "headers of an odd count": ("header pairs", _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x02\x01a"))),
     "connection control stream finished": ("connection control lasts", _on(server, lambda v: v.stream(0, b"", True))),
@@ -275,7 +222,17 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
         "message after finish",
         _on(server, lambda v: v.datagram(message(0)), lambda v: v.stream(1, FinishSender(5).encode())),
     ),
-    "frame behind FinishSender": ("finish is final", _entry(FinishSender(1), SentUnreliable(1))),
+    "frame behind FinishSender": ("last frame", _entry(FinishSender(1), SentUnreliable(1))),
+    "frame behind a FinishSender that ends the channel": ("last frame", _entry(FinishSender(0), SentUnreliable(1))),
+    "frame behind FinishSender, later": (
+        "last frame",
+        _on(
+            server,
+            lambda v: v.stream(1, FinishSender(0).encode()),
+            lambda v: v.stream(1, SentUnreliable(1).encode()),
+        ),
+    ),
+    "FinishSender twice": ("last frame", _entry(FinishSender(1), FinishSender(1))),
     "control stream ends without FinishSender": ("last frame missing", _entry(SentUnreliable(1), fin=True)),
     "receiver's frame from the sender": ("frame place", _entry(AckReliable((1,)))),
     "close from the sender": ("frame place", _entry(CloseReceiver())),
@@ -287,7 +244,30 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "unreliable acknowledged unsent": ("acknowledged unsent", _ack(AckNackUnreliable((2,)), mode=Mode.UNRELIABLE)),
     "unreliable given up unsent": ("acknowledged unsent", _ack(AckNackUnreliable((1, 2**60)), mode=Mode.UNRELIABLE)),
     "close acknowledges unsent": ("acknowledged unsent", _ack(CloseReceiver((5,)))),
+    "close acknowledges twice": (
+        "acknowledged twice",
+        _ack(AckReliable((0, 1, 1)), CloseReceiver((2,)), count=2),
+    ),
+    "frame behind CloseReceiver": ("last frame", _ack(CloseReceiver(), AckReliable((1,)))),
+    "frame behind CloseReceiver, later": (
+        "last frame",
+        _on(
+            lambda: attached_client()[0],
+            lambda v: v.stream(1, CloseReceiver().encode()),
+            lambda v: v.stream(1, CloseReceiver().encode()),
+        ),
+    ),
     "range data of a single zero": ("range data", _ack(AckReliable((0,)))),
+    "range data with a zero within": ("range data", _ack(AckReliable((1, 0, 1)), count=2)),
+    "range data that ends within an integer": (
+        "range data",
+        _on(lambda: attached_client()[0], lambda v: v.stream(1, b"\x05\x01\x80")),
+    ),
+    "range data beyond 64 bits": ("range data", _ack(AckReliable((0, 2**64 - 1, 1)))),
+    "range data beyond the limit": (
+        "size limit",
+        _on(lambda: attached_client()[0], lambda v: v.stream(1, b"\x05" + encode_uint(1 << 20))),
+    ),
     "sender's frame from the receiver": ("frame place", _ack(SentUnreliable(1))),
     "receiver's direction ends without CloseReceiver": (
         "last frame missing",
@@ -403,7 +383,33 @@ def test_what_is_odd_and_legal_is_taken() -> None:
     stream_id = victim.bidi(ChannelControl(2))
     assert not victim.ended, victim.error
     assert ResetStream(stream_id, 2) in victim.commands
+    # What still comes on it is nothing to anybody.
+    victim.stream(stream_id, CloseReceiver().encode(), True)
+    assert not victim.ended, victim.error
     assert victim.conn.receive(0, victim.now) is not None
+
+
+def test_a_second_control_stream_for_a_channel_that_has_one_is_reset_as_lost_and_ends_nothing() -> None:
+    victim, first = attached_client()
+    second = victim.bidi(ChannelControl(0))
+    assert not victim.ended, victim.error
+    assert ResetStream(second, 2) in victim.commands
+    victim.stream(first, AckReliable((1,)).encode())
+    assert not victim.ended, victim.error
+    assert not victim.conn._core.senders[0].ledger.count
+
+
+def test_an_unreliable_message_that_was_given_up_is_not_delivered_when_it_comes_late() -> None:
+    victim = server()
+    victim.stream(1, SentUnreliable(2).encode())
+    victim.datagram(message(1))
+    victim.now += 5 * 10**9
+    victim.conn.handle_timeout(victim.now)
+    victim.datagram(message(0))
+    assert not victim.ended, victim.error
+    assert victim.conn.receive(0, victim.now) is not None
+    assert victim.conn.receive(0, victim.now) is None
+    assert victim.conn.counts.unreliable_late == 1
 
 
 @pytest.mark.parametrize("frame", [AckReliable(()), AckNackUnreliable(()), AckReliable((0, 1)), AckReliable((1, 4))])

@@ -102,7 +102,7 @@ class AioquicLink(Link):
     def hold_connection(self, held: bool) -> None:
         self.quic.connection_window.held = held
 
-    def update(self, conn: AqueductConnection, now_ns: int) -> None:
+    def update(self, conn: AqueductConnection) -> None:
         quic = self.quic
         bidi_limit, uni_limit = quic._remote_max_streams_bidi, quic._remote_max_streams_uni
         if not self.handshake_done:
@@ -116,6 +116,9 @@ class AioquicLink(Link):
             max_datagram=self.max_datagram,
             rtt_ns=int(rtt * 1e9) if rtt else None,
         )
+
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
+        quic = self.quic
         for stream_id in list(self._watched):
             stream = quic._streams.get(stream_id)
             if stream is None or stream.sender._buffer_start >= stream.sender._buffer_stop:

@@ -310,8 +310,12 @@ class Link:
         """Where the bytes of streams go, and datagrams."""
         return self.quic.send_stream_data, self.quic.send_datagram_frame
 
-    def update(self, conn: AqueductConnection, now_ns: int) -> None:
-        """Tell the engine what room there is, and which streams' bytes have arrived."""
+    def update(self, conn: AqueductConnection) -> None:
+        """Tell the engine what room there is."""
+        raise NotImplementedError
+
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
+        """Tell the engine which streams' bytes have arrived. Asked when all has gone out that can."""
         raise NotImplementedError
 
     def hold_stream(self, stream_id: int, held: bool) -> None:
@@ -320,6 +324,11 @@ class Link:
     def hold_connection(self, held: bool) -> None:
         """Stop granting credit to the connection."""
         raise NotImplementedError
+
+    @property
+    def is_watching(self) -> bool:
+        """Somebody waits for the bytes of a stream to arrive: `check_watched` has to look."""
+        return bool(self._watched)
 
     @property
     def is_in_flight(self) -> bool:

@@ -135,7 +135,7 @@ class Qh3Link(Link):
         core = self.quic._core
         return core is not None and bool(core.bytes_in_flight or core.get_send_buffer_size(None))
 
-    def update(self, conn: AqueductConnection, now_ns: int) -> None:
+    def update(self, conn: AqueductConnection) -> None:
         core = self.quic._core
         if core is None:
             return
@@ -146,28 +146,34 @@ class Qh3Link(Link):
             uni_limit = min(uni_limit or EARLY_STREAMS, EARLY_STREAMS)
         window = core.congestion_window - core.bytes_in_flight
         rtt = core.smoothed_rtt
+        largest = self.max_datagram
         conn.transport_state(
             bidi_streams=bidi_limit - bidi_opened,
             uni_streams=uni_limit - uni_opened,
             # The core does not tell how many datagrams wait in it; what is in flight does.
-            datagrams=min(DATAGRAM_BACKLOG, max(0, window // 64)) if self.max_datagram else 0,
-            max_datagram=self.max_datagram,
+            datagrams=min(DATAGRAM_BACKLOG, max(0, window // 64)) if largest else 0,
+            max_datagram=largest,
             rtt_ns=int(rtt * 1e9) if rtt else None,
         )
-        if self._watched:
-            self._check_watched(conn, now_ns)
 
-    def _check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
         core = self.quic._core
-        packets = [packet[0] for packet in core.outstanding_application_packets]
+        # A packet that only acknowledges is never acknowledged itself.
+        packets = [number for number, _, frames in core.outstanding_application_packets if frames]
         lost = core.loss_total
+        has_room = core.congestion_window - core.bytes_in_flight >= self.settings.max_datagram_size
         for stream_id, mark in list(self._watched.items()):
-            if isinstance(mark, tuple) and mark[1] == lost:
-                if not packets or min(packets) > mark[0]:
-                    del self._watched[stream_id]
-                    conn.stream_delivered(stream_id, now_ns)
-            elif self.quic.get_send_buffer_size(stream_id) == 0 and packets:
-                # All of it is on its way: in these packets, or earlier ones.
+            if self.quic.get_send_buffer_size(stream_id):
+                continue
+            marked, losses = mark if isinstance(mark, tuple) else (None, None)
+            if (not packets and not core.bytes_in_flight) or (
+                losses == lost and (not packets or min(packets) > marked)
+            ):
+                del self._watched[stream_id]
+                conn.stream_delivered(stream_id, now_ns)
+            elif packets and (losses is None or (losses != lost and has_room)):
+                # All of it is on its way: in these packets, or earlier ones. After a loss it is so again once there is
+                # room left over: what was lost has gone out first.
                 self._watched[stream_id] = (max(packets), lost)
 
 

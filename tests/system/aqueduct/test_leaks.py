@@ -1,0 +1,125 @@
+"""Nothing is left of a channel that is over, however it ended: halves, streams and handles are counted on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.aqueduct import Connection, Message, Mode, Receiver, Sender, channel, oneshot
+from mainstem.errors import MainstemError
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+ROUNDS = 12
+PAIRS = [(client, server) for client in ("qh3", "aioquic") for server in ("qh3", "aioquic")]
+
+
+def objects() -> Counter[str]:
+    """How many objects of the library there are, by class."""
+    gc.collect()
+    return Counter(type(thing).__qualname__ for thing in gc.get_objects() if _is_ours(type(thing)))
+
+
+def _is_ours(kind: type) -> bool:
+    return str(kind.__module__).startswith(("mainstem.aqueduct", "mainstem._core"))
+
+
+async def serve_everything(connection: Connection) -> None:
+    """Echo on what is asked for, cancel or close the rest, and leave attachments in their messages."""
+    async for message in connection.receiver:
+        for handle in message.attachments:
+            if message.payload == b"leave":
+                continue
+            if isinstance(handle, Sender):
+                with contextlib.suppress(MainstemError):
+                    await handle.send(b"tide")
+                    if message.payload == b"cancel":
+                        handle.cancel()
+                    elif message.payload == b"finish":
+                        handle.finish()
+            elif message.payload == b"close":
+                handle.close()
+            else:
+                with contextlib.suppress(MainstemError):
+                    await handle.receive()
+        del handle, message
+
+
+async def one_round(connection: Connection) -> None:
+    """Channels of both kinds in every mode, each ended in another way."""
+    for ending in (b"finish", b"cancel", b"close", b"leave", b"drop"):
+        for mode in Mode:
+            sender, receiver = channel(mode=mode)
+            given, kept = channel(mode=mode)
+            await connection.sender.send(Message(ending, [receiver, given]))
+            with contextlib.suppress(MainstemError):
+                await sender.send(b"tide")
+            if ending == b"finish":
+                sender.finish()
+            elif ending == b"cancel":
+                sender.cancel()
+            elif ending == b"close":
+                kept.close()
+            with contextlib.suppress(MainstemError):
+                if ending in (b"finish", b"cancel"):
+                    await asyncio.wait_for(_drain(kept), 20)
+    answer_to, answer = oneshot()
+    await connection.sender.send(Message(b"finish", [answer_to]))
+    assert await asyncio.wait_for(answer, 20) == b"tide"
+
+
+async def _drain(receiver: Receiver[Any]) -> None:
+    async for _ in receiver:
+        pass
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
+    certificates: CertificateFiles, client: str, server: str
+) -> None:
+    sessions = []
+
+    async def handler(connection: Connection) -> None:
+        sessions.append(connection._session)
+        await serve_everything(connection)
+
+    serving = await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, backend=server)
+    async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client) as connection:
+        sessions.append(connection._session)
+
+        async def at_rest() -> bool:
+            # The entrypoint is left, with its control stream; beside it the connection's own, and its messages' one.
+            for _ in range(1500):
+                if all(
+                    session.conn.live_halves == 1
+                    and session.conn.open_streams <= 3
+                    and len(session.senders) + len(session.receivers) == 1
+                    for session in sessions
+                ):
+                    return True
+                gc.collect()
+                await asyncio.sleep(0.01)
+            return False
+
+        await one_round(connection)
+        assert len(sessions) == 2
+        assert await at_rest(), [(s.conn.live_halves, s.conn.open_streams, s.senders, s.receivers) for s in sessions]
+        before = objects()
+        for _ in range(ROUNDS):
+            await one_round(connection)
+        assert await at_rest(), [(s.conn.live_halves, s.conn.open_streams, s.senders, s.receivers) for s in sessions]
+        # A receiver of datagrams is looked at once more when its grace has run out.
+        await asyncio.sleep(1.5)
+        more = objects() - before
+        # A few may be on their way; one for each channel would be hundreds.
+        assert sum(more.values()) < ROUNDS, f"left behind: {more}"
