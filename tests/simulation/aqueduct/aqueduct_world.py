@@ -98,6 +98,8 @@ class Side:
         self.opened = 0
         self.senders: dict[int, Mode] = {0: Mode.ORDERED} if is_client else {}
         self.receivers: set[int] = set() if is_client else {0}
+        # The halves that the application ever had in its hands while they lived, and how they ended.
+        self.had: set[tuple[int, str]] = {(0, "sender")} if is_client else set()
         self.ended: dict[tuple[int, str], object] = {}
         self.over: object = None
         self.is_over = False
@@ -158,8 +160,10 @@ class Side:
         for (kind, _), new_id in zip(attach, ids, strict=True):
             if kind is Attach.RECEIVER:
                 self.senders[new_id] = rng.choice(list(Mode))
+                self.had.add((new_id, "sender"))
             else:
                 self.receivers.add(new_id)
+                self.had.add((new_id, "receiver"))
 
     def receive(self, channel_id: int) -> None:
         if self.world.short is not None and self.world.short.random() < 0.5:
@@ -178,6 +182,8 @@ class Side:
         self.world.delivered(tag, self)
         rng = self.world.rng
         for attachment in incoming.attachments:
+            if not attachment.state.is_final:
+                self.had.add((attachment.channel_id, "sender" if attachment.is_sender else "receiver"))
             if rng.random() < 0.15:
                 self.conn.drop(attachment, self.world.now)
             elif attachment.is_sender:
@@ -203,6 +209,7 @@ class Side:
         while (event := self.conn.next_event()) is not None:
             if isinstance(event, PeerHeaders):
                 if not self.is_client:
+                    self.had.add((0, "receiver"))
                     self.conn.accept((("server", b"1"),), self.world.now)
             elif isinstance(event, Acknowledged):
                 self.world.acknowledged(event.tag)
@@ -452,6 +459,8 @@ class World:
         for side in self.sides:
             assert side.over is None, f"{side.name}: {side.over}"
             conn = side.conn
+            endless = side.had - side.ended.keys()
+            assert not endless, f"{side.name} never heard how these ended: {sorted(endless)}"
             assert conn.live_halves == 0, f"{side.name} still holds {conn.live_halves} halves: {describe_halves(conn)}"
             assert conn.buffered_bytes == 0, f"{side.name} still holds {conn.buffered_bytes} bytes"
             left = conn.open_streams - (0 if side.is_over else 1)

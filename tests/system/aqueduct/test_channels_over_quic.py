@@ -27,6 +27,7 @@ from mainstem.aqueduct import (
     channel,
     oneshot,
 )
+from mainstem.aqueduct.observe import FrameLog, dump_log
 from mainstem.errors import (
     BackPressured,
     Cancelled,
@@ -562,3 +563,41 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
             with pytest.raises(Cancelled):
                 # A connection that says nothing is spoken to after 15 s at the latest, which would help too late.
                 await asyncio.wait_for(kept.receive(), 8)
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_log_of_frames_tells_both_sides_of_a_connection_alike(
+    certificates: CertificateFiles, tmp_path: Path, backend: str
+) -> None:
+    logs = {name: FrameLog(tmp_path / name) for name in ("client", "server")}
+    serving = await aqueduct.serve(
+        echo,
+        certificate=certificates.certificate,
+        key=certificates.key,
+        backend=backend,
+        instrument=logs["server"],
+        alpn="tide",
+    )
+    async with (
+        serving,
+        await aqueduct.connect(
+            serving.url, ca=certificates.ca, backend=backend, instrument=logs["client"], alpn="tide"
+        ) as connection,
+    ):
+        answer_to, answer = oneshot()
+        await connection.sender.send(Message(b"gauge", [answer_to]))
+        assert await asyncio.wait_for(answer, 10) == b"echo gauge"
+        await at_rest(connection)
+    told: dict[str, list[tuple[str, str]]] = {}
+    for name, log in logs.items():
+        log.close()
+        with (tmp_path / name).open() as file:
+            words = [line.split(" ms", 1)[1].split() for line in dump_log(file)]
+        told[name] = [(line[0], " ".join(line[1:])) for line in words if line[0] in "<>"]
+    for here, there in (("client", "server"), ("server", "client")):
+        sent = [text for arrow, text in told[here] if arrow == ">"]
+        heard = [text for arrow, text in told[there] if arrow == "<" and not text.startswith("Version")]
+        # The entrypoint's acknowledgement may still have been on its way.
+        assert heard
+        assert set(heard) <= set(sent)
+    assert any("echo gauge" in text for arrow, text in told["client"] if arrow == "<")
