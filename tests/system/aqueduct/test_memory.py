@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.system
 
 FLOOD_SECONDS = 1.2
-CONNECTIONS = 4
+CONNECTIONS = 6
 PIECES_WAITING = 2 << 20  # bytes that the flooder leaves in its own library at most
-GROWTH = 96 << 20
-"""What the process may grow by: for each of at most four connections that are not quite over, one and a half times the
+GROWTH = 64 << 20
+"""What the process may grow by: for each of at most two connections that are not quite over, one and a half times the
 limit of 8 MiB, the library's own window, and what small pieces cost; and what the allocator keeps. How long the flood
-lasts makes no difference."""
+lasts, and how many have flooded before, makes no difference."""
 
 
 class Flooder:

@@ -64,8 +64,10 @@ class CarefulConnection(qh3_connection.QuicConnection):  # type: ignore[misc]
 
     @property
     def may_take(self) -> bool:
-        """Events may be taken now."""
-        return self._handshake_complete and not self.held and not (self._queued and self._core.state in _OPEN_STATES)
+        """Events may be taken now: all of them once the connection is closing, be it held or not."""
+        if not self._handshake_complete:
+            return False
+        return not (self.held or self._queued) or self._core.state not in _OPEN_STATES
 
     @property
     def may_pass_by(self) -> bool:

@@ -148,6 +148,28 @@ def test_the_end_of_the_connection_is_told_even_while_copies_wait(pair: Pair) ->
     assert client.terminated
 
 
+def test_a_connection_that_is_closed_while_it_is_held_ends_all_the_same(pair: Pair) -> None:
+    client, server = pair.client, pair.server
+    server.hold_connection(True)
+    client.execute([SendStream(2, bytes(1000), True)])
+    server.receive(pair.sent(client), CLIENT, pair.now)
+    pair.deliver()
+    assert not pair.heard.streams
+    ends: list[Exception | None] = []
+    pair.heard.connection_lost = lambda error, now_ns: ends.append(error)  # type: ignore[method-assign]
+    server.close(1, "had enough")
+    pair.sent(server)
+    for _ in range(100):
+        due = server.timer()
+        if server.terminated or due is None:
+            break
+        pair.now = max(due, pair.now)
+        server.handle_timer(pair.now)
+        server.deliver(pair.heard, 0)
+    assert server.terminated
+    assert len(ends) == 1
+
+
 def test_a_copy_of_what_ended_long_ago_opens_no_stream_anew(pair: Pair) -> None:
     client, server = pair.client, pair.server
     client.execute(SendStream(2 + 4 * n, b"%d" % n, True) for n in range(1500))
