@@ -26,7 +26,8 @@ from mainstem.errors import CaptureError
 from mainstem.recording import Recorder
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
-from mainstem.spark.report.options import AnalyzeOptions
+from mainstem.spark.report import small
+from mainstem.spark.report.options import AnalyzeOptions, Inputs
 from mainstem.spark.report.program import analyze
 from mainstem.spark.tables import TABLES
 
@@ -206,6 +207,31 @@ def test_a_page_needs_nothing_from_elsewhere(report: Path) -> None:
     for word in ("<script", '<link rel="stylesheet', "<img", "@import", "url(", "http://", "https://", "src="):
         assert word not in text
     assert "prefers-color-scheme: dark" in text
+
+
+def test_a_large_input_is_told_as_a_small_one_is(
+    spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = report.parent.parent / "frames"
+    assert small.is_small(Inputs(frames=[str(frames)]))
+    monkeypatch.setattr(small, "SMALL_FRAMES_BYTES", 0)
+    found = analyze(spark, AnalyzeOptions(inputs=(str(frames),), out=tmp_path)).as_json()
+    told = json.loads((report.parent / "summary.json").read_text())
+    places = ("tables", "report")
+    assert {k: v for k, v in json.loads(json.dumps(found)).items() if k not in places} == {
+        k: v for k, v in told.items() if k not in places
+    }
+    for folder in (report.parent / "tables").iterdir():
+        one, other = (spark.read.parquet(str(where / folder.name)) for where in (folder.parent, tmp_path / "tables"))
+        assert one.schema == other.schema
+        assert sorted(map(repr, one.collect())) == sorted(map(repr, other.collect()))
+
+
+def test_recordings_and_what_is_not_there_are_never_small(tmp_path: Path) -> None:
+    (tmp_path / "a.pcap").write_bytes(b"1")
+    assert small.is_small(Inputs(captures=[str(tmp_path)]))
+    assert not small.is_small(Inputs(captures=[str(tmp_path)], recordings=[str(tmp_path)]))
+    assert not small.is_small(Inputs(captures=[str(tmp_path / "absent")]))
 
 
 def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Path) -> None:

@@ -44,13 +44,15 @@ def run(
     options = AnalyzeOptions(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
     )
-    options.split()
+    found = options.split()
     try:
         with ProgressBars() as bars:
+            from mainstem.spark.report import small
             from mainstem.spark.session import create
 
             bars.stage("start Spark", None)
-            spark = create("mainstem analyze", master=master, log_file=out / "spark.log")
+            config = {"spark.driver.extraJavaOptions": small.JAVA_OPTIONS} if small.is_small(found) else {}
+            spark = create("mainstem analyze", master=master, config=config, log_file=out / "spark.log")
             bars.done("start Spark")
             try:
                 analysis = analyze(spark, options, bars)

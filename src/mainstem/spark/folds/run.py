@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mainstem.spark.folds.fold import Fold, Row
 
-_ARROW = {
+ARROW = {
     "string": pa.string(),
     "bigint": pa.int64(),
     "int": pa.int32(),
@@ -38,8 +38,8 @@ def schema(fold: Fold) -> str:
 
 def arrow_schema(fold: Fold) -> pa.Schema:
     """The same for Arrow."""
-    keys = [pa.field(column.name, _ARROW[column.type]) for column, _ in fold.keys]
-    kinds = [pa.field(k.name, pa.struct([pa.field(c.name, _ARROW[c.type]) for c in k.columns])) for k in fold.kinds]
+    keys = [pa.field(column.name, ARROW[column.type]) for column, _ in fold.keys]
+    kinds = [pa.field(k.name, pa.struct([pa.field(c.name, ARROW[c.type]) for c in k.columns])) for k in fold.kinds]
     return pa.schema([*keys, pa.field("kind", pa.string()), pa.field(REVISION.name, pa.int64()), *kinds])
 
 

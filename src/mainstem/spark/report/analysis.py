@@ -13,8 +13,10 @@ from mainstem.spark.folds.channels import ChannelFold
 from mainstem.spark.folds.multiplexed import MuxFold
 from mainstem.spark.folds.path import PathFold
 from mainstem.spark.folds.run import apply
+from mainstem.spark.report import small
 from mainstem.spark.report.facts import Facts
 from mainstem.spark.report.gather import Gatherer
+from mainstem.spark.report.jobs import side_by_side
 from mainstem.spark.report.page import render
 from mainstem.spark.report.verdict import verdict
 from mainstem.spark.tables import TABLES, frames, naks, problems, sessions, status_messages
@@ -39,6 +41,7 @@ class Analysis:
     def __init__(self, spark: SparkSession, options: AnalyzeOptions, watcher: Watcher) -> None:
         self._spark, self._options, self._watcher = spark, options, watcher
         self._tables = options.out / "tables"
+        self._is_small = False
         self._prefix = f"mainstem_{uuid.uuid4().hex[:8]}_"
         self.facts = Facts(inputs=list(options.inputs))
         self.verdict: list[str] = []
@@ -51,6 +54,9 @@ class Analysis:
     def run(self) -> None:
         """Everything. Raises ConfigurationError, CaptureError or RecordingError where an input cannot be read at all."""
         inputs = self._options.split()
+        self._is_small = small.is_small(inputs)
+        if self._is_small:
+            self._spark = small.session_for(self._spark)
         self._options.out.mkdir(parents=True, exist_ok=True)
         gatherer = Gatherer(self._spark, self._prefix)
         has_frames = bool(inputs.captures or inputs.frames)
@@ -79,13 +85,19 @@ class Analysis:
         where = {"tables": str(self._tables), "report": str(self.report)}
         return self.facts.as_json() | {"verdict": self.verdict} | where
 
-    def _save(self, name: str, rows: DataFrame) -> DataFrame:
-        """Writes a table and reads it back, so that what is told is what was written."""
-        path = str(self._tables / name)
-        rows.write.mode("overwrite").parquet(path)
-        written = self._spark.read.schema(rows.schema).parquet(path)
+    def _view(self, name: str) -> DataFrame:
+        """A table that was written, so that what is told is what was written."""
+        ddl_of = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
+        written = self._spark.read.schema(ddl_of).parquet(str(self._tables / name))
         written.createOrReplaceTempView(self._prefix + name)
         return written
+
+    def _save(self, name: str, rows: DataFrame) -> DataFrame:
+        if self._is_small:
+            small.write(small.collected(rows), self._tables / name)
+        else:
+            rows.write.mode("overwrite").parquet(str(self._tables / name))
+        return self._view(name)
 
     def _frames(self, inputs: Inputs) -> None:
         self._watcher.stage(READ, None)
@@ -95,26 +107,36 @@ class Analysis:
         # The one pass over the captures: everything else is told from this table.
         seen = self._save("frames", reduce(lambda a, b: a.unionByName(b), parts))
         self._watcher.done(READ)
-        jobs = self._jobs(seen)
-        self._watcher.stage(TELL, len(jobs))
-        for done, job in enumerate(jobs, 1):
-            job()
-            self._watcher.progress(TELL, done)
+        self._watcher.stage(TELL, None)
+        if self._is_small:
+            for name in small.tell(seen, self._tables):
+                self._view(name)
+        else:
+            self._tell(seen)
         self._watcher.done(TELL)
 
-    def _jobs(self, seen: DataFrame) -> list[Callable[[], object]]:
+    def _tell(self, seen: DataFrame) -> None:
+        """Every table, each a job of Spark's: nothing is collected, whatever the size."""
         paths, connections = (apply(fold, seen).persist() for fold in (PathFold(), MuxFold()))
-        jobs: list[Callable[[], object]] = [
+        first: list[Callable[[], object]] = [
+            # These two make what the later ones find.
+            self._picked(paths, PathFold(), "sessions"),
+            self._picked(connections, MuxFold(), "mux_streams"),
             lambda: self._save("naks", naks(seen)),
             lambda: self._save("status_messages", status_messages(seen)),
         ]
-        for fold, told in ((PathFold(), paths), (MuxFold(), connections)):
-            names = [kind.name for kind in fold.kinds if kind.name != "rtt"]
-            jobs += [self._picked(told, fold, name) for name in names]
-        jobs.append(lambda: self._save("rtt", of_parts(*_round_trips(paths, connections))))
-        jobs += [self._picked(apply(fold, seen), fold, fold.kinds[0].name) for fold in (ChannelFold(), AqueductFold())]
-        jobs += [paths.unpersist, connections.unpersist]
-        return jobs
+        first += [self._picked(apply(fold, seen), fold, fold.kinds[0].name) for fold in (ChannelFold(), AqueductFold())]
+        later: list[Callable[[], object]] = [
+            self._picked(told, fold, kind.name)
+            for told, fold in ((paths, PathFold()), (connections, MuxFold()))
+            for kind in fold.kinds
+            if kind.name not in ("rtt", "sessions", "mux_streams")
+        ]
+        later.append(lambda: self._save("rtt", of_parts(*_round_trips(paths, connections))))
+        side_by_side(first)
+        side_by_side(later)
+        paths.unpersist()
+        connections.unpersist()
 
     def _picked(self, told: DataFrame, fold: Any, name: str) -> Callable[[], object]:
         return lambda: self._save(name, pick(told, fold, name))

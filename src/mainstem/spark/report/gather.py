@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.report.facts import Facts, RowDict, StreamKey, Timeline, key_of
+from mainstem.spark.report.jobs import side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +42,7 @@ class Gatherer:
         if not facts.packets:
             return
         self._streams(facts)
-        self._losses(facts)
-        self._connections(facts)
-        self._timelines(facts)
+        side_by_side([partial(part, facts) for part in (self._losses, self._connections, self._timelines)])
 
     def _counts(self, facts: Facts) -> None:
         for row in self.query(
@@ -50,7 +50,7 @@ class Gatherer:
             " sum(if(frame_index = 0, 1, 0)) packets, sum(if(frame_index = 0, wire_length, 0)) wire,"
             " sum(if(frame_index = 0, coalesce(datagram_length, 0), 0)) datagrams, sum(coalesce(length, 0)) payload,"
             " sum(if(protocol = 'aeron' and type = 1 and frame_length = 0, 1, 0)) heartbeats"
-            " from {frames} group by protocol, frame_type order by protocol, n desc"
+            " from {frames} group by protocol, frame_type order by protocol, n desc, frame_type"
         ):
             if row["protocol"] == "problem":
                 continue
@@ -81,7 +81,8 @@ class Gatherer:
         key = "session_id, stream_id, channel"
         facts.gaps = self.query(
             f"select {key}, place, status, count(*) ranges, sum(length) bytes, sum(naks) naks, max(repair_ns) slowest_ns,"
-            f" max(length) largest from {{gaps}} group by {key}, place, status order by bytes desc"
+            f" max(length) largest from {{gaps}} group by {key}, place, status"
+            f" order by bytes desc, place, status, {key}"
         )
         found = self.query("select reason, count(*) n from {retransmits} group by reason order by reason")
         facts.retransmits = {row["reason"]: row["n"] for row in found}
@@ -94,10 +95,11 @@ class Gatherer:
         ]
         facts.stalls = self.query(
             f"select {key}, cause, count(*) times, sum(duration_ns) duration_ns, sum(held_ns) held_ns,"
-            f" max(duration_ns) longest_ns from {{flow_control}} group by {key}, cause order by duration_ns desc"
+            f" max(duration_ns) longest_ns from {{flow_control}} group by {key}, cause order by duration_ns desc, cause, {key}"
         )
         facts.longest_stalls = self.query(
-            f"select * from {{flow_control}} order by held_ns desc, duration_ns desc, start_ns limit {MAX_STALLS}"
+            "select * from {flow_control} order by held_ns desc, duration_ns desc, start_ns, session_id, stream_id"
+            f" limit {MAX_STALLS}"
         )
 
     def _connections(self, facts: Facts) -> None:
@@ -108,18 +110,20 @@ class Gatherer:
         )
         facts.requests = self.query(
             "select outcome, count(*) n, sum(cast(may_have_run as int)) may_have_run from {requests} group by outcome"
-            " order by n desc"
+            " order by n desc, outcome"
         )
         (latency,) = self.query(
             f"select count(*) n, {QUANTILES.format('latency_ns')} q, max(latency_ns) max_ns from {{requests}}"
             " where latency_ns is not null"
         )
         facts.request_latency = _quantiles(latency)
-        facts.aqueduct = self.query("select * from {aqueduct_channels} order by messages desc limit 100")
+        facts.aqueduct = self.query(
+            "select * from {aqueduct_channels} order by messages desc, file, channel_id limit 100"
+        )
 
     def problems(self, facts: Facts) -> None:
         """What was wrong with captures and recordings."""
-        found = self.query("select kind, count(*) n from {problems} group by kind order by n desc")
+        found = self.query("select kind, count(*) n from {problems} group by kind order by n desc, kind")
         facts.problem_counts = {row["kind"]: row["n"] for row in found}
         facts.problems = self.query(f"select * from {{problems}} order by time_ns, file, packet limit {MAX_PROBLEMS}")
 

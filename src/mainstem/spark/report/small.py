@@ -1,0 +1,148 @@
+"""What makes an analysis of a small capture quick: there the cost is Spark's jobs, not their rows.
+
+A small input's tables are collected and written by the driver, a fold's all from one job, in a session that plans for few rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainstem.capture.files import captures
+from mainstem.errors import CaptureError
+from mainstem.spark.folds.aqueduct import AqueductFold
+from mainstem.spark.folds.channels import ChannelFold
+from mainstem.spark.folds.multiplexed import MuxFold
+from mainstem.spark.folds.path import PathFold
+from mainstem.spark.report.jobs import side_by_side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.spark.folds.fold import Fold
+    from mainstem.spark.report.options import Inputs
+
+# So much of captures makes at most some 300,000 frames: 100 MB as Arrow in the worst case. Frames in Parquet are packed.
+SMALL_CAPTURE_BYTES = 16 << 20
+SMALL_FRAMES_BYTES = 2 << 20
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "1",
+    # Both pay for many rows and cost for each plan: several times what it takes to run the plan over these.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+# For a JVM of its own that will not live long: compiled quickly rather than well.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+RTT = "rtt"
+
+
+def is_small(inputs: Inputs) -> bool:
+    """Whether all inputs together are so small; recordings never are: their size is not their files'."""
+    if inputs.recordings:
+        return False
+    try:
+        files = [Path(file) for path in inputs.captures for file in captures(path)]
+        frames = [file for path in inputs.frames for file in Path(path).glob("*.parquet")]
+        seen = sum(file.stat().st_size for file in files)
+        return seen <= SMALL_CAPTURE_BYTES and sum(file.stat().st_size for file in frames) <= SMALL_FRAMES_BYTES
+    except (CaptureError, OSError):
+        return False
+
+
+def session_for(spark: SparkSession) -> SparkSession:
+    """A session beside ``spark`` in the same application, with settings for small inputs."""
+    from mainstem.spark import register
+
+    own = spark.newSession()
+    register(own)
+    for name, value in SETTINGS.items():
+        own.conf.set(name, value)
+    own.conf.set("spark.sql.session.timeZone", spark.conf.get("spark.sql.session.timeZone"))
+    return own
+
+
+def collected(rows: DataFrame) -> Any:
+    """A small DataFrame as an Arrow table."""
+    return rows.toArrow()
+
+
+def write(table: Any, folder: Path) -> None:
+    """Replaces a table's folder by one file, in a form that Spark reads as its own."""
+    import shutil
+
+    import pyarrow.parquet as pq
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    pq.write_table(table, folder / "part-0.parquet", coerce_timestamps="us")
+    (folder / "_SUCCESS").touch()
+
+
+def pick(told: Any, fold: Fold, name: str) -> Any:
+    """``tables.table.pick`` over what was collected."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = fold.kind(name)
+    chosen = told.filter(pc.equal(told["kind"], pa.scalar(name))).combine_chunks()
+    struct = pc.struct_field
+    keys = {column.name: chosen[column.name] for column, _ in fold.keys}
+    micros = pc.divide(struct(chosen[name], kind.instant), 1000)
+    columns = {**keys, "time": micros.cast(pa.timestamp("us", tz="UTC"))}
+    columns |= {column.name: struct(chosen[name], column.name) for column in kind.columns}
+    return pa.table({**columns, "revision": chosen["revision"]})
+
+
+def tell(seen: DataFrame, tables: Path) -> list[str]:
+    """Writes every table but ``frames`` and ``problems`` into ``tables``; returns their names."""
+    from mainstem.spark.folds.run import apply
+    from mainstem.spark.tables import naks, status_messages
+
+    paths, connections = PathFold(), MuxFold()
+    told: dict[str, Any] = {}
+
+    def plain(name: str, rows: DataFrame) -> list[str]:
+        write(collected(rows), tables / name)
+        return [name]
+
+    def folded(fold: Fold) -> list[str]:
+        everything = collected(apply(fold, seen))
+        names = [kind.name for kind in fold.kinds if kind.name != RTT]
+        for name in names:
+            write(pick(everything, fold, name), tables / name)
+        if len(names) < len(fold.kinds):
+            told[fold.name] = pick(everything, fold, RTT)
+        return names
+
+    jobs: list[Callable[[], list[str]]] = [
+        *(partial(folded, fold) for fold in (paths, connections, ChannelFold(), AqueductFold())),
+        partial(plain, "naks", naks(seen)),
+        partial(plain, "status_messages", status_messages(seen)),
+    ]
+    names = side_by_side(jobs)
+    write(_round_trips([told[fold.name] for fold in (paths, connections)]), tables / RTT)
+    return [*(name for some in names for name in some), RTT]
+
+
+def _round_trips(parts: list[Any]) -> Any:
+    """``tables.rtt.of_parts`` over what was collected."""
+    import pyarrow as pa
+
+    from mainstem.spark.folds.run import ARROW
+    from mainstem.spark.tables.rtt import FOLD as ROUND_TRIPS
+    from mainstem.spark.tables.rtt import RTT as TABLE
+
+    made = []
+    for part in parts:
+        columns: dict[str, Any] = {name: part[name] for name in part.column_names}
+        for column, _ in ROUND_TRIPS.keys:
+            if column.name not in columns:
+                empty: Any = pa.scalar("" if column.type == "string" else 0, ARROW[column.type])
+                columns[column.name] = pa.repeat(empty, part.num_rows)
+        made.append(pa.table({name: columns[name] for name in TABLE.names}))
+    return pa.concat_tables(made)
