@@ -29,7 +29,8 @@ from mainstem.units import parse_size
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(pyspark.__file__).parent
-PATIENCE_S = 600.0
+# Without a commit for so long it stands still: a slow machine takes its time, but it goes on.
+STALL_S = 300.0
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -100,7 +101,8 @@ def kill_one(roots: list[int]) -> int:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             return len(executors)
-    os.kill(executors[0], signal.SIGKILL)
+    if executors:
+        os.kill(executors[0], signal.SIGKILL)
     return len(executors)
 
 
@@ -134,6 +136,27 @@ def submit(master: str, folder: Path, recordings: Path) -> subprocess.Popen[str]
         )
 
 
+class Look:
+    """Watches a job go on."""
+
+    def __init__(self, job: subprocess.Popen[str], folder: Path) -> None:
+        self._job, self._folder = job, folder
+        self._seen, self._since = 0, time.monotonic()
+
+    def commits(self) -> int:
+        """How many micro-batches are committed."""
+        return sum(1 for _ in (self._folder / "table" / "_checkpoint" / "commits").glob("[0-9]*"))
+
+    def on(self, *, may_end: bool = False) -> None:
+        """Waits a moment. Fails when nothing was committed for long, or when the job has ended and may not yet."""
+        log = (self._folder / "submit.log").read_text(errors="replace")[-3000:]
+        assert may_end or self._job.poll() is None, "the job ended: " + log
+        if (seen := self.commits()) > self._seen:
+            self._seen, self._since = seen, time.monotonic()
+        assert time.monotonic() - self._since < STALL_S, "the job stands still: " + log
+        time.sleep(0.05)
+
+
 def run(size: int, *, local_cluster: bool) -> dict[str, Any]:
     """One run; what came of it."""
     import pyarrow.parquet as pq
@@ -154,13 +177,16 @@ def run(size: int, *, local_cluster: bool) -> dict[str, Any]:
         started = time.monotonic()
         job = submit(master, folder, folder / "recordings")
         stack.callback(_end, job)
-        commits = folder / "table" / "_checkpoint" / "commits"
-        while len(list(commits.glob("[0-9]*"))) < 2:
-            assert time.monotonic() - started < PATIENCE_S, (folder / "submit.log").read_text()[-3000:]
-            assert job.poll() is None, (folder / "submit.log").read_text()[-3000:]
-            time.sleep(0.05)
-        executors = kill_one(roots or [job.pid])
-        told, _ = job.communicate(timeout=PATIENCE_S)
+        look = Look(job, folder)
+        while look.commits() < 2:
+            look.on()
+        # Where one is started anew at this moment, there may be none to kill.
+        while not (executors := kill_one(roots or [job.pid])):
+            look.on()
+        while job.poll() is None:
+            look.on(may_end=True)
+        assert job.stdout is not None
+        told = job.stdout.read()
         assert job.returncode == 0, (folder / "submit.log").read_text()[-3000:]
         listed = _listed(folder / "table")
         positions = [p for name in listed for p in pq.ParquetFile(name).read(["position"])["position"].to_pylist()]

@@ -93,20 +93,45 @@ def texts(df: DataFrame) -> list[str]:
 EXPECTED = sorted(f"row {number}" for number in range(ROWS))
 
 
-@pytest.mark.parametrize("protocol", ["bymux", "jmux", "aqueduct"])
-def test_a_table_goes_over_a_multiplexer_into_a_recording_and_is_read_again(
-    spark: SparkSession, tmp_path: Path, protocol: str
-) -> None:
+@contextmanager
+def listening(protocol: str, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What the sink must be told to write to a server that records into ``recordings``."""
     options: dict[str, Any] = {}
-    given: dict[str, Any] = {}
+    given: dict[str, str] = {}
     if protocol == "aqueduct":
         from mainstem.aqueduct import make_certificates
 
         files = make_certificates(tmp_path / "certificates")
         options, given = {"certificate": files.certificate, "key": files.key}, {"ca": str(files.ca)}
     with listener(protocol, tmp_path / "recordings", **options) as channel:
-        channel = channel.replace("127.0.0.1", "localhost") if protocol == "aqueduct" else channel
-        writer = numbers(spark).write.format("mainstem.channel").options(channel=channel, epoch=7, **given)
+        yield {"channel": channel.replace("127.0.0.1", "localhost") if given else channel, **given}
+
+
+@pytest.mark.parametrize("protocol", ["bymux", "jmux", "aqueduct"])
+def test_a_stream_goes_over_a_multiplexer_each_micro_batch_under_its_number(
+    spark: SparkSession, tmp_path: Path, protocol: str
+) -> None:
+    with Recorder(tmp_path / "first") as recorder:
+        DeliveryLog(recorder, stream_id=STREAM).write((0, text.encode()) for text in EXPECTED)
+    rows = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 200).load(str(tmp_path / "first"))
+    with listening(protocol, tmp_path) as told:
+        writer = rows.select("payload").writeStream.format("mainstem.channel").options(**told)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_S)
+        assert query.exception() is None
+        wait_for(lambda: recorded(spark, tmp_path / "recordings").count() >= ROWS)
+    df = recorded(spark, tmp_path / "recordings")
+    assert texts(without_repeats(df)) == EXPECTED
+    keys = {MessageKey.of_reserved_value(row.reserved_value) for row in df.select("reserved_value").collect()}
+    assert {key.epoch for key in keys} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("protocol", ["bymux", "jmux", "aqueduct"])
+def test_a_table_goes_over_a_multiplexer_into_a_recording_and_is_read_again(
+    spark: SparkSession, tmp_path: Path, protocol: str
+) -> None:
+    with listening(protocol, tmp_path) as told:
+        writer = numbers(spark).write.format("mainstem.channel").options(epoch=7, **told)
         writer.mode("append").save()
         if protocol == "aqueduct":
             wait_for(lambda: recorded(spark, tmp_path / "recordings").count() >= ROWS)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.unit.spark.test_parsers import XML, order
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
@@ -69,6 +70,33 @@ def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found
     assert start(spark, other).awaitTermination(200)
     words = spark.read.parquet(str(tmp_path / "words")).collect()
     assert sorted(row.word for row in words) == ["and", "ebb", "flow"]
+
+
+def test_sbe_is_ingested_by_its_schema_without_being_told_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "schema.xml").write_text(XML)
+    log(tmp_path / "recordings", [order(1, 100), order(2, None), order(1, 5)[:-3]])
+    options = {"xml": str(tmp_path / "schema.xml"), "message": "Order"}
+    rows, count = ingest(spark, tmp_path, parser="sbe", parser_options=options)
+    assert [(row.side, row.price, len(row.fills)) for row in rows[:2]] == [("SELL", 100, 1), ("BUY", None, 2)]
+    assert rows[0].symbol == "TIDE"
+    assert rows[2].problem is not None
+    assert (count.messages, count.problems) == (3, 1)
+
+
+def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "recordings"
+    log(path, [b"one"])
+    given = IngestOptions(source=str(path), out=tmp_path / "table", continuous=True, trigger="0 seconds")
+    query = start(spark, given)
+    try:
+        for text in (b"two", b"three"):
+            log(path, [text], stream_id=len(text))
+            query.processAllAvailable()
+            assert query.isActive
+    finally:
+        query.stop()
+    rows = spark.read.parquet(str(tmp_path / "table")).collect()
+    assert sorted(bytes(row.payload) for row in rows) == [b"one", b"three", b"two"]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.live_driver import wait_for
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
 from mainstem.recording.positions import positions_file
 from mainstem.spark import lag
+from mainstem.spark.lags import LagListener
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +72,45 @@ def test_a_stream_ends_where_its_options_say_and_knows_how_far_behind_it_is(spar
     assert behind.bytes == behind.recorded_position - end > 0
     assert behind.seconds is not None
     assert behind.seconds > 1e6
+
+
+def test_a_listener_is_told_the_lag_after_every_micro_batch(spark: SparkSession, path: Path) -> None:
+    told: list[Any] = []
+    listener = LagListener(path, lambda query_id, lags: told.append((query_id, lags)))
+    spark.streams.addListener(listener)
+    try:
+        stream = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 250).load(str(path))
+        query = stream.writeStream.format("noop").trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        wait_for(lambda: told and told[-1][1] and told[-1][1][0].bytes == 0)
+    finally:
+        spark.streams.removeListener(listener)
+    assert {query_id for query_id, _ in told} == {str(query.id)}
+    behind = [lags[0].bytes for _, lags in told if lags]
+    assert behind == sorted(behind, reverse=True)
+    assert behind[0] > 0
+    assert told[-1][1][0].seconds == 0
+
+
+def test_a_recording_that_was_cut_is_read_up_to_there_in_batch_and_streaming(spark: SparkSession, path: Path) -> None:
+    whole = sorted(row.position for row in source(spark, path).select("position").collect())
+    last = path / f"0-{2 * TERM}.rec"
+    with last.open("r+b") as file:
+        file.truncate(TERM // 2 + 100)
+    with pytest.raises(Exception, match="a frame is cut off"):
+        source(spark, path).count()
+    kept = sorted(
+        row.position for row in source(spark, path, failOnDataLoss="false").select("position").collect()
+    )  # fmt: skip
+    before = [position for position in whole if position <= 2 * TERM + TERM // 2]
+    assert kept[: len(before)] == before
+    assert set(kept) < set(whole)
+    stream = spark.readStream.format("mainstem.recording").options(failOnDataLoss="false").load(str(path))
+    query = stream.select("position").writeStream.format("memory").queryName("cut").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert sorted(row.position for row in spark.table("cut").collect()) == kept
+    kinds = {row.kind for row in source(spark, path, rows="problems").collect()}
+    assert kinds == {"torn"}
 
 
 def test_faults_are_rows_and_everything_before_them_is_read(spark: SparkSession, path: Path) -> None:

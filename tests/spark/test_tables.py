@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from tests.support.frames import everything, to_arrow
+from tests.support.streams import Stream, record
 
 from mainstem.capture import schema
-from mainstem.spark.tables import OF_FRAMES, TABLES, latest
+from mainstem.recording import Recorder
+from mainstem.spark.tables import OF_FRAMES, TABLES, latest, messages, problems, sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +78,45 @@ def test_streaming_gives_what_batch_gives(spark: SparkSession, capture: Path, tm
         found = latest(found, table.identity)
     assert values(found) == expected
     assert whole.select(*table.identity).distinct().count() == len(expected)
+
+
+def test_tables_of_recordings_are_the_same_in_streaming(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "recordings"
+    with Recorder(path) as recorder:
+        for number in (1, 2):
+            writer = recorder.start(session_id=number, stream_id=1001, initial_term_id=-5, term_buffer_length=65536,
+                                    mtu_length=1408, join_position=0)  # fmt: skip
+            sent = [bytes(17 * n % 400) for n in range(200)]
+            record(writer, Stream(session_id=number), sent, time_ns=1_700_000_000_000_000_000, step_ns=1_000_000)
+
+    def stream(**options: Any) -> DataFrame:
+        return spark.readStream.format("mainstem.recording").options(**options).load(str(path))
+
+    def batch(**options: Any) -> DataFrame:
+        return spark.read.format("mainstem.recording").options(**options).load(str(path))
+
+    limits = {"maxRowsPerTrigger": 90}
+    for name, table, function, given in (
+        ("messages", TABLES["messages"], messages, {}),
+        ("of messages", TABLES["recorded_sessions"], sessions, {}),
+        ("of frames", TABLES["recorded_sessions"], sessions, {"rows": "frames"}),
+    ):
+        whole = function(batch(**given))
+        run(function(stream(**limits, **given)), tmp_path / name)
+        found = spark.read.schema(whole.schema).parquet(str(tmp_path / name / "table"))
+        found = latest(found, table.identity) if table.is_stateful else found
+        assert values(found) == values(whole)
+        assert [(f.name, f.dataType.simpleString()) for f in whole.schema.fields] == [
+            (c.name, c.type) for c in table.columns
+        ]
+        assert whole.count() == (400 if name == "messages" else 2)
+    with (path / "1-0.rec").open("r+b") as file:
+        file.seek(20 * 160)
+        file.write(b"\x05\0\0\0")
+    whole = problems(batch(rows="problems"))
+    query = (
+        problems(stream(rows="problems")).writeStream.format("memory").queryName("faults").trigger(availableNow=True)
+    ).start()
+    assert query.awaitTermination(240)
+    assert values(spark.table("faults")) == values(whole)
+    assert {(row.recording_id, row.kind) for row in whole.collect()} >= {(1, "checksum")}

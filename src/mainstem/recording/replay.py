@@ -20,7 +20,7 @@ from mainstem.errors import RecordingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem.recording.reader import RecordingReader
+    from mainstem.recording.reader import RecordingReader, Run
 
 # Rows of a batch: enough to make a batch's own cost small, few enough to stay in the cache (measured: 10,000 is best).
 ROWS_PER_BATCH = 10_000
@@ -52,7 +52,7 @@ def batches(
     """
     columns, fragments = Columns(wanted, rows), Fragments()
     columns.term_mask = reader.descriptor.term_buffer_length - 1
-    for run in reader.runs(start, end):
+    for run in _runs(reader, start, end, strict=strict):
         at, span = run.offset, BYTES_PER_BATCH
         while at < run.limit:
             # So many bytes at a time, so that a batch of large messages ends too.
@@ -79,6 +79,15 @@ def batches(
     if columns.rows:
         count = columns.rows
         yield columns.take(), count
+
+
+def _runs(reader: RecordingReader, start: int, end: int, *, strict: bool) -> Iterator[Run]:
+    """The memory of a range; without ``strict`` up to the first segment that is missing or too short."""
+    try:
+        yield from reader.runs(start, end)
+    except RecordingError:
+        if strict:
+            raise
 
 
 def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, bytes]]:
