@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from tests.support.streams import Stream, record
 
 import pyspark_mainstem_recording
@@ -105,6 +106,19 @@ def test_a_narrowed_schema_is_honoured_and_a_wrong_one_refused(
         spark.read.format("mainstem.recording").schema("colour int").load(str(path)).collect()
     with pytest.raises(Exception, match="of type bigint, not string"):
         spark.read.format("mainstem.recording").schema("position string").load(str(path)).collect()
+
+
+def test_no_column_is_ever_null_and_a_schema_that_lets_one_be_is_honoured(
+    spark: SparkSession, recorded: tuple[Path, list[Publisher]]
+) -> None:
+    path, _ = recorded
+    whole = spark.read.format("mainstem.recording").load(str(path))
+    assert not any(field.nullable for field in whole.schema.fields)
+    mixed = StructType(
+        [StructField("position", LongType(), nullable=True), StructField("length", IntegerType(), False)]
+    )
+    read = spark.read.format("mainstem.recording").schema(mixed).load(str(path))
+    assert sorted(read.collect()) == sorted(whole.select("position", "length").collect())
 
 
 def test_a_filtered_query_leaves_nothing_behind_for_the_next_one(

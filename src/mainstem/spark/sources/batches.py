@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,8 @@ from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingDescriptor, RecordingReader, batches, faults
 from mainstem.recording.verify import end_fault
-from mainstem.spark.sources.schema import wanted_bits
+from mainstem.spark.sources.schema import Names, wanted_bits
+from mainstem.spark.sources.workers import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,29 +29,16 @@ class RecordingRange(InputPartition):
     descriptor: RecordingDescriptor
     start: int
     end: int
-    names: list[str]
+    names: Names
     rows: str
     rows_per_batch: int
     strict: bool
     verify: bool
 
 
-_frozen = False
-
-
-def _freeze_once() -> None:
-    # Spark's worker collects garbage after every task, over every module that was ever imported: most of the time of a
-    # small task. What lives now lives as long as the worker, so it need not be looked at again.
-    global _frozen
-    if not _frozen:
-        _frozen = True
-        gc.collect()
-        gc.freeze()
-
-
 def rows_of(part: RecordingRange) -> Iterator[pa.RecordBatch]:
     """The rows of one range, whatever they are."""
-    _freeze_once()
+    settle()
     return read_problems(part) if part.rows == "problems" else read_range(part)
 
 
@@ -66,12 +53,11 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
         found += [last] if last is not None else []
         if found:
             columns: list[Any] = [pa.array([getattr(f, name) for f in found], kinds[name]) for name in part.names]
-            yield pa.RecordBatch.from_arrays(columns, names=part.names)
+            yield _batch(part.names, columns)
 
 
 def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
     """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
-    import pyarrow as pa
 
     wanted = wanted_bits(part.names, part.rows)
     with RecordingReader(part.directory, part.descriptor) as reader:
@@ -93,7 +79,15 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
         for taken, rows in taken_batches:
             found = arrays(taken, rows)
             columns = [_column(name, part.descriptor, found, rows, clock) for name in part.names]
-            yield pa.RecordBatch.from_arrays(columns, names=part.names)
+            yield _batch(part.names, columns)
+
+
+def _batch(names: Names, columns: list[Any]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    fields = zip(names.items(), columns, strict=True)
+    schema = pa.schema([pa.field(name, column.type, nullable) for (name, nullable), column in fields])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _column(
@@ -132,7 +126,10 @@ class _RecordedAt:
         import numpy as np
         import pyarrow as pa
 
+        # A row lies after the last entry before its end. Rows are many and entries few: so it is the entries that are
+        # looked for among the rows.
         ends = positions.to_numpy(zero_copy_only=True)
-        # A row lies after the last entry before its end.
-        values = self._times_us[np.searchsorted(self._positions, ends, side="left")]
-        return pa.array(values, pa.timestamp("us", tz="UTC"))
+        first, last = np.searchsorted(self._positions, ends[[0, -1]], side="left")
+        borders = np.searchsorted(ends, self._positions[first:last], side="right")
+        counts = np.diff(borders, prepend=0, append=len(ends))
+        return pa.array(np.repeat(self._times_us[first : last + 1], counts), pa.timestamp("us", tz="UTC"))

@@ -20,6 +20,7 @@ from mainstem.capture.schema import ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
+from mainstem.spark.sources.workers import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +40,7 @@ class CapturePart(InputPartition):
 
 
 def _rows_of(partition: InputPartition | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    settle()
     # Where there are no partitions Spark starts one task all the same, for none.
     return read(partition.part, wanted) if isinstance(partition, CapturePart) else iter(())
 

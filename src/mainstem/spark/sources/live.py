@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
-from mainstem.spark.sources.schema import ddl, names_of
+from mainstem.spark.sources.schema import Names, ddl, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class LiveOptions:
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what a station records. Its offsets name the run that they belong to, where nothing outlives the run."""
 
-    def __init__(self, options: LiveOptions, names: list[str]) -> None:
+    def __init__(self, options: LiveOptions, names: Names) -> None:
         self._options, self._names = options, names
         self._run = "" if options.record_to else uuid.uuid4().hex
         self._station: Station | None = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mainstem.spark.sources.options import RecordingOptions
+    from mainstem.spark.sources.schema import Names
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ Positions = dict[str, int]
 class Planner:
     """Keeps a reader for each recording; lives on the driver, is never pickled."""
 
-    def __init__(self, options: RecordingOptions, names: list[str]) -> None:
+    def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options = options
         self._names = names
         self._readers: dict[str, RecordingReader] = {}

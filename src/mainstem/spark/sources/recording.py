@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from mainstem.spark.sources.batches import RecordingRange, rows_of
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.planning import Planner, Positions
-from mainstem.spark.sources.schema import ddl, names_of
+from mainstem.spark.sources.schema import Names, ddl, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class RecordingBatchReader(DataSourceReader):
     narrow what is read instead; ``mainstem.spark.recordings`` makes them of a condition.
     """
 
-    def __init__(self, options: RecordingOptions, names: list[str]) -> None:
+    def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options, self._names = options, names
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -60,7 +60,7 @@ class RecordingBatchReader(DataSourceReader):
 class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads recordings as they grow, and those that come."""
 
-    def __init__(self, options: RecordingOptions, names: list[str]) -> None:
+    def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options, self._names = options, names
         self._planner: Planner | None = None
         self._frozen: Positions | None = None
