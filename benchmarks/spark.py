@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 QUICK = "--quick" in sys.argv
-SIZE = (256 << 20) if QUICK else (512 << 20)
+SIZE = (256 << 20) if QUICK else (1 << 30)
 PAIRS = 1 if QUICK else 3
+# The JVM compiles what runs often, for as long as it is new to it: on two cores for about ten seconds of reading.
+WARM_UPS = 1 if QUICK else 5
 FRAME = 288
 # The goals of the pipeline.
 SCAN_GOAL = 1.0
@@ -63,7 +65,7 @@ def scan(spark: Any, folder: Path, report: Report) -> None:
     files = spark.read.format("binaryFile").load(str(path / "*.rec"))
     narrow = spark.read.schema("position bigint, length int").format("mainstem.recording").load(str(path))
     assert recording.count() == rows == parquet.count()
-    for df in (recording, parquet, narrow):
+    for df in WARM_UPS * (recording, parquet) + (narrow,):
         noop(df)()
     megabytes = rows * FRAME / 1e6
     for _ in range(PAIRS):
