@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor, RecordingReader
 
-# Much smaller partitions cost more to start than to read; much larger ones leave cores idle.
-PARTITION_BYTES = 32 << 20
+# What Spark's own file sources give a task. Much smaller ones cost more to start than to read.
+PARTITION_BYTES = 128 << 20
+# Less than that for each core is shared by the cores, in pieces of no less than this.
+SHARED_BYTES = 16 << 20
 
 Where = str | int
 ROWS = ("messages", "frames", "problems")

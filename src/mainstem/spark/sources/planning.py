@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, faults, read_catalog
 from mainstem.spark.sources.batches import RecordingRange
 from mainstem.spark.sources.bounds import first_reaching, last_before
-from mainstem.spark.sources.options import resolve
+from mainstem.spark.sources.options import SHARED_BYTES, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,10 +161,11 @@ class Planner:
             if begin < stop:
                 spans.append((readers[key], begin, stop))
         total = sum(stop - begin for _, begin, stop in spans)
+        at_least = max(self._options.min_partitions, min(os.cpu_count() or 1, total // SHARED_BYTES))
         parts: list[RecordingRange] = []
         for reader, begin, stop in spans:
             by_size = -(-(stop - begin) // self._options.partition_bytes)
-            by_share = -(-self._options.min_partitions * (stop - begin) // total)
+            by_share = -(-at_least * (stop - begin) // total)
             for a, b in reader.cuts(begin, stop, max(by_size, by_share)):
                 parts.append(self._range(reader, a, b))
         return parts
