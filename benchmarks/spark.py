@@ -93,7 +93,7 @@ def stream(spark: Any, folder: Path, report: Report) -> None:
     if not path.exists():
         make(path, SIZE)
     for number in range(PAIRS + 1):
-        source = spark.readStream.format("mainstem.recording").option("maxBytesPerTrigger", "128m").load(str(path))
+        source = spark.readStream.format("mainstem.recording").option("maxBytesPerTrigger", "256m").load(str(path))
         writer = source.writeStream.format("noop").option("checkpointLocation", str(folder / f"caught-up-{number}"))
         started = time.perf_counter()
         query = writer.trigger(availableNow=True).start()
