@@ -41,11 +41,14 @@ LOSS = {
     "udp_channel_transport_bindings_loss_args": "rate=0.08|seed=5",
     "term_buffer_length": 1 << 17,
 }
+MANUAL = "destinations of both sides"
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
 
 def channels(mode: str, port: int) -> tuple[str, str]:
     """The publication's and the subscription's channel."""
+    if mode == MANUAL:
+        return "aeron:udp?control-mode=manual", "aeron:udp?control-mode=manual"
     if mode == "multicast":
         channel = f"aeron:udp?endpoint=224.20.30.39:{port}|interface=127.0.0.1"
         return channel, channel
@@ -94,13 +97,14 @@ def told(folder: Path) -> list[tuple[Any, ...]]:
 
 @needs_tshark
 @pytest.mark.interop
-@pytest.mark.parametrize("mode", ["unicast", "multicast", "multi-destination cast"])
+@pytest.mark.parametrize("mode", ["unicast", "multicast", "multi-destination cast", MANUAL])
 def test_counts_are_those_of_tshark_field_by_field(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     port = random.Random().randrange(20_000, 32_000)
     publish, subscribe = channels(mode, port)
+    destinations = [f"aeron:udp?endpoint=127.0.0.1:{port}"] if mode == MANUAL else []
     path = tmp_path / "capture.pcapng"
     with Capture(path, port), MediaDriver.launch(**LOSS) as driver, Aeron.connect(driver.directory) as aeron:
-        exchange(aeron, publish, messages=400, subscription_channel=subscribe)
+        exchange(aeron, publish, messages=400, subscription_channel=subscribe, destinations=destinations)
     theirs = dissected(path, port)
     options = AnalyzeOptions(inputs=(str(path),), out=tmp_path / "out")
     found = analyze(spark, options).as_json()

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mainstem.aeron.client.client import Aeron
 
@@ -45,9 +45,13 @@ def exchange(
     *,
     messages: int,
     subscription_channel: str = "",
+    destinations: Sequence[str] = (),
     invoke: Callable[[], object] = nothing,
 ) -> None:
-    """Sends messages from a publication to a subscription and checks every one of them."""
+    """Sends messages from a publication to a subscription and checks every one of them.
+
+    ``destinations`` are added to both, which are then of manual control.
+    """
     received: list[bytes] = []
     parts: list[bytes] = []
 
@@ -61,6 +65,9 @@ def exchange(
         aeron.add_subscription(subscription_channel or channel, 1001) as subscription,
         aeron.add_publication(channel, 1001) as publication,
     ):
+        for destination in destinations:
+            subscription.add_destination(destination)
+            publication.add_destination(destination)
         wait_for(lambda: publication.is_connected and subscription.is_connected, invoke=invoke)
         deadline = time.monotonic() + PATIENCE_S
         sent = 0
