@@ -1,9 +1,9 @@
 """Runs ``mainstem ingest`` by spark-submit on a cluster, kills an executor with its worker in the middle, counts.
 
-    python -m tests.spark.cluster [--local-cluster] [--size 64m] [--json]
+    python -m tests.spark.cluster [--local-cluster] [--size 64m] [--wheel dist/mainstem-*.whl]
 
 A standalone cluster of two workers on this machine, or Spark's ``local-cluster`` of two executors. The workers have nothing of
-Mainstem's but the one archive that comes with the job.
+Mainstem's but the one archive that comes with the job: the wheel, or what it would hold.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -157,7 +158,7 @@ class Look:
         time.sleep(0.05)
 
 
-def run(size: int, *, local_cluster: bool) -> dict[str, Any]:
+def run(size: int, *, local_cluster: bool, wheel: Path | None) -> dict[str, Any]:
     """One run; what came of it."""
     import pyarrow.parquet as pq
 
@@ -167,7 +168,10 @@ def run(size: int, *, local_cluster: bool) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainstem-cluster-")))
         messages = make(folder / "recordings", size)
-        archive(folder / "mainstem.zip")
+        if wheel is None:
+            archive(folder / "mainstem.zip")
+        else:
+            shutil.copyfile(wheel, folder / "mainstem.zip")
         if local_cluster:
             master, roots = "local-cluster[2,1,1024]", []
         else:
@@ -225,8 +229,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--local-cluster", action="store_true")
     parser.add_argument("--size", default="64m")
+    parser.add_argument("--wheel", type=Path)
     given = parser.parse_args()
-    result = run(parse_size(given.size, name="--size"), local_cluster=given.local_cluster)
+    result = run(parse_size(given.size, name="--size"), local_cluster=given.local_cluster, wheel=given.wheel)
     print(json.dumps(result))
     if not result["each_once"]:
         sys.exit(1)

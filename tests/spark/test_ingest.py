@@ -2,11 +2,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import pyarrow as pa
 import pytest
+from tests.support.live_driver import wait_for
 from tests.unit.spark.test_parsers import XML, order
 
+from mainstem import Aeron, MediaDriver
 from mainstem.errors import ConfigurationError
-from mainstem.recording import Recorder
+from mainstem.recording import Recorder, open_recordings
 from mainstem.recording.deliveries import DeliveryLog
 from mainstem.spark.ingest import Count, IngestOptions, start
 from mainstem.spark.parsers import RowParser
@@ -81,6 +85,70 @@ def test_sbe_is_ingested_by_its_schema_without_being_told_the_columns(spark: Spa
     assert rows[0].symbol == "TIDE"
     assert rows[2].problem is not None
     assert (count.messages, count.problems) == (3, 1)
+
+
+def arrow_stream(rows: list[dict[str, Any]]) -> bytes:
+    table = pa.Table.from_pylist(rows)
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("parser", "payloads"),
+    [
+        ("csv", [b"1,sprat\n2,herring", b"three,cod"]),
+        ("msgpack", [msgspec.msgpack.encode({"id": 1, "fish": "sprat"}),
+                     msgspec.msgpack.encode({"id": 2, "fish": "herring"}), b"\xc1"]),
+        ("arrow", [arrow_stream([{"id": 1, "fish": "sprat"}, {"id": 2, "fish": "herring"}]), b"cod"]),
+    ],
+)  # fmt: skip
+def test_each_parser_makes_typed_rows_and_tells_what_it_cannot_read(
+    spark: SparkSession, tmp_path: Path, parser: str, payloads: list[bytes]
+) -> None:
+    log(tmp_path / "recordings", payloads)
+    columns = {"columns": "id,fish"} if parser == "csv" else {}
+    rows, count = ingest(spark, tmp_path, parser=parser, schema="id bigint, fish string", parser_options=columns)
+    assert [(row.id, row.fish) for row in rows[:2]] == [(1, "sprat"), (2, "herring")]
+    assert rows[2].problem is not None
+    assert (count.messages, count.rows, count.problems) == (len(payloads), 3, 1)
+
+
+def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: SparkSession, tmp_path: Path) -> None:
+    with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
+        options = IngestOptions(
+            source="aeron:ipc?term-length=1m",
+            out=tmp_path / "table",
+            streams=(1001,),
+            record_to=str(tmp_path / "recordings"),
+            directory=driver.directory,
+            parser="json",
+            schema="n bigint",
+            continuous=True,
+            trigger="0 seconds",
+        )
+        query = start(spark, options)
+        try:
+            with aeron.add_publication("aeron:ipc?term-length=1m", 1001) as publication:
+                wait_for(lambda: publication.is_connected)
+                for number in range(500):
+                    publication.send(b'{"n": %d}' % number, timeout=5.0)
+                count = Count()
+
+                def arrived() -> bool:
+                    count.look(query)
+                    assert query.isActive
+                    return count.rows == 500
+
+                wait_for(arrived)
+        finally:
+            query.stop()
+    rows = spark.read.parquet(str(tmp_path / "table")).collect()
+    assert sorted(row.n for row in rows) == list(range(500))
+    (recording,) = open_recordings(tmp_path / "recordings")
+    with recording:
+        assert max(row.position for row in rows) == recording.end_position()
 
 
 def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
