@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.sources.conditions import box_of
+from mainstem.spark.sources.options import parse_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,8 @@ def recordings(
     What the condition says of recording_id, stream_id, session_id, position and recorded_at is turned into options of the
     source when this is called; the condition is applied to the rows as well, so it may say anything. The DataFrame may be
     used in as many queries as one likes, at once too, with further filters or without. ``options`` are the source's own and
-    narrow further; ``schema`` names the columns that are read, among them those of the condition.
+    narrow further; ``schema`` names the columns that are read, among them those of the condition. What moves with the time
+    of a query, as ``now()`` does, narrows nothing. Raises ConfigurationError for options that are wrong.
     """
 
     def scan(reader: Any, narrowing: dict[str, str]) -> DataFrame:
@@ -40,7 +42,10 @@ def recordings(
     start = spark.readStream if streaming else spark.read
     if where is None:
         return scan(start, {})
-    narrowing = box_of(scan(spark.read, {}).where(where)).options({key: str(value) for key, value in options.items()})
+    texts = {name: str(value) for name, value in options.items()}
+    # With a schema Spark asks for nothing more, and what is wrong would be told as something else below.
+    parse_options(texts | {"path": str(path)})
+    narrowing = box_of(scan(spark.read, {}).where(where)).options(texts)
     given = {name.lower() for name in narrowing}
     options = {name: value for name, value in options.items() if name.lower() not in given}
     return scan(start, narrowing).where(where)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.sources.box import EVERYTHING, IDS, RANGES, Box, among, compared
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 OPERATORS = {
     "EqualTo": "=",
@@ -18,6 +19,8 @@ OPERATORS = {
     "GreaterThanOrEqual": ">=",
 }
 TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# Texts that Spark takes for times when a query runs.
+MOVING_TEXTS = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
 
 def box_of(filtered: DataFrame) -> Box:
@@ -27,12 +30,24 @@ def box_of(filtered: DataFrame) -> Box:
     """
     if not hasattr(filtered, "_jdf"):
         return EVERYTHING
-    plan, box = filtered._jdf.queryExecution().optimizedPlan(), EVERYTHING
+    execution = filtered._jdf.queryExecution()
+    # The optimiser makes a number of what depends on the time of the query, and a later query has another. Then only what
+    # the condition says in so many words is sure.
+    moves = _depends_on_its_time(filtered.sparkSession, execution.analyzed())
+    plan, box = execution.analyzed() if moves else execution.optimizedPlan(), EVERYTHING
     while plan.children().size() == 1:
         if _name(plan) == "Filter":
             box = box & _box(plan.condition())
         plan = plan.children().apply(0)
     return box
+
+
+def _depends_on_its_time(spark: SparkSession, analyzed: Any) -> bool:
+    """Whether the condition says ``now()``, ``current_date``, or compares with a text such as ``'today'``."""
+    jvm: Any = spark._jvm
+    current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    said = analyzed.condition().sql() if _name(analyzed) == "Filter" else ""
+    return bool(analyzed.containsPattern(current)) or MOVING_TEXTS.search(said) is not None
 
 
 def _box(expression: Any) -> Box:
@@ -75,7 +90,8 @@ def _name(node: Any) -> str:
 def _column(expression: Any) -> str | None:
     if _name(expression) != "AttributeReference":
         return None
-    name = str(expression.name())
+    # Spark names a column as the condition writes it.
+    name = str(expression.name()).lower()
     return name if name in IDS or name in RANGES else None
 
 
