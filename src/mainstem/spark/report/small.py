@@ -18,16 +18,20 @@ from mainstem.spark.folds.path import PathFold
 from mainstem.spark.report.jobs import side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from mainstem.spark.folds.fold import Fold
     from mainstem.spark.report.options import Inputs
 
-# So much of captures makes at most some 300,000 frames: 100 MB as Arrow in the worst case. Frames in Parquet are packed.
+# So much of captures makes some 300,000 frames of Aeron: 100 MB as Arrow.
 SMALL_CAPTURE_BYTES = 16 << 20
+# A frame of bymux takes as little as a byte.
+SMALL_MUX_BYTES = 1 << 20
+# Parquet packs: its size does not bound the rows.
 SMALL_FRAMES_BYTES = 2 << 20
+SMALL_FRAMES = 300_000
 SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     # Both pay for many rows and cost for each plan: several times what it takes to run the plan over these.
@@ -41,17 +45,27 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 RTT = "rtt"
 
 
-def is_small(inputs: Inputs) -> bool:
+def is_small(inputs: Inputs, ports: Mapping[str, str]) -> bool:
     """Whether all inputs together are so small; recordings never are: their size is not their files'."""
+    import pyarrow.parquet as pq
+
     if inputs.recordings:
         return False
+    has_mux = not {"bymuxports", "jmuxports"}.isdisjoint(name.lower() for name in ports)
+    most = SMALL_MUX_BYTES if has_mux else SMALL_CAPTURE_BYTES
     try:
         files = [Path(file) for path in inputs.captures for file in captures(path)]
         frames = [file for path in inputs.frames for file in Path(path).glob("*.parquet")]
-        seen = sum(file.stat().st_size for file in files)
-        return seen <= SMALL_CAPTURE_BYTES and sum(file.stat().st_size for file in frames) <= SMALL_FRAMES_BYTES
-    except (CaptureError, OSError):
+        if _bytes_of(files) > most or _bytes_of(frames) > SMALL_FRAMES_BYTES:
+            return False
+        return sum(pq.read_metadata(file).num_rows for file in frames) <= SMALL_FRAMES
+    except (CaptureError, OSError, ValueError):
+        # What cannot be read is told of where it is read.
         return False
+
+
+def _bytes_of(files: list[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def session_for(spark: SparkSession) -> SparkSession:
