@@ -117,10 +117,9 @@ class Session:
                 except ConnectionLost as error:
                     self.fail(error)
         self._transmit()
-        if link.is_watching and not link.terminated:
-            link.check_watched(conn, self.now_ns)
-            if conn.has_output:
-                self.wake()
+        # What waits for room must not keep the loop awake for as long as something is watched.
+        if link.is_watching and not link.terminated and link.check_watched(conn, self.now_ns) and conn.has_output:
+            self.wake()
         if self._deliver():
             # It may have to answer.
             self.wake()

@@ -566,6 +566,49 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
+async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messages_wait(
+    certificates: CertificateFiles, backend: str
+) -> None:
+    taken: list[Any] = []
+    sessions: list[Any] = []
+    flushes = 0
+
+    async def handler(connection: Connection) -> None:
+        session = connection._session
+        async for message in connection.receiver:
+            # From here on the network carries nothing.
+            session._udp.send = lambda datagrams: None  # type: ignore[method-assign]
+            session.datagrams_received = lambda datagrams, address: None  # type: ignore[method-assign]
+            taken.extend(message.attachments)
+            sessions.append(session)
+
+    async with joined(certificates, handler, client=backend, server=backend) as connection:
+        given, waiting = channel(), channel()
+        await connection.sender.send(Message(b"", [given[0], waiting[0]]))
+        while not sessions:
+            await asyncio.sleep(0.001)
+        (session,) = sessions
+        flush = session.flush
+
+        def counted() -> None:
+            nonlocal flushes
+            flushes += 1
+            flush()
+
+        taken[1].configure(mode=Mode.UNRELIABLE)
+        for _ in range(900):
+            await taken[1].send(bytes(1000))
+        await asyncio.sleep(0.1)
+        taken[0].cancel()
+        session.flush = counted
+        await asyncio.sleep(0.5)
+        assert session.link.is_watching
+        assert session.conn._core.waiting
+        # With a hot loop there were thousands.
+        assert 0 < flushes < 100
+
+
+@pytest.mark.parametrize("backend", ["qh3", "aioquic"])
 async def test_a_log_of_frames_tells_both_sides_of_a_connection_alike(
     certificates: CertificateFiles, tmp_path: Path, backend: str
 ) -> None:

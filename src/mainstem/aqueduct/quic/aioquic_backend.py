@@ -117,13 +117,14 @@ class AioquicLink(Link):
             rtt_ns=int(rtt * 1e9) if rtt else None,
         )
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
-        quic = self.quic
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+        quic, before = self.quic, len(self._watched)
         for stream_id in list(self._watched):
             stream = quic._streams.get(stream_id)
             if stream is None or stream.sender._buffer_start >= stream.sender._buffer_stop:
                 del self._watched[stream_id]
                 conn.stream_delivered(stream_id, now_ns)
+        return len(self._watched) < before
 
 
 class _Context:

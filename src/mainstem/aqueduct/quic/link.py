@@ -314,8 +314,8 @@ class Link:
         """Tell the engine what room there is."""
         raise NotImplementedError
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
-        """Tell the engine which streams' bytes have arrived. Asked when all has gone out that can."""
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+        """Tell the engine which streams' bytes have arrived; whether any have. Asked when all has gone out that can."""
         raise NotImplementedError
 
     def hold_stream(self, stream_id: int, held: bool) -> None:

@@ -156,8 +156,8 @@ class Qh3Link(Link):
             rtt_ns=int(rtt * 1e9) if rtt else None,
         )
 
-    def check_watched(self, conn: AqueductConnection, now_ns: int) -> None:
-        core = self.quic._core
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+        core, before = self.quic._core, len(self._watched)
         # A packet that only acknowledges is never acknowledged itself.
         packets = [number for number, _, frames in core.outstanding_application_packets if frames]
         lost = core.loss_total
@@ -175,6 +175,7 @@ class Qh3Link(Link):
                 # All of it is on its way: in these packets, or earlier ones. After a loss it is so again once there is
                 # room left over: what was lost has gone out first.
                 self._watched[stream_id] = (max(packets), lost)
+        return len(self._watched) < before
 
 
 class _Context:
