@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from mainstem.recording import Recorder
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
 from mainstem.spark.report import small
+from mainstem.spark.report.jobs import side_by_side
 from mainstem.spark.report.options import AnalyzeOptions, Inputs
 from mainstem.spark.report.program import analyze
 from mainstem.spark.tables import TABLES
@@ -211,6 +213,21 @@ def test_a_page_needs_nothing_from_elsewhere(report: Path) -> None:
     for word in ("<script", '<link rel="stylesheet', "<img", "@import", "url(", "http://", "https://", "src="):
         assert word not in text
     assert "prefers-color-scheme: dark" in text
+
+
+def test_jobs_side_by_side_belong_to_the_job_group_of_whoever_started_them(spark: SparkSession) -> None:
+    context, name = spark.sparkContext, "spark.jobGroup.id"
+
+    def job(number: int) -> tuple[str | None, int]:
+        return context.getLocalProperty(name), spark.range(number).count()
+
+    context.setJobGroup("tides", "all of them")
+    try:
+        assert side_by_side(spark, [partial(job, n) for n in range(6)]) == [("tides", n) for n in range(6)]
+    finally:
+        context.setLocalProperty(name, None)  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(spark, [partial(job, 1), lambda: 1 // 0])
 
 
 def test_a_large_input_is_told_as_a_small_one_is(

@@ -134,8 +134,8 @@ class Analysis:
         ]
         later.append(lambda: self._save("rtt", of_parts(*_round_trips(paths, connections))))
         try:
-            side_by_side(first)
-            side_by_side(later)
+            side_by_side(self._spark, first)
+            side_by_side(self._spark, later)
         finally:
             paths.unpersist()
             connections.unpersist()

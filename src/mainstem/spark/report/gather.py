@@ -42,7 +42,8 @@ class Gatherer:
         if not facts.packets:
             return
         self._streams(facts)
-        side_by_side([partial(part, facts) for part in (self._losses, self._connections, self._timelines)])
+        parts = (self._losses, self._connections, self._timelines)
+        side_by_side(self._spark, [partial(part, facts) for part in parts])
 
     def _counts(self, facts: Facts) -> None:
         for row in self.query(

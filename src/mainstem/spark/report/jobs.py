@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark.sql import SparkSession
+
 T = TypeVar("T")
 # Tasks still share the cores, and so memory is what one job's tasks take; more threads than these only wait.
 THREADS = 4
 
 
-def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of the jobs, in their order. Raises what the first to fail raised."""
+def side_by_side(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of the jobs, in their order. Raises what the first to fail raised.
+
+    They belong to the caller's job group, so that whoever cancels that cancels them.
+    """
+    from pyspark import inheritable_thread_target
+
     with ThreadPoolExecutor(THREADS) as threads:
-        running = [threads.submit(job) for job in jobs]
+        # Each has properties of its own: Spark notes in them which query a thread runs.
+        running = [threads.submit(inheritable_thread_target(spark)(job)) for job in jobs]
         try:
             for each in as_completed(running):
                 each.result()

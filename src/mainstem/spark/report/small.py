@@ -138,7 +138,7 @@ def tell(seen: DataFrame, tables: Path) -> list[str]:
         partial(plain, "naks", naks(seen)),
         partial(plain, "status_messages", status_messages(seen)),
     ]
-    names = side_by_side(jobs)
+    names = side_by_side(seen.sparkSession, jobs)
     write(_round_trips([told[fold.name] for fold in (paths, connections)]), tables / RTT)
     return [*(name for some in names for name in some), RTT]
 
