@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import Stream, record
 
+from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.positions import positions_file
 from mainstem.spark import recordings
@@ -162,6 +163,11 @@ def test_options_and_a_condition_narrow_together(spark: SparkSession, path: Path
     bounded = recordings(spark, path, schema=COLUMNS, fromPosition=100_000, toPosition=150_000)
     wanted = source(spark, path).where("position >= 100000 and position < 150000")
     assert sorted(bounded.collect()) == sorted(wanted.collect())
+
+
+def test_options_that_are_wrong_are_told_of_by_their_name(spark: SparkSession, path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="streamid: 'tide' is not a list"):
+        read(spark, path, "stream_id = 1001", streamId="tide")
 
 
 def test_a_stream_is_narrowed_too(spark: SparkSession, path: Path) -> None:

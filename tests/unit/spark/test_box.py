@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.box import EVERYTHING, Box, Range, among, compared
 from mainstem.spark.sources.options import parse_options
 
@@ -102,5 +103,5 @@ def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
 
 @pytest.mark.parametrize("text", ["-1", "soon", ""])
 def test_what_is_no_position_is_refused(text: str) -> None:
-    with pytest.raises(Exception, match="is no position"):
+    with pytest.raises(ConfigurationError, match="is no position"):
         parse_options({"path": "/nowhere", "fromPosition": text})
