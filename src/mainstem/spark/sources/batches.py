@@ -58,7 +58,6 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
 
 def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
     """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
-
     wanted = wanted_bits(part.names, part.rows)
     with RecordingReader(part.directory, part.descriptor) as reader:
         end = part.end
