@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 QUICK = "--quick" in sys.argv
 SIZE = (256 << 20) if QUICK else (1 << 30)
-PAIRS = 1 if QUICK else 3
+PAIRS = 1 if QUICK else 5
 # The JVM compiles what runs often, for as long as it is new to it: on two cores for about ten seconds of reading.
 WARM_UPS = 1 if QUICK else 5
 FRAME = 288
