@@ -58,7 +58,8 @@ def is_small(inputs: Inputs, ports: Mapping[str, str]) -> bool:
         frames = [file for path in inputs.frames for file in Path(path).glob("*.parquet")]
         if _bytes_of(files) > most or _bytes_of(frames) > SMALL_FRAMES_BYTES:
             return False
-        return sum(pq.read_metadata(file).num_rows for file in frames) <= SMALL_FRAMES
+        rows: int = sum(pq.read_metadata(file).num_rows for file in frames)
+        return rows <= SMALL_FRAMES
     except (CaptureError, OSError, ValueError):
         # What cannot be read is told of where it is read.
         return False
