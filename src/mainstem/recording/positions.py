@@ -10,9 +10,9 @@ Every entry is there before the recorded position moves past it, so each reading
 
 from __future__ import annotations
 
-import bisect
 import os
 import struct
+from bisect import bisect_left
 from dataclasses import dataclass
 from mmap import ACCESS_READ, MAP_SHARED, PROT_READ, PROT_WRITE, mmap
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from mainstem._core.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MAGIC = b"MSPOSN02"
@@ -67,11 +68,11 @@ class PositionsWriter:
             fresh.write_bytes(header)
             fresh.replace(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        kept = [e for e in _read_entries(self._fd) if e.position <= position]
+        kept = _entries_until(self._fd, position)
         os.pwrite(self._fd, header, 0)
-        os.ftruncate(self._fd, HEADER_LENGTH + len(kept) * ENTRY_LENGTH)
-        self.last = kept[-1] if kept else None
-        self._end = HEADER_LENGTH + len(kept) * ENTRY_LENGTH
+        self._end = HEADER_LENGTH + kept * ENTRY_LENGTH
+        os.ftruncate(self._fd, self._end)
+        self.last = _entry(self._fd, kept - 1) if kept else None
         self._map = mmap(self._fd, HEADER_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
         self._header = AtomicBuffer(self._map)
 
@@ -100,60 +101,90 @@ class PositionsWriter:
 
 
 class PositionsReader:
-    """A reader's side: the recorded position now, and the index as far as it was read; ``refresh`` reads on."""
+    """A reader's side: the recorded position and the index, as they are now.
+
+    Entries are read when they are asked for: of a recording of a terabyte there are sixteen million. Each look-up that would
+    need one raises RecordingError when a recorder that starts again has cut it off meanwhile.
+    """
 
     def __init__(self, directory: Path, recording_id: int) -> None:
         self._path = positions_file(directory, recording_id)
         self._file = self._path.open("rb", buffering=0)
-        size = os.fstat(self._file.fileno()).st_size
+        self._fd = self._file.fileno()
+        size = os.fstat(self._fd).st_size
         if size < HEADER_LENGTH:
             self._file.close()
             raise RecordingError(f"{self._path} has only {size} bytes")
-        self._map = mmap(self._file.fileno(), HEADER_LENGTH, access=ACCESS_READ)
+        self._map = mmap(self._fd, HEADER_LENGTH, access=ACCESS_READ)
         # One aligned load of eight bytes: struct would put them together from parts.
         self._words = memoryview(self._map).cast("q")
         magic, found_id = self._map[:8], self._words[1]
         if magic != MAGIC or found_id != recording_id:
             self.close()
             raise RecordingError(f"{self._path} is not the positions of recording {recording_id}")
-        self.entries: list[IndexEntry] = []
-        self._positions: list[int] = []
-        self.refresh()
 
     @property
     def recorded_position(self) -> int:
         """Everything before it is written. Never goes back while the recorder lives."""
         return self._words[RECORDED_POSITION_OFFSET // 8]
 
-    def refresh(self) -> None:
-        """Reads the entries that came since."""
-        fresh = _read_entries(self._file.fileno(), len(self.entries))
-        limit = self.recorded_position
-        for entry in fresh:
-            if entry.position > limit:
-                break
-            self.entries.append(entry)
-            self._positions.append(entry.position)
+    @property
+    def count(self) -> int:
+        """How many entries there are: of what was recorded, not of what is being written."""
+        return _entries_until(self._fd, self.recorded_position)
 
     def at_or_before(self, position: int) -> IndexEntry | None:
         """The last entry whose position is not past ``position``."""
-        at = bisect.bisect_right(self._positions, position)
-        return self.entries[at - 1] if at else None
+        return self._before(self._past(position))
 
     def after(self, position: int) -> IndexEntry | None:
         """The first entry past ``position``."""
-        at = bisect.bisect_right(self._positions, position)
-        return self.entries[at] if at < len(self.entries) else None
+        return self._from(self._past(position))
 
     def at_time(self, time_ns: int) -> IndexEntry | None:
         """The first entry not earlier than ``time_ns``: what is stamped with that time or a later one lies after it."""
-        at = bisect.bisect_left(self.entries, time_ns, key=lambda entry: entry.time_ns)
-        return self.entries[at] if at < len(self.entries) else None
+        return self._from(self._first(lambda entry: entry.time_ns >= time_ns))
 
     def before_time(self, time_ns: int) -> IndexEntry | None:
         """The last entry earlier than ``time_ns``: reading on from it meets everything recorded since then."""
-        at = bisect.bisect_left(self.entries, time_ns, key=lambda entry: entry.time_ns)
-        return self.entries[at - 1] if at else None
+        return self._before(self._first(lambda entry: entry.time_ns >= time_ns))
+
+    def within(self, messages: int, position: int) -> IndexEntry | None:
+        """The last entry with at most so many messages before it, and not past ``position``."""
+        return self._before(self._first(lambda entry: entry.messages > messages or entry.position > position))
+
+    def around(self, start: int, end: int) -> list[IndexEntry]:
+        """The entries from the last one not past ``start`` to the first one not before ``end``."""
+        return [IndexEntry(*values[:4]) for values in _ENTRY.iter_unpack(self._packed(start, end))]
+
+    def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
+        """The positions of the same entries, and their times in ns, as columns of 64 bits: for those who look at all."""
+        words = memoryview(self._packed(start, end)).cast("q")
+        return words[0 :: ENTRY_LENGTH // 8], words[1 :: ENTRY_LENGTH // 8]
+
+    def _packed(self, start: int, end: int) -> bytes:
+        first = max(self._past(start) - 1, 0)
+        last = min(self._first(lambda entry: entry.position >= end) + 1, self.count)
+        return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)
+
+    def _past(self, position: int) -> int:
+        return self._first(lambda entry: entry.position > position)
+
+    def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
+        """The number of the first entry for which ``holds``, as it does for all that follow; ``count`` for none."""
+        return bisect_left(range(self.count), True, key=lambda index: holds(self._at(index)))
+
+    def _from(self, index: int) -> IndexEntry | None:
+        return self._at(index) if index < self.count else None
+
+    def _before(self, index: int) -> IndexEntry | None:
+        return self._at(index - 1) if index else None
+
+    def _at(self, index: int) -> IndexEntry:
+        entry = _entry(self._fd, index)
+        if entry is None:
+            raise RecordingError(f"{self._path} ends before its entry {index}")
+        return entry
 
     def close(self) -> None:
         """Closes the file; may be called twice."""
@@ -162,9 +193,19 @@ class PositionsReader:
         self._file.close()
 
 
-def _read_entries(fd: int, skip: int = 0) -> list[IndexEntry]:
-    start = HEADER_LENGTH + skip * ENTRY_LENGTH
-    size = max(os.fstat(fd).st_size - start, 0) // ENTRY_LENGTH * ENTRY_LENGTH
-    data = os.pread(fd, size, start) if size else b""
-    data = data[: len(data) // ENTRY_LENGTH * ENTRY_LENGTH]
-    return [IndexEntry(*values[:4]) for values in _ENTRY.iter_unpack(data)]
+def _entry(fd: int, index: int) -> IndexEntry | None:
+    """An entry by its number; None where the file ends before it does."""
+    data = os.pread(fd, ENTRY_LENGTH, HEADER_LENGTH + index * ENTRY_LENGTH)
+    return IndexEntry(*_ENTRY.unpack(data)[:4]) if len(data) == ENTRY_LENGTH else None
+
+
+def _entries_until(fd: int, position: int) -> int:
+    """How many entries of a file are not past ``position``."""
+    count = max(os.fstat(fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
+
+    def is_past(index: int) -> bool:
+        # What is cut off meanwhile, by a recorder that starts again, was past it.
+        entry = _entry(fd, index)
+        return entry is None or entry.position > position
+
+    return bisect_left(range(count), True, key=is_past)

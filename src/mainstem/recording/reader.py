@@ -13,7 +13,7 @@ from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor, read_catalog
-from mainstem.recording.positions import IndexEntry, PositionsReader, positions_file
+from mainstem.recording.positions import PositionsReader, positions_file
 from mainstem.recording.segments import (
     SegmentMemory,
     find_end,
@@ -167,31 +167,18 @@ class RecordingReader:
     def _advance_to(self, start: int, target: int, max_messages: int | None) -> int:
         if self.positions is None:
             return self.walk(start, target, max_messages=max_messages).position
-        self.positions.refresh()
         if max_messages is None:
             entry = self.positions.at_or_before(target)
             near = entry.position if entry is not None and entry.position > start else start
             return self.walk(near, target).position if near < target else near
         before = self.messages_before(start)
         near, left = start, max_messages
-        entry = self._entry_by_messages(before + max_messages, target)
+        entry = self.positions.within(before + max_messages, target)
         if entry is not None and entry.position > start:
             near, left = entry.position, before + max_messages - entry.messages
         progress = self.walk(near, target, max_messages=left) if near < target and left else Progress(near, 0)
         self._counted = Progress(progress.position, before + max_messages - left + progress.messages)
         return progress.position
-
-    def _entry_by_messages(self, messages: int, target: int) -> IndexEntry | None:
-        assert self.positions is not None
-        entries = self.positions.entries
-        low, high = 0, len(entries)
-        while low < high:
-            middle = (low + high) // 2
-            if entries[middle].messages <= messages and entries[middle].position <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return entries[low - 1] if low else None
 
     def messages_before(self, position: int) -> int:
         """How many messages of the recording end at or before ``position``."""
@@ -230,7 +217,6 @@ class RecordingReader:
         """Where to start so as to meet everything recorded at or after epoch ``time_ns``; the start without an index."""
         if self.positions is None:
             return self.start_position
-        self.positions.refresh()
         entry = self.positions.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
 
@@ -240,11 +226,9 @@ class RecordingReader:
         Rows are stamped with the time of the index entry before them, so this is exact for rows. Without an index the whole
         recording is stamped with the time of its start.
         """
-        if self.positions is not None:
-            self.positions.refresh()
-            if self.positions.entries:
-                entry = self.positions.at_time(time_ns)
-                return None if entry is None else entry.position
+        if self.positions is not None and self.positions.count:
+            entry = self.positions.at_time(time_ns)
+            return None if entry is None else entry.position
         return self.start_position if self.descriptor.start_timestamp * NS_PER_MS >= time_ns else None
 
 

@@ -64,12 +64,9 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
     """Where the index has another sum than the files."""
     if reader.positions is None:
         return
-    reader.positions.refresh()
-    before = reader.positions.at_or_before(start)
-    at = before.position if before is not None else reader.descriptor.start_position
-    first = reader.start_position
-    while at < end and (entry := reader.positions.after(at)) is not None:
-        if at >= first:
+    at, first = reader.descriptor.start_position, reader.start_position
+    for entry in reader.positions.around(start, end):
+        if at >= first and entry.position > start:
             try:
                 same = checksum(reader.directory, reader.descriptor, at, entry.position) == entry.checksum
             except RecordingError:

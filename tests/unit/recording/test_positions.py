@@ -44,7 +44,9 @@ def test_a_file_that_a_crash_left_short_is_begun_anew(tmp_path: Path) -> None:
     PositionsWriter(tmp_path, 1, 128).close()
     reader = PositionsReader(tmp_path, 1)
     assert reader.recorded_position == 128
-    assert reader.entries == []
+    assert reader.count == 0
+    assert reader.around(0, 128) == []
+    assert (reader.after(0), reader.at_or_before(128)) == (None, None)
     reader.close()
 
 
@@ -57,5 +59,5 @@ def test_entries_past_the_position_are_cut_when_the_recorder_goes_on(tmp_path: P
     writer.close()
     PositionsWriter(tmp_path, 1, 128).close()
     reader = PositionsReader(tmp_path, 1)
-    assert (reader.recorded_position, reader.entries) == (128, entries[:2])
+    assert (reader.recorded_position, reader.around(0, 1000)) == (128, entries[:2])
     reader.close()

@@ -235,7 +235,7 @@ def test_times_lead_to_positions(tmp_path: Path) -> None:
     make(tmp_path, sent, time_ns=1_000_000_000, step_ns=50_000_000)
     with open_recording(tmp_path, 0) as reader:
         assert reader.positions is not None
-        entries = reader.positions.entries
+        entries = reader.positions.around(0, reader.end_position())
         assert entries[0].position == 0
         assert len(entries) > 20
         for at in (0, 10, len(entries) - 1):

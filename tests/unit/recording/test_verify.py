@@ -45,7 +45,7 @@ def test_a_recording_as_it_was_written_has_no_fault(tmp_path: Path) -> None:
     assert found(tmp_path) == []
     with open_recording(tmp_path, 0) as reader:
         assert reader.positions is not None
-        assert len(reader.positions.entries) > 6
+        assert reader.positions.count > 6
 
 
 def test_a_recorder_that_goes_on_sums_on_from_the_last_entry(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_one_changed_byte_is_found_wherever_it_is(tmp_path: Path, seed: int) -> 
     make(tmp_path)
     with open_recording(tmp_path, 0) as reader:
         assert reader.positions is not None
-        covered = reader.positions.entries[-1].position
+        covered = reader.positions.around(0, reader.end_position())[-1].position
     place = random.Random(seed).randrange(covered)
     flip(tmp_path / f"0-{place // (4 * TERM) * 4 * TERM}.rec", place % (4 * TERM), 1 << seed % 8)
     told = found(tmp_path)

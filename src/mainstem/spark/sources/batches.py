@@ -53,11 +53,13 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
         found += [last] if last is not None else []
         if found:
             columns: list[Any] = [pa.array([getattr(f, name) for f in found], kinds[name]) for name in part.names]
-            yield _batch(part.names, columns)
+            yield pa.RecordBatch.from_arrays(columns, schema=_schema(part.names, columns))
 
 
 def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
     """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
+    import pyarrow as pa
+
     wanted = wanted_bits(part.names, part.rows)
     with RecordingReader(part.directory, part.descriptor) as reader:
         end = part.end
@@ -65,7 +67,7 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
             if part.strict:
                 raise RecordingError(f"recording {fault.recording_id}: {fault.text}")
             end = fault.position
-        clock = _RecordedAt(reader) if "recorded_at" in part.names else None
+        clock = _RecordedAt(reader, part.start, end) if "recorded_at" in part.names else None
         taken_batches = batches(
             reader,
             part.start,
@@ -75,51 +77,47 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
             rows=part.rows_per_batch,
             strict=part.strict,
         )
+        repeated, schema = _repeated(part), None
         for taken, rows in taken_batches:
             found = arrays(taken, rows)
-            columns = [_column(name, part.descriptor, found, rows, clock) for name in part.names]
-            yield _batch(part.names, columns)
+            found |= {name: column.slice(0, rows) for name, column in repeated.items()}
+            if clock is not None:
+                found["recorded_at"] = clock.times(found["position"])
+            columns = [found[name] for name in part.names]
+            schema = schema or _schema(part.names, columns)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _batch(names: Names, columns: list[Any]) -> pa.RecordBatch:
+def _schema(names: Names, columns: list[Any]) -> pa.Schema:
     import pyarrow as pa
 
     fields = zip(names.items(), columns, strict=True)
-    schema = pa.schema([pa.field(name, column.type, nullable) for (name, nullable), column in fields])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.schema([pa.field(name, column.type, nullable) for (name, nullable), column in fields])
 
 
-def _column(
-    name: str, descriptor: RecordingDescriptor, found: dict[str, Any], rows: int, clock: _RecordedAt | None
-) -> Any:
+def _repeated(part: RecordingRange) -> dict[str, Any]:
+    """The columns whose value is the recording's own, as long as the longest batch."""
     import pyarrow as pa
 
-    constants: dict[str, tuple[int, Any]] = {
-        "recording_id": (descriptor.recording_id, pa.int64()),
+    values = {
+        "recording_id": pa.scalar(part.descriptor.recording_id, pa.int64()),
         # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog knows it.
-        "session_id": (descriptor.session_id, pa.int32()),
-        "stream_id": (descriptor.stream_id, pa.int32()),
+        "session_id": pa.scalar(part.descriptor.session_id, pa.int32()),
+        "stream_id": pa.scalar(part.descriptor.stream_id, pa.int32()),
     }
-    if name in constants:
-        value, kind = constants[name]
-        scalar: Any = pa.scalar(value, kind)
-        return pa.repeat(scalar, rows)
-    if name == "recorded_at":
-        assert clock is not None
-        return clock.times(found["position"])
-    return found[name]
+    return {name: pa.repeat(value, part.rows_per_batch) for name, value in values.items() if name in part.names}
 
 
 class _RecordedAt:
     """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and the same at every reading."""
 
-    def __init__(self, reader: RecordingReader) -> None:
+    def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         import numpy as np
 
-        entries = reader.positions.entries if reader.positions is not None else []
+        entries = reader.positions.times_around(start, end) if reader.positions is not None else ((), ())
         started_ns = reader.descriptor.start_timestamp * NS_PER_MS
-        self._positions = np.array([entry.position for entry in entries], np.int64)
-        self._times_us = np.array([started_ns] + [entry.time_ns for entry in entries], np.int64) // 1000
+        self._positions = np.array(entries[0], np.int64)
+        self._times_us = np.append(started_ns, np.array(entries[1], np.int64)) // 1000
 
     def times(self, positions: Any) -> Any:
         import numpy as np

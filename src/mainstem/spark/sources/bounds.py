@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 def _near(reader: RecordingReader, position: int, begin: int) -> int:
     """A start of a message from which ``position`` is not far: an entry of the index, else the start of its term."""
     if reader.positions is not None:
-        reader.positions.refresh()
         entry = reader.positions.at_or_before(position)
         return begin if entry is None else max(entry.position, begin)
     # A message never reaches over the end of a term.
