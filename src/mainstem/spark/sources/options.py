@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.replay import ROWS_PER_BATCH
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -17,10 +16,12 @@ if TYPE_CHECKING:
 
     from mainstem.recording import RecordingDescriptor, RecordingReader
 
-# What Spark's own file sources give a task. Much smaller ones cost more to start than to read.
-PARTITION_BYTES = 128 << 20
+# Less than a second of reading. Four tasks of a quarter of it take a sixth longer than one.
+PARTITION_BYTES = 512 << 20
 # Less than that for each core is shared by the cores, in pieces of no less than this.
 SHARED_BYTES = 16 << 20
+# A batch costs Spark half a millisecond, whatever is in it.
+ROWS_PER_BATCH = 20_000
 
 Where = str | int
 ROWS = ("messages", "frames", "problems")

@@ -24,6 +24,18 @@ Positions = dict[str, int]
 """Offsets as Spark keeps them: a position for each recording id (JSON has only texts for keys)."""
 
 
+def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
+    """How many tasks read ``total`` bytes on so many cores, ``partition_bytes`` each at most.
+
+    No core is idle for long: where there is less than that for each they share it, in pieces of ``SHARED_BYTES`` or more; where
+    there is more, each gets as many tasks as the others.
+    """
+    by_size = -(-total // partition_bytes)
+    if by_size < cores:
+        return max(by_size, min(cores, total // SHARED_BYTES))
+    return -(-by_size // cores) * cores
+
+
 class Planner:
     """Keeps a reader for each recording; lives on the driver, is never pickled."""
 
@@ -161,13 +173,11 @@ class Planner:
             if begin < stop:
                 spans.append((readers[key], begin, stop))
         total = sum(stop - begin for _, begin, stop in spans)
-        at_least = max(self._options.min_partitions, min(os.cpu_count() or 1, total // SHARED_BYTES))
+        tasks = max(self._options.min_partitions, tasks_for(total, self._options.partition_bytes, os.cpu_count() or 1))
         parts: list[RecordingRange] = []
         for reader, begin, stop in spans:
-            by_size = -(-(stop - begin) // self._options.partition_bytes)
-            by_share = -(-at_least * (stop - begin) // total)
-            for a, b in reader.cuts(begin, stop, max(by_size, by_share)):
-                parts.append(self._range(reader, a, b))
+            share = -(-tasks * (stop - begin) // total)
+            parts += (self._range(reader, a, b) for a, b in reader.cuts(begin, stop, share))
         return parts
 
     def _range(self, reader: RecordingReader, start: int, end: int) -> RecordingRange:
