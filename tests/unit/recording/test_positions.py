@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from typing import TYPE_CHECKING
+
+import pytest
 
 from mainstem.recording.positions import HEADER_LENGTH, IndexEntry, PositionsReader, PositionsWriter, positions_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -61,3 +65,50 @@ def test_entries_past_the_position_are_cut_when_the_recorder_goes_on(tmp_path: P
     reader = PositionsReader(tmp_path, 1)
     assert (reader.recorded_position, reader.around(0, 1000)) == (128, entries[:2])
     reader.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_look_up_finds_what_looking_through_all_entries_finds(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    writer = PositionsWriter(tmp_path, 1, 0)
+    entries, position, time_ns, messages = [], 0, 100, 0
+    for _ in range(chance.randrange(40)):
+        position += chance.randrange(1, 5) * 64
+        # Times stand still for a while, messages too: one may be longer than the distance of two entries.
+        time_ns += chance.randrange(3)
+        messages += chance.randrange(3)
+        entries.append(IndexEntry(position, time_ns, messages, chance.getrandbits(32)))
+        writer.append(entries[-1])
+    recorded = chance.choice(entries).position if entries else 0
+    writer.publish(recorded, 1)
+    reader = PositionsReader(tmp_path, 1)
+    # What lies past the recorded position is not there yet.
+    entries = [entry for entry in entries if entry.position <= recorded]
+    assert reader.count == len(entries)
+    for _ in range(100):
+        at, end, when, most = (chance.randrange(-64, position + 128) for _ in range(4))
+        when, most = 98 + when % 50, most % 50 - 1
+        assert reader.at_or_before(at) == last(entries, lambda entry, at=at: entry.position <= at)
+        assert reader.after(at) == first(entries, lambda entry, at=at: entry.position > at)
+        assert reader.at_time(when) == first(entries, lambda entry, when=when: entry.time_ns >= when)
+        assert reader.before_time(when) == last(entries, lambda entry, when=when: entry.time_ns < when)
+        assert reader.within(most, at) == last(
+            entries, lambda entry, most=most, at=at: entry.messages <= most and entry.position <= at
+        )
+        begin, stop = sorted((at, end))
+        before, behind = reader.at_or_before(begin), reader.after(stop - 1)
+        around = [entry for entry in entries if begin < entry.position < stop]
+        expected = [*([before] if before else []), *around, *([behind] if behind and behind != before else [])]
+        assert reader.around(begin, stop) == expected
+        positions, times = reader.times_around(begin, stop)
+        assert list(zip(positions, times, strict=True)) == [(entry.position, entry.time_ns) for entry in expected]
+    writer.close()
+    reader.close()
+
+
+def first(entries: list[IndexEntry], holds: Callable[[IndexEntry], bool]) -> IndexEntry | None:
+    return next(filter(holds, entries), None)
+
+
+def last(entries: list[IndexEntry], holds: Callable[[IndexEntry], bool]) -> IndexEntry | None:
+    return next(filter(holds, reversed(entries)), None)
