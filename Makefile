@@ -44,4 +44,4 @@ docs: build
 	$(BIN)/python -m mkdocs build --quiet
 
 clean:
-	rm -rf $(VENV) build dist out site src/*.egg-info src/mainstem/_core/*.so
+	rm -rf $(VENV) build dist out site src/*.egg-info src/mainstem/_core/*/*.so

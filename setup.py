@@ -10,9 +10,9 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 CORE = Path("src/mainstem/_core")
-# plain.py stands in for the C primitives where nothing is compiled; layout.py and capture_layout.py hold only numbers.
-UNCOMPILED = {"__init__", "layout", "capture_layout", "plain"}
-MODULES = sorted(path.stem for path in CORE.glob("*.py") if path.stem not in UNCOMPILED)
+# plain.py stands in for the C primitives where nothing is compiled; layout.py and capture/layout.py hold only numbers.
+UNCOMPILED = {"__init__", "layout", "plain"}
+MODULES = sorted(path for path in CORE.rglob("*.py") if path.stem not in UNCOMPILED)
 if os.environ.get("MAINSTEM_COMPILE") == "no":
     MODULES = []
 
@@ -20,12 +20,12 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"mainstem._core.{name}",
-                [str(CORE / f"{name}.py")],
+                ".".join(path.relative_to("src").with_suffix("").parts),
+                [str(path)],
                 extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-Wno-unused-function"],
                 define_macros=[("_GNU_SOURCE", None)],
             )
-            for name in MODULES
+            for path in MODULES
         ],
         nthreads=2,
         build_dir="build/cython",

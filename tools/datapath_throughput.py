@@ -13,20 +13,20 @@ import sys
 import time
 from collections import deque
 
-from mainstem._core.append import ExclusiveAppender
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.read import ImageReader
-from mainstem._core.receive_path import ReceivePath
-from mainstem._core.send_path import SendPath
+from mainstem._core.driver.receive_path import ReceivePath
+from mainstem._core.driver.send_path import SendPath
+from mainstem._core.log.append import ExclusiveAppender
+from mainstem._core.log.read import ImageReader
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.aeron.driver.messages import CreateImage
-from mainstem.aeron.driver.receiver import Receiver
-from mainstem.aeron.driver.receiver_image import ReceiverImage
-from mainstem.aeron.driver.sender import Sender
-from mainstem.aeron.driver.sender_publication import SenderPublication
+from mainstem.aeron.driver.receiver.receiver import Receiver
+from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
+from mainstem.aeron.driver.sender.sender import Sender
+from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters, LogType
 
 TERM_LENGTH = 4 << 20

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 CORE = Path(__file__).parent.parent / "src/mainstem/_core"
-NAMES = ("layout", "capture_layout")
+NAMES = ("layout", "capture/layout")
 
 
 def text(name: str) -> str:
     names = runpy.run_path(str(CORE / f"{name}.py"))
     lines = [f"    {name} = {value}" for name, value in names.items() if name.isupper() and isinstance(value, int)]
     return (
-        f"# Written from {name}.py by tools/write_layout_pxd.py: edit that file, then run the tool.\ncdef enum:\n"
+        "# Written from layout.py by tools/write_layout_pxd.py: edit that file, then run the tool.\ncdef enum:\n"
         + "\n".join(lines)
         + "\n"
     )

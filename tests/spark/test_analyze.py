@@ -27,7 +27,7 @@ from mainstem.errors import CaptureError
 from mainstem.recording import Recorder
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
-from mainstem.spark.report import small
+from mainstem.spark.report import local_path
 from mainstem.spark.report.jobs import side_by_side
 from mainstem.spark.report.options import AnalyzeOptions, Inputs
 from mainstem.spark.report.program import analyze
@@ -234,8 +234,8 @@ def test_a_large_input_is_told_as_a_small_one_is(
     spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames = report.parent.parent / "frames"
-    assert small.is_small(Inputs(frames=[str(frames)]), {})
-    monkeypatch.setattr(small, "SMALL_FRAMES_BYTES", 0)
+    assert local_path.is_small(Inputs(frames=[str(frames)]), {})
+    monkeypatch.setattr(local_path, "SMALL_FRAMES_BYTES", 0)
     found = analyze(spark, AnalyzeOptions(inputs=(str(frames),), out=tmp_path)).as_json()
     told = json.loads((report.parent / "summary.json").read_text())
     places = ("tables", "report")

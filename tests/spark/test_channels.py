@@ -13,8 +13,8 @@ import pyspark_mainstem_live
 from mainstem import Aeron, MediaDriver
 from mainstem.mux.blocking import LoopThread
 from mainstem.recording import Recorder
-from mainstem.recording.deliveries import DeliveryLog
 from mainstem.recording.listen import Intake, listen
+from mainstem.recording.message_log import DeliveryLog
 from mainstem.repeats import MessageKey
 from mainstem.spark.tables import without_repeats
 

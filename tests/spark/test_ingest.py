@@ -11,7 +11,7 @@ from tests.unit.spark.test_parsers import XML, order
 from mainstem import Aeron, MediaDriver
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
-from mainstem.recording.deliveries import DeliveryLog
+from mainstem.recording.message_log import DeliveryLog
 from mainstem.spark.ingest import Count, IngestOptions, start
 from mainstem.spark.parsers import RowParser
 

@@ -14,10 +14,10 @@ from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.positions import positions_file
 from mainstem.spark import recordings
-from mainstem.spark.sources.box import Range
 from mainstem.spark.sources.conditions import box_of
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.planning import Planner
+from mainstem.spark.sources.predicate_bounds import Range
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from tests.support.memory_network import MemoryNetwork
 
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.command import commands, responses
-from mainstem.aeron.driver.assembly import DriverCore
 from mainstem.aeron.driver.context import DriverContext
+from mainstem.aeron.driver.driver_core import DriverCore
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import MemoryFiles
 from mainstem.aeron.logbuffer import LogBuffers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem._core.datagram import MemoryTransport
+from mainstem._core.driver.datagram import MemoryTransport
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.buffers import BufferLimits
 from mainstem.aeron.driver.media.resolver import LITERAL_RESOLVER

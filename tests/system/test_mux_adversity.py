@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mainstem.mux import bymux, jmux
-from mainstem.mux.carriers import KERNEL_LOW_WATER
 from mainstem.mux.engine import FLUSH_BATCH
+from mainstem.mux.transports import KERNEL_LOW_WATER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

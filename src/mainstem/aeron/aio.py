@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from mainstem.aeron.client.client import Aeron as SyncAeron
 from mainstem.aeron.client.client import start_attaching
 from mainstem.aeron.client.context import ClientContext
-from mainstem.aeron.client.status import OfferStatus, offer_error
+from mainstem.aeron.client.offer_status import OfferStatus, offer_error
 from mainstem.aeron.client.subscription import MESSAGES_AT_ONCE
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.clock import NS_PER_SECOND

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
-from mainstem._core.broadcast import BroadcastReceiver, BroadcastTransmitter
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.counters import CountersReader
-from mainstem._core.ring_buffer import ManyToOneRingBuffer
+from mainstem._core.memory.broadcast import BroadcastReceiver, BroadcastTransmitter
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._core.memory.counters import CountersReader
+from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
 from mainstem.aeron.directory import cnc_path
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import ConfigurationError, DriverTimeout

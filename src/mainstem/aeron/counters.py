@@ -12,7 +12,7 @@ from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENG
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem._core.counters import CountersManager, CountersReader
+    from mainstem._core.memory.counters import CountersManager, CountersReader
 
 USER_TYPE_ID = 1000  # counters of applications take type ids from here on
 ENDPOINT_FILTER_TYPE_ID = 1900  # the reference has no such counter, so that it is one of this application's

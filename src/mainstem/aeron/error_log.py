@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem._core.memory.buffer import AtomicBuffer
 
 LENGTH_OFFSET = 0
 COUNT_OFFSET = 4

@@ -13,7 +13,7 @@ import shutil
 from contextlib import suppress
 from typing import Protocol
 
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import StorageSpaceError
 
 FILE_MODE = 0o666  # less the umask, as the reference creates them, so that a group may share a driver

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem._core.memory.buffer import AtomicBuffer
 
 OBSERVATION_COUNT_OFFSET = 0
 TOTAL_BYTES_LOST_OFFSET = 8

@@ -5,14 +5,14 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from mainstem._core.counters import CounterCell
+from mainstem._core.memory.counters import CounterCell
 from mainstem.aeron.counters import CounterSpec, CounterType
 from mainstem.units import format_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mainstem._core.counters import CountersManager
+    from mainstem._core.memory.counters import CountersManager
 
 CONTROL_PROTOCOL_VERSION = 0x010000  # 1.0.0: get-next-available-session-id is understood
 

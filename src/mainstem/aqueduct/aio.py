@@ -19,7 +19,7 @@ from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
 from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
-from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
+from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
 from mainstem.aqueduct.session import Session, logger
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct import lifecycle, receiving, router, sending
+from mainstem.aqueduct import frame_dispatch, lifecycle, receiving, sending
+from mainstem.aqueduct.channel_halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.channel_id import ENTRYPOINT
 from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers, violation
-from mainstem.aqueduct.core import Core, Counts, Timing
+from mainstem.aqueduct.connection_state import Core, Counts, Timing
 from mainstem.aqueduct.events import (
     Attach,
     Attachment,
@@ -29,7 +30,6 @@ from mainstem.aqueduct.events import (
     SenderEnded,
 )
 from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message
-from mainstem.aqueduct.halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL, Role, Stream
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from mainstem._core.messages import Ledger, QuickSender
+    from mainstem._core.aqueduct.run_writer import Ledger, QuickSender
 
     PlainSender = Ledger | QuickSender
 
@@ -163,7 +163,7 @@ class AqueductConnection:
         if self._is_gated:
             self._guard(lambda: self._hold_datagram(data))
         else:
-            self._guard(lambda: router.read_datagram(self._core, data, must_begin_with_version=False))
+            self._guard(lambda: frame_dispatch.read_datagram(self._core, data, must_begin_with_version=False))
 
     def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
         """The last bytes of several streams of one direction. For most they are the first as well."""
@@ -536,7 +536,7 @@ class AqueductConnection:
         if stream.in_done:
             return
         if data and stream.last_seen:
-            raise router.behind_the_last()
+            raise frame_dispatch.behind_the_last()
         stream.fin = stream.fin or fin
         if stream.role is Role.ABANDONED:
             if fin:
@@ -583,7 +583,7 @@ class AqueductConnection:
                 return
             del self._held_streams[stream]
         stream.fin = True
-        router.reset_arrived(core, stream, code)
+        frame_dispatch.reset_arrived(core, stream, code)
 
     # Reading.
 
@@ -610,13 +610,13 @@ class AqueductConnection:
                 break
         core.account_stream(stream)
         if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
-            router.end_of_stream(core, stream)
+            frame_dispatch.end_of_stream(core, stream)
 
     def _route(self, stream: Stream, frame: Frame) -> None:
         if isinstance(frame, ConnectionControl):
             self._connection_control(stream, frame)
         else:
-            router.route_frame(self._core, stream, frame)
+            frame_dispatch.route_frame(self._core, stream, frame)
 
     def _resume(self, stream: Stream) -> None:
         """A held stream goes on: first with the message that had not fitted."""
@@ -633,7 +633,7 @@ class AqueductConnection:
     def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
         core = self._core
         core.saw_frame(frame)
-        router.check_connection_control(core, stream, self._control_id, is_second=self._peer_headers_seen)
+        frame_dispatch.check_connection_control(core, stream, self._control_id, is_second=self._peer_headers_seen)
         stream.frames += 1
         stream.role = Role.CONNECTION
         self._control_id = stream.stream_id
@@ -658,7 +658,7 @@ class AqueductConnection:
             if frame is None:
                 core.account_stream(stream)
                 return
-            router.route_frame(core, stream, frame)
+            frame_dispatch.route_frame(core, stream, frame)
         if stream.is_bidirectional:
             frame = stream.reader.next_frame()
             if isinstance(frame, ConnectionControl):
@@ -690,9 +690,9 @@ class AqueductConnection:
                 self._read(stream)
             if stream.held_reset is not None and not stream.in_done:
                 stream.fin = True
-                router.reset_arrived(self._core, stream, stream.held_reset)
+                frame_dispatch.reset_arrived(self._core, stream, stream.held_reset)
                 lifecycle.settle(self._core)
         for data, must_begin_with_version in datagrams:
             self._core.account(-len(data))
-            router.read_datagram(self._core, data, must_begin_with_version=must_begin_with_version)
+            frame_dispatch.read_datagram(self._core, data, must_begin_with_version=must_begin_with_version)
             lifecycle.settle(self._core)

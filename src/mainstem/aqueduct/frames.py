@@ -26,7 +26,7 @@ from mainstem.aqueduct.codec import (
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, MAX_VERSION_LENGTH, Limits
 
 if TYPE_CHECKING:
-    from mainstem._core.messages import RunReader
+    from mainstem._core.aqueduct.run_writer import RunReader
 
 VERSION_TAG = 239
 CONNECTION_CONTROL = 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
 
     from mainstem.aqueduct.connection import PlainSender
-    from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
+    from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
 
 M = TypeVar("M")
 

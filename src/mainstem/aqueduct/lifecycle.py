@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import receiving, sending
+from mainstem.aqueduct.channel_halves import Half, ReceiverHalf, SenderHalf, Sent
 from mainstem.aqueduct.events import Acknowledged, Lost, Readable, ReceiverEnded, SenderEnded
 from mainstem.aqueduct.frames import (
     RESET_CANCELLED,
@@ -23,14 +24,13 @@ from mainstem.aqueduct.frames import (
     CloseReceiver,
     FinishSender,
 )
-from mainstem.aqueduct.halves import Half, ReceiverHalf, SenderHalf, Sent
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import Role, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem.aqueduct.core import Core
+    from mainstem.aqueduct.connection_state import Core
 
 # Creation and attachment.
 

@@ -11,11 +11,11 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle
+from mainstem.aqueduct.channel_halves import Delivery, Half, ReceiverHalf, SenderHalf, Unreliable
 from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import HoldStream, Readable
 from mainstem.aqueduct.frames import AckNackUnreliable, AckReliable, ChannelControl, ClosedChannelLost, Message
-from mainstem.aqueduct.halves import Delivery, Half, ReceiverHalf, SenderHalf, Unreliable
 from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
 from mainstem.errors import LocalProtocolError
@@ -27,7 +27,7 @@ ALONE_LIMIT = 64
 """Messages that travelled alone, processed at once: what cannot be is looked at again with the next."""
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.core import Core
+    from mainstem.aqueduct.connection_state import Core
     from mainstem.aqueduct.streams import Stream
 
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core.messages import QuickSender
+from mainstem._core.aqueduct.run_writer import QuickSender
 from mainstem.aqueduct import lifecycle
+from mainstem.aqueduct.channel_halves import Half, Pending, SenderHalf, Sent
 from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.events import Attach, Lost, Mode, Writable
 from mainstem.aqueduct.frames import SentUnreliable, message_head
-from mainstem.aqueduct.halves import Half, Pending, SenderHalf, Sent
 from mainstem.aqueduct.state import SenderInput, SenderState
 from mainstem.errors import BackPressured, LocalProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstem.aqueduct.core import Core
+    from mainstem.aqueduct.connection_state import Core
 
 
 def send(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket
-    from mainstem.aqueduct.remote import RemoteReceiver, RemoteSender
+    from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
 
 logger = logging.getLogger("mainstem.aqueduct")
 

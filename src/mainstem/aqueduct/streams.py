@@ -9,13 +9,13 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from mainstem._core.messages import MessageWriter
+from mainstem._core.aqueduct.run_writer import MessageWriter
 from mainstem.aqueduct.enums import direct
 from mainstem.aqueduct.events import Command, ResetStream, SendDatagram, SendStream, WatchDelivery
 from mainstem.aqueduct.frames import Frame, FrameReader
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.halves import Half, ReceiverHalf
+    from mainstem.aqueduct.channel_halves import Half, ReceiverHalf
     from mainstem.aqueduct.limits import Limits
 
 UNIDIRECTIONAL = 2

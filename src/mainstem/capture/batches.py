@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core import capture_layout as layout
+from mainstem._core.capture import layout as layout
 from mainstem.capture.reasons import REASONS
 from mainstem.capture.schema import (
     AERON_TYPES,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem._core.frame_rows import FrameRows
+    from mainstem._core.capture.frame_rows import FrameRows
 
 PROTOCOLS = ("aeron", "bymux", "jmux", "aqueduct", "tcp", "problem")
 TRANSPORTS = ("udp", "tcp", "quic")

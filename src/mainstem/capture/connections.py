@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem._core import capture_layout as layout
-from mainstem._core.mux_frames import MuxParser
+from mainstem._core.capture import layout as layout
+from mainstem._core.capture.mux_frames import MuxParser
 from mainstem.capture.fragments import LINK_RAW, Fragments, Partial
 from mainstem.capture.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from mainstem._core.aeron_frames import CaptureDecoder
-    from mainstem._core.packets import Packet
+    from mainstem._core.capture.aeron_frames import CaptureDecoder
+    from mainstem._core.capture.packets import Packet
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 MAX_CONNECTIONS = 16384  # followed at a time; the oldest is forgotten for one more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from mainstem._core.records import RecordWalk
+from mainstem._core.capture.records import RecordWalk
 from mainstem.errors import CaptureError
 
 PCAP_HEADER_LENGTH = 24

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem._core.packets import Packet
+    from mainstem._core.capture.packets import Packet
 
 LINK_RAW = 101
 TIMEOUT_NS = 30_000_000_000  # how long a host waits for the rest (RFC 791 says 15 s, Linux takes 30)

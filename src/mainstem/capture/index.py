@@ -11,8 +11,8 @@ import zlib
 from dataclasses import dataclass, field, replace
 from typing import IO
 
-from mainstem._core import capture_layout as layout
-from mainstem._core.packet_index import PacketIndex
+from mainstem._core.capture import layout as layout
+from mainstem._core.capture.packet_index import PacketIndex
 from mainstem.capture.formats import HEAD_LENGTH, Format, Section, recognise, section_of
 from mainstem.errors import CaptureError
 

@@ -11,9 +11,9 @@ import io
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core import capture_layout as layout
-from mainstem._core.aeron_frames import CaptureDecoder
-from mainstem._core.frame_rows import FrameRows
+from mainstem._core.capture import layout as layout
+from mainstem._core.capture.aeron_frames import CaptureDecoder
+from mainstem._core.capture.frame_rows import FrameRows
 from mainstem.capture.batches import take_batch, wanted_bits
 from mainstem.capture.connections import Flows
 from mainstem.capture.formats import Format, Section

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core import capture_layout as layout
+from mainstem._core.capture import layout as layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mainstem._core.frame_rows import FrameRows
-    from mainstem._core.mux_frames import MuxParser
+    from mainstem._core.capture.frame_rows import FrameRows
+    from mainstem._core.capture.mux_frames import MuxParser
 
 MAX_WAITING_BYTES = 4 << 20  # ahead of a gap: a window's worth; beyond it the bytes in between will not come
 MAX_WAITING = 1024  # segments ahead of a gap

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core import capture_layout as layout
+from mainstem._core.capture import layout as layout
 from mainstem.capture.index import CHUNK_BYTES, Chunk, Problem
 from mainstem.capture.schema import arrow_schema
 from mainstem.errors import RemoteProtocolError

@@ -47,12 +47,14 @@ def run(
     found = options.split()
     try:
         with ProgressBars() as bars:
-            from mainstem.spark.report import small
+            from mainstem.spark.report import local_path
             from mainstem.spark.session import create
 
             bars.stage("start Spark", None)
             config = (
-                {"spark.driver.extraJavaOptions": small.JAVA_OPTIONS} if small.is_small(found, options.ports) else {}
+                {"spark.driver.extraJavaOptions": local_path.JAVA_OPTIONS}
+                if local_path.is_small(found, options.ports)
+                else {}
             )
             spark = create("mainstem analyze", master=master, config=config, log_file=out / "spark.log")
             bars.done("start Spark")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
-from mainstem.aeron.client.status import offer_error
+from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
 from mainstem.cli._look import DirectoryOption, JsonOption, print_json
 from mainstem.cli._stream import (

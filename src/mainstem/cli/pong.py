@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
-from mainstem.aeron.client.status import offer_error
+from mainstem.aeron.client.offer_status import offer_error
 from mainstem.cli._look import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import (
     PING_CHANNEL,

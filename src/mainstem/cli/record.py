@@ -17,8 +17,8 @@ from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.mux.blocking import LoopThread
 from mainstem.recording import Recorder
-from mainstem.recording.deliveries import DeliveryLog
 from mainstem.recording.listen import Intake, listen
+from mainstem.recording.message_log import DeliveryLog
 from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
 from mainstem.units import parse_size
 

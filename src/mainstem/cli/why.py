@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose
-from mainstem.aeron.tools.notes import driver_notes
+from mainstem.aeron.tools.driver_notes import driver_notes
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.cli._look import (
     ChannelOption,

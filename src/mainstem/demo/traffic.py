@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core.loss import RandomLoss
+from mainstem._core.driver.loss_generator import RandomLoss
 from mainstem.aeron.client import Aeron
 from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media.transport import SystemTransports
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from mainstem._core.loss import LossGenerator
+    from mainstem._core.driver.loss_generator import LossGenerator
 
 STREAM_ID = 1001
 # Rows that are offered at once: one claim in the term buffer, far below an eighth of a term.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mainstem.aeron.aio import Pause
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
-from mainstem.duologue.doors import Confinement, Connection, secure_random
+from mainstem.duologue.environment import Confinement, Connection, secure_random
 from mainstem.duologue.handler import BadMessage, Handler
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
 from mainstem.duologue.server_core import ServerCore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore, Step
-from mainstem.duologue.doors import Confinement, Connection, secure_random
+from mainstem.duologue.environment import Confinement, Connection, secure_random
 from mainstem.duologue.settings import ClientSettings
 from mainstem.errors import ClosedError, MainstemError, TimedOut
 

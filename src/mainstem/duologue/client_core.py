@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
     from mainstem.aeron.client.publication import ExclusivePublication

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem.aeron.client.status import OfferStatus
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import BackPressured, ClosedError, NotConnected
 

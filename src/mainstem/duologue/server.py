@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.agent import AgentRunner, AgentTerminated
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.duologue.doors import Confinement, Connection, secure_random
+from mainstem.duologue.environment import Confinement, Connection, secure_random
 from mainstem.duologue.handler import Handler
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ServerSettings

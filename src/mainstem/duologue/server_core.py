@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue import messages
-from mainstem.duologue.allocators import PortAllocator, SessionAllocator
-from mainstem.duologue.introductions import Introduction, Introductions
+from mainstem.duologue.handshake import Introduction, Introductions
 from mainstem.duologue.limits import Quota, RateLimit
 from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, encrypt_session, parse_hello
 from mainstem.duologue.outbox import Outbox
+from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
 from mainstem.duologue.session import Duologue
 from mainstem.duologue.settings import seconds_ns
 from mainstem.duologue.state import DuologueState, Lifetime

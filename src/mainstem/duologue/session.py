@@ -17,7 +17,7 @@ from mainstem.errors import ClosedError, MainstemError, OfferError, RemoteProtoc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.client import Aeron
     from mainstem.aeron.client.image import Image

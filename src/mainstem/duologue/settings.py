@@ -9,8 +9,8 @@ from typing import Any
 
 from mainstem._core import layout
 from mainstem.clock import NS_PER_SECOND
-from mainstem.duologue.allocators import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.duologue.limits import Prefixes
+from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
 from mainstem.errors import ConfigurationError
 
 STREAM_ID = 0x2044F002  # the guide's own; both sides need the same

@@ -12,7 +12,7 @@ from mainstem.errors import ClosedError, ConnectionLost, MainstemError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from mainstem.mux.carriers import Carrier
+    from mainstem.mux.transports import Carrier
 
 logger = logging.getLogger("mainstem.mux")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
 
     from mainstem.mux.bymux.aio import BymuxStream, Connection
-    from mainstem.mux.listen import Listener
+    from mainstem.mux.sockets import Listener
 
 logger = logging.getLogger("mainstem.mux.tunnel")
 

@@ -15,7 +15,7 @@ from mainstem.repeats import KEY_LENGTH, FrameSplitter, MessageKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.recording.deliveries import DeliveryLog
+    from mainstem.recording.message_log import DeliveryLog
 
 OK = b"ok"
 

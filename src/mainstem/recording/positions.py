@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, MAP_SHARED, PROT_READ, PROT_WRITE, mmap
 from typing import TYPE_CHECKING
 
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem._core.columns import FrameWalk
 from mainstem._core.layout import WALK_AT_LIMIT
+from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, RecordingDescriptor, read_catalog

@@ -23,8 +23,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem._core.columns import FrameWalk
 from mainstem._core.layout import WALK_TORN
+from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
@@ -34,7 +34,7 @@ from mainstem.recording.segments import find_end
 from mainstem.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:
-    from mainstem.recording.faces import RecordableImage, RecordableSubscription
+    from mainstem.recording.protocols import RecordableImage, RecordableSubscription
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem._core.columns import Columns, Fragments
 from mainstem._core.layout import (
     COLUMN_ALL,
     COLUMN_PAYLOAD,
@@ -15,6 +14,7 @@ from mainstem._core.layout import (
     WALK_FULL,
     WALK_TORN,
 )
+from mainstem._core.log.columns import Columns, Fragments
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:

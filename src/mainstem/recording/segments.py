@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from typing import TYPE_CHECKING
 
-from mainstem._core.columns import FrameWalk
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
+from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:

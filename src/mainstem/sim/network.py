@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainstem._core.datagram import MemoryTransport
+from mainstem._core.driver.datagram import MemoryTransport
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.errors import ConfigurationError
 from mainstem.sim.faults import PERFECT, Faults

@@ -39,8 +39,8 @@ def create_session(name: str = "mainstem", **options: Any) -> SparkSession:
 def recordings(
     spark: SparkSession, path: Path | str, *, where: Column | str | None = None, **options: Any
 ) -> DataFrame:
-    """Recordings, narrowed by a condition before they are opened. See ``mainstem.spark.narrowed`` for the options."""
-    from mainstem.spark.narrowed import recordings as read
+    """Recordings, narrowed by a condition before they are opened. See ``mainstem.spark.filtered_read`` for the options."""
+    from mainstem.spark.filtered_read import recordings as read
 
     return read(spark, path, where=where, **options)
 

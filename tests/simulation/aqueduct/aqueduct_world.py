@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.connection import AqueductConnection
-from mainstem.aqueduct.core import Timing
+from mainstem.aqueduct.connection_state import Timing
 from mainstem.aqueduct.events import (
     Acknowledged,
     Attach,

@@ -9,8 +9,8 @@ import pytest
 from aqueduct_world import World
 
 from mainstem.aqueduct import lifecycle
-from mainstem.aqueduct.core import Core
-from mainstem.aqueduct.halves import ReceiverHalf
+from mainstem.aqueduct.channel_halves import ReceiverHalf
+from mainstem.aqueduct.connection_state import Core
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.streams import Stream

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from mainstem._core.append import BufferClaim
+from mainstem._core.log.append import BufferClaim
 from mainstem.aeron.client.client import Aeron
 
 with Aeron.connect(sys.argv[1]) as aeron:

@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from mainstem import Aeron, BufferClaim, OfferStatus
-from mainstem._core.append import ConcurrentAppender
-from mainstem._core.read import ImageReader
+from mainstem._core.log.append import ConcurrentAppender
+from mainstem._core.log.read import ImageReader
 from mainstem.aeron.files import MappedFiles
 from mainstem.aeron.logbuffer import LogBuffers
 

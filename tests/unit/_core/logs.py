@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.unit._core.uncompiled import load
 
-import mainstem._core.append
-import mainstem._core.assemble
-import mainstem._core.buffer
-import mainstem._core.fragment
-import mainstem._core.read
+import mainstem._core.log.append
+import mainstem._core.log.assemble
+import mainstem._core.log.fragment
+import mainstem._core.log.read
+import mainstem._core.memory.buffer
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters, LogType
 
 LIMIT, POSITION = 1, 2
@@ -24,14 +24,14 @@ class Core:
     def __init__(self, name: str) -> None:
         self.name = name
         if name == "compiled":
-            self.append: Any = mainstem._core.append
-            self.read: Any = mainstem._core.read
-            self.assemble: Any = mainstem._core.assemble
-            self.buffer: Any = mainstem._core.buffer
-            self.fragment: Any = mainstem._core.fragment
+            self.append: Any = mainstem._core.log.append
+            self.read: Any = mainstem._core.log.read
+            self.assemble: Any = mainstem._core.log.assemble
+            self.buffer: Any = mainstem._core.memory.buffer
+            self.fragment: Any = mainstem._core.log.fragment
         else:
-            for module in ("buffer", "fragment", "assemble", "append", "read"):
-                setattr(self, module, load(module))
+            for module in ("memory.buffer", "log.fragment", "log.assemble", "log.append", "log.read"):
+                setattr(self, module.partition(".")[2], load(module))
 
     def memory(self, length: int) -> Any:
         return self.buffer.AtomicBuffer(bytearray(length))

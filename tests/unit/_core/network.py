@@ -104,20 +104,20 @@ class Writer:
 def modules(*, compiled: bool) -> Modules:
     """The data path's modules, as they are built or as plain Python."""
     names = (
-        "buffer",
-        "datagram",
-        "send_path",
-        "receive_path",
-        "send_cycle",
-        "term",
-        "positions",
-        "ipc_path",
-        "loop",
-        "loss",
-        "delay",
-        "loss_detector",
-        "retransmit",
-        "receive_cycle",
+        "memory.buffer",
+        "driver.datagram",
+        "driver.send_path",
+        "driver.receive_path",
+        "driver.send_cycle",
+        "log.term",
+        "driver.positions",
+        "driver.ipc_path",
+        "driver.loop",
+        "driver.loss_generator",
+        "driver.delay",
+        "driver.loss_detector",
+        "driver.retransmit",
+        "driver.receive_cycle",
     )
     if compiled:
         return Modules(*(importlib.import_module(f"mainstem._core.{name}") for name in names))

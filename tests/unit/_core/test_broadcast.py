@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit._core.uncompiled import load
 
-from mainstem._core import broadcast as compiled_broadcast
-from mainstem._core import buffer as compiled_buffer
+from mainstem._core.memory import broadcast as compiled_broadcast
+from mainstem._core.memory import buffer as compiled_buffer
 
-PLAIN = {name: load(name) for name in ("buffer", "broadcast")}
+PLAIN = {name: load(f"memory.{name}") for name in ("buffer", "broadcast")}
 CAPACITY = 1024
 INTENT, TAIL, LATEST = CAPACITY, CAPACITY + 8, CAPACITY + 16
 

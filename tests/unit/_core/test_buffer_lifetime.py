@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
 
 
 class Holder:

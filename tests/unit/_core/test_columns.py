@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit._core.uncompiled import load
 
-from mainstem._core import columns as compiled
 from mainstem._core import layout
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.log import columns as compiled
+from mainstem._core.memory.buffer import AtomicBuffer
 
-uncompiled: Any = load("columns")
+uncompiled: Any = load("log.columns")
 EVERYTHING = layout.COLUMN_ALL
 CODES = {
     "position": "q",

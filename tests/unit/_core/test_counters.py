@@ -7,10 +7,10 @@ import struct
 import pytest
 from tests.unit._core.uncompiled import load
 
-from mainstem._core import buffer as compiled_buffer
-from mainstem._core import counters as compiled_counters
+from mainstem._core.memory import buffer as compiled_buffer
+from mainstem._core.memory import counters as compiled_counters
 
-PLAIN = {name: load(name) for name in ("buffer", "counters")}
+PLAIN = {name: load(f"memory.{name}") for name in ("buffer", "counters")}
 COUNT = 4
 
 

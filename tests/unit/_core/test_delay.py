@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit._core.network import modules
 
-from mainstem._core.delay import BackoffDelay, StaticDelay
+from mainstem._core.driver.delay import BackoffDelay, StaticDelay
 
 
 def test_unicast_asks_after_a_microsecond_and_then_every_100() -> None:

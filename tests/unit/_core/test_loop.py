@@ -8,8 +8,8 @@ import time
 import pytest
 from tests.unit._core import uncompiled
 
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.loop import NEVER_NS, Cycle, Loop
+from mainstem._core.driver.loop import NEVER_NS, Cycle, Loop
+from mainstem._core.memory.buffer import AtomicBuffer
 
 DEADLINE, ATTENTION, WOKEN, WATCHED, STOPPED = range(5)
 SOON_NS = 20_000_000_000
@@ -82,7 +82,7 @@ def test_spinning_yielding_and_sleeping_all_come_back(idle: dict[str, int]) -> N
 
 
 def test_runs_uncompiled_too() -> None:
-    module = uncompiled.load("loop")
+    module = uncompiled.load("driver.loop")
     loop = module.Loop([module.Cycle()])
     assert loop.run(time.monotonic_ns() + 1_000_000) == DEADLINE
     loop.wake()

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit._core.uncompiled import load
 
-from mainstem._core import messages as compiled
+from mainstem._core.aqueduct import run_writer as compiled
 from mainstem.aqueduct.frames import Message, decode_frame
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 PREFIX = b"\x03\x05"
-BOTH = [pytest.param(compiled, id="compiled"), pytest.param(load("messages"), id="uncompiled")]
+BOTH = [pytest.param(compiled, id="compiled"), pytest.param(load("aqueduct.run_writer"), id="uncompiled")]
 both = pytest.mark.parametrize("module", BOTH)
 
 

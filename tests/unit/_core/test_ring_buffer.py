@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit._core.uncompiled import load
 
-from mainstem._core import buffer as compiled_buffer
-from mainstem._core import ring_buffer as compiled_ring_buffer
+from mainstem._core.memory import buffer as compiled_buffer
+from mainstem._core.memory import ring_buffer as compiled_ring_buffer
 
-PLAIN = {name: load(name) for name in ("buffer", "ring_buffer")}
+PLAIN = {name: load(f"memory.{name}") for name in ("buffer", "ring_buffer")}
 CAPACITY = 1024
 TAIL, HEAD_CACHE, HEAD = CAPACITY + 128, CAPACITY + 256, CAPACITY + 384
 

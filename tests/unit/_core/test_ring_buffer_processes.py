@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.ring_buffer import ManyToOneRingBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
 
 CAPACITY = 4096
 PRODUCERS = 3
@@ -18,8 +18,8 @@ DEADLINE_S = 40.0
 
 PRODUCER = """
 import mmap, os, struct, sys
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.ring_buffer import ManyToOneRingBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
 path, producer, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with open(path, "r+b") as file:
     ring = ManyToOneRingBuffer(AtomicBuffer(mmap.mmap(file.fileno(), 0)))

@@ -36,7 +36,7 @@ def core(request: pytest.FixtureRequest) -> Modules:
 
 def tapped(core: Modules, inner: Any) -> tuple[Any, Watcher]:
     compiled = core.datagram.__name__.startswith("mainstem._core")
-    tap = importlib.import_module("mainstem._core.tap") if compiled else uncompiled.load("tap")
+    tap = importlib.import_module("mainstem._core.driver.tap") if compiled else uncompiled.load("driver.tap")
     watcher = Watcher()
     return tap.TappedTransport(inner, watcher), watcher
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit._core.network import Writer, modules, new_log
 
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.datagram import Address
-from mainstem._core.send_path import SendEndpoint, SendPath
-from mainstem._core.udp import UdpTransport
+from mainstem._core.driver.datagram import Address
+from mainstem._core.driver.send_path import SendEndpoint, SendPath
+from mainstem._core.driver.udp import UdpTransport
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.driver.media.addresses import InetAddress
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The compiled modules once more, as plain Python: ``load("columns")`` beside ``mainstem._core.columns``.
+"""The compiled modules once more, as plain Python: ``load("log.columns")`` beside ``mainstem._core.log.columns``.
 
 They form a package of their own, ``mainstem_uncompiled``, so that uncompiled classes meet uncompiled classes only.
 """
@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mainstem._core
@@ -32,11 +33,14 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] != PACKAGE:
             return None
-        name = fullname[len(PACKAGE) + 1 :]
-        file = f"{FOLDER}/{name or '__init__'}.py"
-        locations = [FOLDER] if not name else None
+        place = Path(FOLDER, *fullname.split(".")[1:])
+        is_package = place.is_dir()
+        file = str(place / "__init__.py" if is_package else place.with_suffix(".py"))
         return importlib.util.spec_from_file_location(
-            fullname, file, loader=_Loader(fullname, file), submodule_search_locations=locations
+            fullname,
+            file,
+            loader=_Loader(fullname, file),
+            submodule_search_locations=[str(place)] if is_package else None,
         )
 
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.counters import CountersManager
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem._core.memory.counters import CountersManager
 from mainstem.aeron import counters as names
 from mainstem.aeron.counters import ChannelStatus, CounterType
 from mainstem.aeron.system_counter import LABELS, SystemCounter, SystemCounters, cycle_time_suffixes

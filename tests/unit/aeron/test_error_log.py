@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.error_log import DistinctErrorLog, read_errors
 
 

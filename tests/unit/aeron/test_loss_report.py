@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.loss_report import LossReport, read_losses
 
 IMAGE = {"session_id": -5, "stream_id": 1001, "channel": "aeron:ipc", "source": "127.0.0.1:40456"}

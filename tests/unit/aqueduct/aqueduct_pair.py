@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.connection import AqueductConnection, Incoming
-from mainstem.aqueduct.core import Timing
+from mainstem.aqueduct.connection_state import Timing
 from mainstem.aqueduct.events import (
     CloseConnection,
     Command,

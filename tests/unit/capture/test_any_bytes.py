@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support import captures as make
 from tests.unit._core import uncompiled
 
-from mainstem._core import aeron_frames, capture_layout, frame_rows, mux_frames, packet_index, records
+from mainstem._core.capture import aeron_frames, frame_rows, layout, mux_frames, packet_index, records
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,23 +25,24 @@ SEEDS = [
     make.pcap([make.ip(make.tcp(b"\x20\x00\x03abc\x30\x01", to=9000), protocol=6)] * 2, kind=make.RAW),
     make.pcap([make.ip(make.udp(bytes(40))[:24], more=True), make.ip(bytes(24), fragment=24)], kind=make.RAW),
 ]
-ALL = (1 << capture_layout.FLOW_BUCKETS) - 1
+ALL = (1 << layout.FLOW_BUCKETS) - 1
 
 
 class Modules:
     """The compiled modules, or their sources as Python runs them."""
 
     def __init__(self, load: Any) -> None:
-        self.records: ModuleType = load("records")
-        self.frame_rows: ModuleType = load("frame_rows")
-        self.aeron_frames: ModuleType = load("aeron_frames")
-        self.mux_frames: ModuleType = load("mux_frames")
-        self.packet_index: ModuleType = load("packet_index")
+        self.records: ModuleType = load("capture.records")
+        self.frame_rows: ModuleType = load("capture.frame_rows")
+        self.aeron_frames: ModuleType = load("capture.aeron_frames")
+        self.mux_frames: ModuleType = load("capture.mux_frames")
+        self.packet_index: ModuleType = load("capture.packet_index")
 
 
 COMPILED = Modules(
     {
-        m.__name__.rpartition(".")[2]: m for m in (records, frame_rows, aeron_frames, mux_frames, packet_index)
+        m.__name__.removeprefix("mainstem._core."): m
+        for m in (records, frame_rows, aeron_frames, mux_frames, packet_index)
     }.__getitem__
 )
 PLAIN = Modules(uncompiled.load)
@@ -76,10 +77,10 @@ def decoded(modules: Modules, data: bytes, *, named: bool) -> Any:
             at = decoder.offset
             packet = decoder.packet
             out.append((stopped, at, decoder.number))
-            if stopped == capture_layout.DECODE_SEGMENT:
+            if stopped == layout.DECODE_SEGMENT:
                 out.append((packet.kind, packet.payload, packet.available, packet.length, packet.bucket))
                 out.append(packet.addresses(memory))
-            elif stopped == capture_layout.DECODE_FULL:
+            elif stopped == layout.DECODE_FULL:
                 out.append(taken(rows))
             else:
                 break
@@ -89,8 +90,8 @@ def decoded(modules: Modules, data: bytes, *, named: bool) -> Any:
 
 def taken(rows: Any) -> Any:
     count, columns, text, payload = rows.take()
-    length = int.from_bytes(columns[capture_layout.ROW_TEXT][0][count * 4 : count * 4 + 4], "little")
-    size = int.from_bytes(columns[capture_layout.ROW_PAYLOAD][0][count * 4 : count * 4 + 4], "little")
+    length = int.from_bytes(columns[layout.ROW_TEXT][0][count * 4 : count * 4 + 4], "little")
+    size = int.from_bytes(columns[layout.ROW_PAYLOAD][0][count * 4 : count * 4 + 4], "little")
     kept = {index: (bytes(values), bytes(valid)) for index, (values, valid) in columns.items()}
     return count, kept, bytes(text[:length]), bytes(payload[:size])
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem.duologue.allocators import PortAllocator, SessionAllocator
+from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
 from mainstem.errors import ConfigurationError, InternalError
 
 

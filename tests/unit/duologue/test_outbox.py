@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.aeron.client.status import OfferStatus
+from mainstem.aeron.client.offer_status import OfferStatus
 from mainstem.clock import NS_PER_MS
 from mainstem.duologue.outbox import MAX_QUEUED, Outbox
 from mainstem.errors import BackPressured, ClosedError, NotConnected

@@ -7,7 +7,7 @@ import pytest
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, batches, faults, messages, open_recording
-from mainstem.recording.deliveries import MAX_MESSAGE_LENGTH, TERM_LENGTH, DeliveryLog
+from mainstem.recording.message_log import MAX_MESSAGE_LENGTH, TERM_LENGTH, DeliveryLog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import ConfigurationError
-from mainstem.spark.sources.box import EVERYTHING, Box, Range, among, compared
 from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.predicate_bounds import EVERYTHING, Box, Range, among, compared
 
 COLUMNS = ("recording_id", "stream_id", "session_id", "position", "recorded_at")
 TESTS = {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem._core.append import BufferClaim
-from mainstem._core.assemble import FragmentAssembler
-from mainstem._core.fragment import Fragment, Header
+from mainstem._core.log.append import BufferClaim
+from mainstem._core.log.assemble import FragmentAssembler
+from mainstem._core.log.fragment import Fragment, Header
 from mainstem.aeron.client.asynchronous import AsyncOperation
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.image import Image
+from mainstem.aeron.client.offer_status import Action, OfferStatus
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.settings import ClientSettings
-from mainstem.aeron.client.status import Action, OfferStatus
 from mainstem.aeron.client.subscription import Subscription
 
 __all__ = [

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from mainstem._core.columns import Columns
+    from mainstem._core.log.columns import Columns
     from mainstem.aeron.client.image import Image
 
 WANTED = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD

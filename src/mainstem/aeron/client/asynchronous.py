@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.read import SubscriptionReader
+    from mainstem._core.log.read import SubscriptionReader
     from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.command.responses import Response
     from mainstem.aeron.idle import IdleStrategy

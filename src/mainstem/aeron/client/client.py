@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from mainstem._core.counters import CountersReader
+    from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.counter import Counter
     from mainstem.aeron.client.image import Image

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.client import answers
+from mainstem.aeron.client import response_handlers
 from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
 from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
@@ -28,7 +28,7 @@ from mainstem.errors import ClientTimeout, ClosedError, DriverTimeout, LocalProt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.client.context import ClientContext
     from mainstem.aeron.client.image import Image
     from mainstem.aeron.client.resource import Resource
@@ -107,7 +107,7 @@ class ClientConductor:
             return
         response = decode_response(type_id, payload)
         if response is not None:
-            answers.handle(self, response)
+            response_handlers.handle(self, response)
 
     def _check_inter_service_timeout(self) -> None:
         idle_ns = self._now_ns - self._last_work_ns

@@ -15,7 +15,7 @@ from mainstem.clock import SYSTEM_CLOCK, Clock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.counters import CountersReader
+    from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.client.image import Image
     from mainstem.aeron.command.responses import OnPublicationError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core.counters import CounterCell
+from mainstem._core.memory.counters import CounterCell
 from mainstem.aeron.client.resource import NO_CHANNEL_STATUS, Resource
 
 if TYPE_CHECKING:

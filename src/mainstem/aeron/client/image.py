@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.columns import Columns, Fragments
-from mainstem._core.read import ImageReader
+from mainstem._core.log.columns import Columns, Fragments
+from mainstem._core.log.read import ImageReader
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.client.arrow import WANTED, poll_arrow
 
 if TYPE_CHECKING:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem._core.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
+from mainstem._core.log.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
 from mainstem.aeron.client.arrow import arrow_buffers
+from mainstem.aeron.client.offer_status import OfferStatus, offer_error
 from mainstem.aeron.client.resource import Resource
-from mainstem.aeron.client.status import OfferStatus, offer_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
 
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.command.responses import OnPublicationReady

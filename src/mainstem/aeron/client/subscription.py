@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from mainstem._core.columns import Columns
-from mainstem._core.read import SubscriptionReader
+from mainstem._core.log.columns import Columns
+from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron.client.arrow import WANTED, poll_arrow
 from mainstem.aeron.client.resource import Resource
 from mainstem.errors import TimedOut

@@ -8,7 +8,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.admission import SourceFilter, networks
-from mainstem.aeron.driver.loss_settings import loss_factory
+from mainstem.aeron.driver.media.loss_settings import loss_factory
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR, DriverSettings
 from mainstem.aeron.files import Files, MappedFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem._core.counters import CounterCell, CountersManager
+    from mainstem._core.memory.counters import CounterCell, CountersManager
     from mainstem.aeron.counters import CounterSpec
     from mainstem.clock import Clock
 

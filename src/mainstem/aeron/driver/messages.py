@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
-    from mainstem.aeron.driver.receiver_image import ReceiverImage
-    from mainstem.aeron.driver.sender_publication import SenderPublication
+    from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
+    from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-    from mainstem._core.buffer import AtomicBuffer
-    from mainstem._core.ipc_path import IpcCycle
-    from mainstem._core.ring_buffer import ManyToOneRingBuffer
+    from mainstem._core.driver.ipc_path import IpcCycle
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
+    from mainstem.aeron.driver.conductor.client_proxy import Responses
+    from mainstem.aeron.driver.conductor.logs import LogStore
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.event_log import EventLog
-    from mainstem.aeron.driver.logs import LogStore
     from mainstem.aeron.driver.media.buffers import BufferLimits
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.naming import Names
-    from mainstem.aeron.driver.receiver import ReceiverProxy
-    from mainstem.aeron.driver.responses import Responses
-    from mainstem.aeron.driver.sender import SenderProxy
+    from mainstem.aeron.driver.receiver.receiver import ReceiverProxy
+    from mainstem.aeron.driver.sender.sender import SenderProxy
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.loss_report import LossReport
     from mainstem.aeron.system_counter import SystemCounter, SystemCounters

@@ -18,7 +18,7 @@ from mainstem.aeron.system_counter import SystemCounter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mainstem._core.loop import Loop
+    from mainstem._core.driver.loop import Loop
     from mainstem.aeron.system_counter import SystemCounters
     from mainstem.clock import Clock
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mainstem._core.fragment import Header
+from mainstem._core.log.fragment import Header
 
 __all__ = ["Header"]

@@ -11,7 +11,7 @@ from mainstem.aeron.logbuffer import descriptor
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem._core.memory.buffer import AtomicBuffer
 
 END_OF_STREAM_UNKNOWN = (1 << 63) - 1
 

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.tools.decision import IMAGE_RULES, PUBLICATION_RULES, Holder, decide
-from mainstem.aeron.tools.facts import ImageFacts, PublicationFacts
+from mainstem.aeron.tools.messages import SILENT_MS
+from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Holder, decide
+from mainstem.aeron.tools.stream_state import ImageFacts, PublicationFacts
 from mainstem.aeron.tools.streams import Image, Publication, group_streams
-from mainstem.aeron.tools.words import SILENT_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem.aeron.logbuffer import descriptor
-from mainstem.aeron.tools.log_facts import LogFacts, read_log_facts
+from mainstem.aeron.tools.log_state import LogFacts, read_log_facts
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -6,20 +6,20 @@ import mmap
 import os
 from typing import TYPE_CHECKING
 
-from mainstem._core.buffer import AtomicBuffer
 from mainstem._core.layout import COUNTER_ALLOCATED
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron import directory as places
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.counters import CounterSnapshot, CounterType
 from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.files import MappedFiles
 from mainstem.aeron.loss_report import read_losses
-from mainstem.aeron.tools.log_facts import LogFacts, read_log_facts
+from mainstem.aeron.tools.log_state import LogFacts, read_log_facts
 from mainstem.aeron.tools.snapshot import Snapshot, stream_key
 from mainstem.errors import ConfigurationError, DriverTimeout
 
 if TYPE_CHECKING:
-    from mainstem._core.counters import CountersReader
+    from mainstem._core.memory.counters import CountersReader
     from mainstem.aeron.error_log import ErrorObservation
     from mainstem.aeron.loss_report import LossEntry
 

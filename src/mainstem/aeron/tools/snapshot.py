@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.counters import CounterSnapshot
     from mainstem.aeron.system_counter import SystemCounter
-    from mainstem.aeron.tools.log_facts import LogFacts
+    from mainstem.aeron.tools.log_state import LogFacts
 
 RECORDING_POSITION = 100  # the type id of an archive's recording positions
 

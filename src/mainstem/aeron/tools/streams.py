@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem.aeron.counters import CounterSnapshot
-    from mainstem.aeron.tools.log_facts import LogFacts
+    from mainstem.aeron.tools.log_state import LogFacts
     from mainstem.aeron.tools.snapshot import Snapshot, StreamKey
 
 SPY_PREFIX = "aeron-spy:"

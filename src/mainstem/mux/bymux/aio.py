@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, TimedOut
+from mainstem.mux.async_stream import WRITE_LIMIT, Halves
 from mainstem.mux.bymux import events
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
-from mainstem.mux.carriers import PairCarrier, Publication, PublicationsCarrier, Subscription
 from mainstem.mux.engine import Engine, gather_quietly
-from mainstem.mux.halves import WRITE_LIMIT, Halves
-from mainstem.mux.listen import MAX_CONNECTIONS, Listener, dial
+from mainstem.mux.sockets import MAX_CONNECTIONS, Listener, dial
+from mainstem.mux.transports import PairCarrier, Publication, PublicationsCarrier, Subscription
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mainstem.mux.bymux.settings import Settings
     from mainstem.mux.bymux.stream import Stream
-    from mainstem.mux.carriers import Carrier
+    from mainstem.mux.transports import Carrier
 
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 10.0

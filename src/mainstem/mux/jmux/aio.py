@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.errors import Cancelled, MainstemError
+from mainstem.mux.async_stream import WRITE_LIMIT, Halves
 from mainstem.mux.engine import Engine
-from mainstem.mux.halves import WRITE_LIMIT, Halves
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.state import Half
 

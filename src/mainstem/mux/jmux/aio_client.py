@@ -12,7 +12,7 @@ from mainstem.errors import ClosedError, MainstemError
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.client import ClientConnection
 from mainstem.mux.jmux.state import Acknowledgment, Delivery, Half
-from mainstem.mux.listen import dial
+from mainstem.mux.sockets import dial
 
 if TYPE_CHECKING:
     import ssl as ssl_module

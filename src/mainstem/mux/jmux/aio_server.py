@@ -13,7 +13,7 @@ from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.server import ServerConnection
 from mainstem.mux.jmux.state import Half
-from mainstem.mux.listen import MAX_CONNECTIONS, Listener
+from mainstem.mux.sockets import MAX_CONNECTIONS, Listener
 
 if TYPE_CHECKING:
     import ssl as ssl_module

@@ -12,7 +12,7 @@ from mainstem.sim.scenarios.unicast import drawn_length
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.publication import ExclusivePublication, Publication
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.world import World

@@ -10,7 +10,7 @@ from mainstem.sim.faults import Faults
 from mainstem.sim.scenarios.fan import connect
 
 if TYPE_CHECKING:
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.sim.world import World
 
 STREAM = 1001

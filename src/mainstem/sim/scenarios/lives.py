@@ -9,7 +9,7 @@ from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
 from mainstem.sim.scenarios.fan import PATIENCE_NS, connect, deliver, end, readers, spoil
 
 if TYPE_CHECKING:
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.sim.world import World
 
 STREAM = 1001

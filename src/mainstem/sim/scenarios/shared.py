@@ -10,7 +10,7 @@ from mainstem.sim.scenarios.fan import PATIENCE_NS, connect, deliver, end, reade
 from mainstem.sim.scenarios.unicast import drawn_length
 
 if TYPE_CHECKING:
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.world import Host, World
 

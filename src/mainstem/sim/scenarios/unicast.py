@@ -12,7 +12,7 @@ from mainstem.sim.faults import Faults
 if TYPE_CHECKING:
     from random import Random
 
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.publication import ExclusivePublication, Publication
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.world import Host, World

@@ -13,7 +13,7 @@ from mainstem.sim.scenarios.fan import MAX_LOSS, PATIENCE_NS, connect, deliver, 
 from mainstem.sim.scenarios.unicast import MAX_LENGTH, drawn_length
 
 if TYPE_CHECKING:
-    from mainstem._core.fragment import Fragment
+    from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.image import Image
     from mainstem.sim.world import Host, World
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from mainstem.capture.schema import BYMUX_TYPES
 from mainstem.spark.folds.fold import Kind, Row
-from mainstem.spark.folds.lane import Lane
 from mainstem.spark.folds.mux import (
     GONE,
     GRANT_COLUMNS,
@@ -15,6 +14,7 @@ from mainstem.spark.folds.mux import (
     MAX_PINGS,
     UNSIGNED,
 )
+from mainstem.spark.folds.mux_stream import Lane
 from mainstem.spark.folds.round_trips import RTT
 from mainstem.spark.folds.state import kept
 

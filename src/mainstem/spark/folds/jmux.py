@@ -7,8 +7,8 @@ from typing import Any
 
 from mainstem.capture.schema import JMUX_TYPES, Column
 from mainstem.spark.folds.fold import Kind, Row
-from mainstem.spark.folds.lane import Lane
 from mainstem.spark.folds.mux import GONE, GRANT_COLUMNS, GRANT_IDENTITY, MAX_PINGS
+from mainstem.spark.folds.mux_stream import Lane
 from mainstem.spark.folds.round_trips import RTT
 from mainstem.spark.folds.state import kept
 

@@ -13,8 +13,8 @@ from mainstem.spark.folds.channels import ChannelFold
 from mainstem.spark.folds.multiplexed import MuxFold
 from mainstem.spark.folds.path import PathFold
 from mainstem.spark.folds.run import apply
-from mainstem.spark.report import small
-from mainstem.spark.report.facts import Facts
+from mainstem.spark.report import local_path
+from mainstem.spark.report.finding_facts import Facts
 from mainstem.spark.report.gather import Gatherer
 from mainstem.spark.report.jobs import side_by_side
 from mainstem.spark.report.page import render
@@ -54,9 +54,9 @@ class Analysis:
     def run(self) -> None:
         """Everything. Raises ConfigurationError, CaptureError or RecordingError where an input cannot be read at all."""
         inputs = self._options.split()
-        self._is_small = small.is_small(inputs, self._options.ports)
+        self._is_small = local_path.is_small(inputs, self._options.ports)
         if self._is_small:
-            self._spark = small.session_for(self._spark)
+            self._spark = local_path.session_for(self._spark)
         self._options.out.mkdir(parents=True, exist_ok=True)
         gatherer = Gatherer(self._spark, self._prefix)
         has_frames = bool(inputs.captures or inputs.frames)
@@ -94,7 +94,7 @@ class Analysis:
 
     def _save(self, name: str, rows: DataFrame) -> DataFrame:
         if self._is_small:
-            small.write(small.collected(rows), self._tables / name)
+            local_path.write(local_path.collected(rows), self._tables / name)
         else:
             rows.write.mode("overwrite").parquet(str(self._tables / name))
         return self._view(name)
@@ -109,7 +109,7 @@ class Analysis:
         self._watcher.done(READ)
         self._watcher.stage(TELL, None)
         if self._is_small:
-            for name in small.tell(seen, self._tables):
+            for name in local_path.tell(seen, self._tables):
                 self._view(name)
         else:
             self._tell(seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.report.facts import Facts, RowDict, StreamKey, Timeline, key_of
+from mainstem.spark.report.finding_facts import Facts, RowDict, StreamKey, Timeline, key_of
 from mainstem.spark.report.jobs import side_by_side
 
 if TYPE_CHECKING:

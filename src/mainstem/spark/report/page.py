@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from mainstem.spark.report import pictures, words
-from mainstem.spark.report.facts import Facts, RowDict, key_of
+from mainstem.spark.report import formatting, pictures
+from mainstem.spark.report.finding_facts import Facts, RowDict, key_of
 from mainstem.spark.report.style import STYLE
 from mainstem.spark.report.verdict import is_bad, problem
 
@@ -65,7 +65,7 @@ def render(facts: Facts, verdict: list[str]) -> str:
     """The page."""
     names = ", ".join(path.rstrip("/").rpartition("/")[2] for path in facts.inputs[:3])
     more = f" and {len(facts.inputs) - 3} more" if len(facts.inputs) > 3 else ""
-    lead = f"{words.moment(facts.first_ns)}, {words.duration(facts.duration_ns)}" if facts.first_ns else ""
+    lead = f"{formatting.moment(facts.first_ns)}, {formatting.duration(facts.duration_ns)}" if facts.first_ns else ""
     parts = [_overview(facts)]
     if facts.packets:
         parts += [pictures.overall(facts), _streams(facts), _channels(facts), _mux(facts), _aqueduct(facts)]
@@ -85,20 +85,20 @@ def _overview(facts: Facts) -> str:
     if not facts.packets:
         return ""
     counts = [
-        (f"{protocol} {kind}", words.count(number))
+        (f"{protocol} {kind}", formatting.count(number))
         for protocol, kinds in facts.frames.items()
         if protocol != "problem"
         for kind, number in kinds.items()
     ]
     if facts.heartbeats:
-        counts.append(("aeron heartbeats among DATA", words.count(facts.heartbeats)))
+        counts.append(("aeron heartbeats among DATA", formatting.count(facts.heartbeats)))
     general = [
-        ("files", words.count(facts.files)),
-        ("packets", words.count(facts.packets)),
-        ("on the wire", words.size(facts.wire_bytes)),
-        ("payload", words.size(facts.payload_bytes)),
-        ("Aeron streams", words.count(facts.sessions_count)),
-        ("mean rate", f"{words.size(facts.wire_bytes * 1e9 / max(facts.duration_ns, 1))}/s"),
+        ("files", formatting.count(facts.files)),
+        ("packets", formatting.count(facts.packets)),
+        ("on the wire", formatting.size(facts.wire_bytes)),
+        ("payload", formatting.size(facts.payload_bytes)),
+        ("Aeron streams", formatting.count(facts.sessions_count)),
+        ("mean rate", f"{formatting.size(facts.wire_bytes * 1e9 / max(facts.duration_ns, 1))}/s"),
     ]
     return section("What passed", facts_list(general), "<h3>Frames by type</h3>", facts_list(counts))
 
@@ -128,10 +128,10 @@ def _streams(facts: Facts) -> str:
             name = f'<a href="#{anchor(row)}">{name}</a>'
         rows.append(
             (
-                name, escape(str(row["stream_id"])), escape(row["channel"]), words.size(row["data_bytes"]),
-                f"{words.count(row['gaps'])} ({words.size(row['lost_bytes'])})", words.count(row["naks"]),
-                words.count(row["retransmits"]), words.duration(row["receiver_stall_ns"]),
-                words.duration(row["network_stall_ns"]), words.duration(row["publisher_idle_ns"]),
+                name, escape(str(row["stream_id"])), escape(row["channel"]), formatting.size(row["data_bytes"]),
+                f"{formatting.count(row['gaps'])} ({formatting.size(row['lost_bytes'])})", formatting.count(row["naks"]),
+                formatting.count(row["retransmits"]), formatting.duration(row["receiver_stall_ns"]),
+                formatting.duration(row["network_stall_ns"]), formatting.duration(row["publisher_idle_ns"]),
             )
         )  # fmt: skip
     lead = f"The first {len(rows)}; the others are in the tables." if facts.sessions_count > len(rows) else ""
@@ -142,8 +142,8 @@ def _channels(facts: Facts) -> str:
     head = ("protocol", "channel", "sessions", "frames", "on the wire", "payload", "NAKs")
     rows = [
         (
-            escape(row["protocol"]), escape(row["channel"]), words.count(row["sessions"]), words.count(row["frames"]),
-            words.size(row["wire_bytes"]), words.size(row["data_bytes"]), words.count(row["naks"]),
+            escape(row["protocol"]), escape(row["channel"]), formatting.count(row["sessions"]), formatting.count(row["frames"]),
+            formatting.size(row["wire_bytes"]), formatting.size(row["data_bytes"]), formatting.count(row["naks"]),
         )
         for row in facts.channels
     ]  # fmt: skip
@@ -154,18 +154,18 @@ def _stream_page(facts: Facts, row: RowDict) -> str:
     key = key_of(row)
     pairs = [
         ("publisher", row["publisher"] or "not seen"),
-        ("receivers", words.count(row["receivers"])),
-        ("first frame", words.moment(row["first_ns"])),
-        ("lasted", words.duration(row["last_ns"] - row["first_ns"])),
-        ("messages", words.count(row["messages"])),
-        ("data", words.size(row["data_bytes"])),
-        ("data frames", words.count(row["data_frames"])),
-        ("heartbeats", words.count(row["heartbeats"])),
-        ("NAKs", f"{words.count(row['naks'])} for {words.size(row['nak_bytes'])}"),
-        ("retransmits", f"{words.count(row['retransmits'])}, {words.size(row['retransmitted_bytes'])}"),
-        ("duplicates", words.count(row["duplicates"])),
-        ("status messages", words.count(row["status_messages"])),
-        ("term length", words.size(row["term_length"]) if row["term_length"] else "not known"),
+        ("receivers", formatting.count(row["receivers"])),
+        ("first frame", formatting.moment(row["first_ns"])),
+        ("lasted", formatting.duration(row["last_ns"] - row["first_ns"])),
+        ("messages", formatting.count(row["messages"])),
+        ("data", formatting.size(row["data_bytes"])),
+        ("data frames", formatting.count(row["data_frames"])),
+        ("heartbeats", formatting.count(row["heartbeats"])),
+        ("NAKs", f"{formatting.count(row['naks'])} for {formatting.size(row['nak_bytes'])}"),
+        ("retransmits", f"{formatting.count(row['retransmits'])}, {formatting.size(row['retransmitted_bytes'])}"),
+        ("duplicates", formatting.count(row["duplicates"])),
+        ("status messages", formatting.count(row["status_messages"])),
+        ("term length", formatting.size(row["term_length"]) if row["term_length"] else "not known"),
         ("MTU", f"{row['mtu']} B" if row["mtu"] else "not known"),
         ("ended", "yes" if row["is_ended"] else "not in the capture"),
     ]
@@ -173,8 +173,8 @@ def _stream_page(facts: Facts, row: RowDict) -> str:
         ("lost", "what became of it", "ranges", "bytes", "NAKs", "slowest repair"),
         [
             (
-                escape(g["place"]), escape(g["status"]), words.count(g["ranges"]), words.size(g["bytes"]),
-                words.count(g["naks"]), words.duration(g["slowest_ns"]) if g["slowest_ns"] else "–",
+                escape(g["place"]), escape(g["status"]), formatting.count(g["ranges"]), formatting.size(g["bytes"]),
+                formatting.count(g["naks"]), formatting.duration(g["slowest_ns"]) if g["slowest_ns"] else "–",
             )
             for g in facts.of_stream(facts.gaps, key)
         ],
@@ -182,8 +182,9 @@ def _stream_page(facts: Facts, row: RowDict) -> str:
     stalls = table(
         ("cause", "times", "total", "held back", "longest"),
         [
-            (escape(s["cause"]), words.count(s["times"]), words.duration(s["duration_ns"]), words.duration(s["held_ns"]),
-             words.duration(s["longest_ns"]))
+            (escape(s["cause"]), formatting.count(s["times"]), formatting.duration(s["duration_ns"]),
+             formatting.duration(s["held_ns"]),
+             formatting.duration(s["longest_ns"]))
             for s in facts.of_stream(facts.stalls, key)
         ],
     )  # fmt: skip
@@ -206,18 +207,22 @@ def _mux(facts: Facts) -> str:
         ("protocol", "status", "streams", "from client", "from server", "grants", "client held", "server held"),
         [
             (
-                escape(r["protocol"]), escape(r["status"]), words.count(r["streams"]), words.size(r["bytes_from_client"]),
-                words.size(r["bytes_from_server"]), words.count(r["grants"]), words.duration(r["client_exhausted_ns"]),
-                words.duration(r["server_exhausted_ns"]),
+                escape(r["protocol"]), escape(r["status"]), formatting.count(r["streams"]),
+                formatting.size(r["bytes_from_client"]),
+                formatting.size(r["bytes_from_server"]), formatting.count(r["grants"]),
+                formatting.duration(r["client_exhausted_ns"]),
+                formatting.duration(r["server_exhausted_ns"]),
             )
             for r in facts.mux
         ],
     )  # fmt: skip
-    requests = table(("outcome", "requests"), [(escape(r["outcome"]), words.count(r["n"])) for r in facts.requests])
+    requests = table(
+        ("outcome", "requests"), [(escape(r["outcome"]), formatting.count(r["n"])) for r in facts.requests]
+    )
     out = section("Multiplexed streams", streams) if facts.mux else ""
     if facts.requests:
         latency = facts.request_latency
-        pairs = [(name, words.duration(latency[key])) for name, key in _QUANTILES if latency.get(key) is not None]
+        pairs = [(name, formatting.duration(latency[key])) for name, key in _QUANTILES if latency.get(key) is not None]
         out += section(
             "Jmux requests", requests, "<h3>Latency</h3>" if pairs else "", facts_list(pairs) if pairs else ""
         )
@@ -229,8 +234,8 @@ _QUANTILES = (("median", "p50_ns"), ("90 % within", "p90_ns"), ("99 % within", "
 
 def _aqueduct(facts: Facts) -> str:
     rows = [
-        (str(r["channel_id"]), escape(r["direction"]), escape(r["minted_by"]), words.count(r["messages"]),
-         words.size(r["message_bytes"]), escape(r["status"]))
+        (str(r["channel_id"]), escape(r["direction"]), escape(r["minted_by"]), formatting.count(r["messages"]),
+         formatting.size(r["message_bytes"]), escape(r["status"]))
         for r in facts.aqueduct
     ]  # fmt: skip
     head = ("channel", "direction", "minted by", "messages", "payload", "status")
@@ -240,9 +245,9 @@ def _aqueduct(facts: Facts) -> str:
 def _recordings(facts: Facts) -> str:
     rows = [
         (
-            str(r["recording_id"]), str(r["session_id"]), str(r["stream_id"]), words.count(r["messages"]),
-            words.size(r["data_bytes"]), words.count(r["end_position"]), words.moment(r["first_ns"]),
-            words.duration(r["last_ns"] - r["first_ns"]),
+            str(r["recording_id"]), str(r["session_id"]), str(r["stream_id"]), formatting.count(r["messages"]),
+            formatting.size(r["data_bytes"]), formatting.count(r["end_position"]), formatting.moment(r["first_ns"]),
+            formatting.duration(r["last_ns"] - r["first_ns"]),
         )
         for r in facts.recordings
     ]  # fmt: skip
@@ -259,5 +264,5 @@ def _problems(facts: Facts) -> str:
         for r in facts.problems
     ]  # fmt: skip
     more = sum(facts.problem_counts.values()) - len(rows)
-    lead = f"The first {len(rows)}; {words.count(more)} more are in the tables." if more > 0 else ""
+    lead = f"The first {len(rows)}; {formatting.count(more)} more are in the tables." if more > 0 else ""
     return section("Problems", table(("what", "file", "packet", "text"), rows), lead=lead) if rows else ""

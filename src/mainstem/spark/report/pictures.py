@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from mainstem.spark.report import svg, words
-from mainstem.spark.report.facts import key_of
+from mainstem.spark.report import formatting, svg
+from mainstem.spark.report.finding_facts import key_of
 from mainstem.spark.report.svg import Series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstem.spark.report.facts import Facts, RowDict, StreamKey, Timeline
+    from mainstem.spark.report.finding_facts import Facts, RowDict, StreamKey, Timeline
 
 CAUSES = {"receiver": "red", "network": "orange", "publisher": "blue", "unknown": "violet"}
 CAUSE_NAMES = (
@@ -30,7 +30,7 @@ def _chart(title: str, picture: str) -> str:
 
 
 def _bytes(value: float) -> str:
-    return words.short(value)
+    return formatting.short(value)
 
 
 def overall(facts: Facts) -> str:
@@ -68,7 +68,7 @@ def _repairs(timeline: Timeline) -> list[str]:
     return [
         _chart(
             "NAKs and retransmits a second",
-            svg.chart(timeline.seconds, lines, words.short, title="NAKs and retransmits"),
+            svg.chart(timeline.seconds, lines, formatting.short, title="NAKs and retransmits"),
         )
     ]
 
@@ -82,7 +82,7 @@ def _round_trips(timeline: Timeline) -> list[str]:
             Series("slowest", "orange", timeline.get(f"{method} slowest"), is_dots=True),
             Series("median of the slowest stream", "blue", timeline.get(f"{method} median"), is_dots=True),
         ]
-        out.append(_chart(title, svg.chart(timeline.seconds, lines, words.short, title=title)))
+        out.append(_chart(title, svg.chart(timeline.seconds, lines, formatting.short, title=title)))
     return out
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.spark.report import words
-from mainstem.spark.report.facts import key_of
+from mainstem.spark.report import formatting
+from mainstem.spark.report.finding_facts import key_of
 
 if TYPE_CHECKING:
-    from mainstem.spark.report.facts import Facts, RowDict
+    from mainstem.spark.report.finding_facts import Facts, RowDict
 
 # A range that is longer than some datagrams was lost at a stroke: a buffer that ran over, not chance.
 BURST_BYTES = 8 * 1408
@@ -42,7 +42,7 @@ def _loss(facts: Facts) -> list[str]:
     if "aeron" not in facts.frames:
         return []
     lost = facts.gap_sum() - facts.gap_sum(status="reordered") - facts.gap_sum(status="passed", place="in the capture")
-    streams = words.several(facts.sessions_count, "Aeron stream")
+    streams = formatting.several(facts.sessions_count, "Aeron stream")
     if not lost:
         return [f"Nothing was lost on {streams}.", *_harmless(facts)]
     real = [row for row in facts.gaps if row["status"] != "reordered" and row["place"] != "in the capture"]
@@ -50,14 +50,14 @@ def _loss(facts: Facts) -> list[str]:
     sent = facts.totals.get("new_bytes", 0)
     out = [
         (
-            f"{words.several(lost, 'range')} of {streams} {'was' if lost == 1 else 'were'} lost:"
-            f" {words.size(amount)}, {words.share(amount, sent)} of what was sent. {_repaired(facts, lost)}"
+            f"{formatting.several(lost, 'range')} of {streams} {'was' if lost == 1 else 'were'} lost:"
+            f" {formatting.size(amount)}, {formatting.share(amount, sent)} of what was sent. {_repaired(facts, lost)}"
         )
     ]
     out += [_where(real, place) for place in ("before the capture", "after the capture") if _of(real, place)]
     worst = max(real, key=lambda row: row["bytes"])
     if len({key_of(row) for row in real}) > 1:
-        out.append(f"The most was lost on {name_of(worst)}: {words.size(worst['bytes'])}.")
+        out.append(f"The most was lost on {name_of(worst)}: {formatting.size(worst['bytes'])}.")
     return [*out, *_harmless(facts)]
 
 
@@ -69,12 +69,12 @@ def _repaired(facts: Facts, lost: int) -> str:
     parts = []
     if still:
         were = "was not" if still == 1 else "were not"
-        parts.append(f"{words.count(still)} {were} repaired as far as the capture shows")
+        parts.append(f"{formatting.count(still)} {were} repaired as far as the capture shows")
     if passed:
-        parts.append(f"receivers went on past {words.count(passed)} without a repair that the capture saw")
+        parts.append(f"receivers went on past {formatting.count(passed)} without a repair that the capture saw")
     if lost > still + passed:
         parts.append(
-            f"the other {words.count(lost - still - passed)} {'was' if lost - still - passed == 1 else 'were'} repaired"
+            f"the other {formatting.count(lost - still - passed)} {'was' if lost - still - passed == 1 else 'were'} repaired"
         )
     text = "; ".join(parts)
     return text[0].upper() + text[1:] + "."
@@ -94,28 +94,28 @@ def _where(rows: list[RowDict], place: str) -> str:
     )
     largest = max(row["largest"] for row in rows)
     why = (
-        f"up to {words.size(largest)} at a stroke, as when a buffer runs over"
+        f"up to {formatting.size(largest)} at a stroke, as when a buffer runs over"
         if largest > BURST_BYTES
         else "a datagram or a few at a time, as chance loses them"
     )
     slowest = max((row["slowest_ns"] or 0) for row in rows)
-    repair = f"; the slowest repair took {words.duration(slowest)}" if slowest else ""
-    return f"{words.several(ranges, 'range')} ({words.size(amount)}) went {which}, {why}{repair}."
+    repair = f"; the slowest repair took {formatting.duration(slowest)}" if slowest else ""
+    return f"{formatting.several(ranges, 'range')} ({formatting.size(amount)}) went {which}, {why}{repair}."
 
 
 def _harmless(facts: Facts) -> list[str]:
     out = []
     if late := facts.gap_sum(status="reordered"):
         out.append(
-            f"{words.several(late, 'range')} came late without having been asked for: the network reordered datagrams."
+            f"{formatting.several(late, 'range')} came late without having been asked for: the network reordered datagrams."
         )
     if missed := facts.gap_sum(place="in the capture"):
         out.append(
-            f"{words.several(missed, 'range')} {'is' if missed == 1 else 'are'} missing from the capture only: no receiver"
+            f"{formatting.several(missed, 'range')} {'is' if missed == 1 else 'are'} missing from the capture only: no receiver"
             " asked for them, and all went on. The capture dropped packets."
         )
     if again := facts.retransmits.get("duplicate"):
-        out.append(f"{words.several(again, 'frame')} passed again without need.")
+        out.append(f"{formatting.several(again, 'frame')} passed again without need.")
     return out
 
 
@@ -129,15 +129,15 @@ def _stalls(facts: Facts) -> list[str]:
         held = sum(row["held_ns"] for row in rows)
         if not held or held < NOTABLE_STALL * facts.duration_ns:
             continue
-        times = words.several(sum(row["times"] for row in rows), "time")
+        times = formatting.several(sum(row["times"] for row in rows), "time")
         worst = max(rows, key=lambda row: row["held_ns"])
-        most = f" Most of it, {words.duration(worst['held_ns'])}, on {name_of(worst)}." if len(rows) > 1 else ""
-        out.append(sentence.format(time=words.duration(held), times=times) + most)
+        most = f" Most of it, {formatting.duration(worst['held_ns'])}, on {name_of(worst)}." if len(rows) > 1 else ""
+        out.append(sentence.format(time=formatting.duration(held), times=times) + most)
     idle = [row for row in facts.stalls if row["cause"] in ("publisher", "unknown")]
     if not out and idle:
         total = sum(row["duration_ns"] for row in idle)
         out.append(
-            f"No window held a publisher back for long; publishers had nothing to send for {words.duration(total)} in all."
+            f"No window held a publisher back for long; publishers had nothing to send for {formatting.duration(total)} in all."
         )
     elif not out and "aeron" in facts.frames:
         out.append("Nobody held a publisher back for long.")
@@ -150,8 +150,8 @@ _NAMES = {"aeron": "Aeron", "bymux": "bymux", "jmux": "Jmux"}
 def _round_trips(facts: Facts) -> list[str]:
     names = {"RTTM": "RTT measurements", "NAK": "NAKs answered with data", "PING": "pings"}
     return [
-        f"{words.count(row['n'])} {_NAMES[row['protocol']]} round trips ({names[row['method']]}): median"
-        f" {words.duration(row['p50_ns'])}, 99 % within {words.duration(row['p99_ns'])}."
+        f"{formatting.count(row['n'])} {_NAMES[row['protocol']]} round trips ({names[row['method']]}): median"
+        f" {formatting.duration(row['p50_ns'])}, 99 % within {formatting.duration(row['p99_ns'])}."
         for row in facts.rtt
     ]
 
@@ -162,21 +162,21 @@ def _mux(facts: Facts) -> list[str]:
     if facts.requests:
         latency = facts.request_latency
         out.append(
-            f"{words.several(answered, 'Jmux request')} {'was' if answered == 1 else 'were'} answered"
+            f"{formatting.several(answered, 'Jmux request')} {'was' if answered == 1 else 'were'} answered"
             + (
-                f": median {words.duration(latency['p50_ns'])}, 99 % within {words.duration(latency['p99_ns'])}."
+                f": median {formatting.duration(latency['p50_ns'])}, 99 % within {formatting.duration(latency['p99_ns'])}."
                 if answered
                 else "."
             )
         )
         failed = [
-            f"{words.count(row['n'])} {row['outcome']}"
+            f"{formatting.count(row['n'])} {row['outcome']}"
             for row in facts.requests
             if row["outcome"] not in ("answered", "open")
         ]
         if failed:
             ran = sum(row["may_have_run"] or 0 for row in facts.requests)
-            out.append(f"Requests failed: {', '.join(failed)}; {words.count(ran)} of them may have run.")
+            out.append(f"Requests failed: {', '.join(failed)}; {formatting.count(ran)} of them may have run.")
     for protocol in ("bymux", "jmux"):
         rows = [row for row in facts.mux if row["protocol"] == protocol]
         held = {side: sum(row[f"{side}_exhausted_ns"] for row in rows) for side in ("client", "server")}
@@ -184,11 +184,11 @@ def _mux(facts: Facts) -> list[str]:
             if time >= NOTABLE_STALL * max(facts.duration_ns, 1):
                 other = "server" if side == "client" else "client"
                 out.append(
-                    f"On {protocol}, the {side} had nothing left that it might write for {words.duration(time)},"
+                    f"On {protocol}, the {side} had nothing left that it might write for {formatting.duration(time)},"
                     f" until the {other} granted more."
                 )
         if lost := sum(row["streams"] for row in rows if row["status"] == "lost"):
-            out.append(f"{words.several(lost, f'{_NAMES[protocol]} stream')} ended with the connection.")
+            out.append(f"{formatting.several(lost, f'{_NAMES[protocol]} stream')} ended with the connection.")
     return out
 
 
@@ -198,8 +198,8 @@ def _recordings(facts: Facts) -> list[str]:
     messages, amount = (sum(row[name] for row in facts.recordings) for name in ("messages", "data_bytes"))
     return [
         (
-            f"{words.several(len(facts.recordings), 'recording')} with {words.several(messages, 'message')}"
-            f" ({words.size(amount)}); what is recorded has no gaps."
+            f"{formatting.several(len(facts.recordings), 'recording')} with {formatting.several(messages, 'message')}"
+            f" ({formatting.size(amount)}); what is recorded has no gaps."
         )
     ]
 
@@ -213,5 +213,5 @@ def problem(kind: str) -> str:
 def _problems(facts: Facts) -> list[str]:
     if not facts.problem_counts:
         return []
-    kinds = ", ".join(f"{words.count(n)} × {problem(kind)}" for kind, n in facts.problem_counts.items())
+    kinds = ", ".join(f"{formatting.count(n)} × {problem(kind)}" for kind, n in facts.problem_counts.items())
     return [f"Problems: {kinds}."]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+    from mainstem.spark.sources.background_recorder import Station
     from mainstem.spark.sources.options import RecordingOptions
-    from mainstem.spark.sources.station import Station
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def inner(self) -> RecordingStreamReader:
         """The reader of the station's recordings; the station starts with the first use."""
         if self._inner is None:
-            from mainstem.spark.sources.station import PREFIX, Station, sweep
+            from mainstem.spark.sources.background_recorder import PREFIX, Station, sweep
 
             options = self._options
             where = Path(options.record_to or Path(options.scratch) / f"{PREFIX}{self._run}")

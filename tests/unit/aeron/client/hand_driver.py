@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainstem._core.counters import CountersManager
+from mainstem._core.memory.counters import CountersManager
 from mainstem.aeron.cnc import CncFile, CncLayout
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.counters import client_heartbeat

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem.aeron.driver.congestion import CubicCongestionControl, StaticWindow
-from mainstem.aeron.driver.congestion.static import NEVER_NS
-from mainstem.aeron.driver.frames import RoundTrip
+from mainstem.aeron.driver.control_frames import RoundTrip
+from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
+from mainstem.aeron.driver.receiver.congestion_control.static import NEVER_NS
 
 SECOND = 1_000_000_000
 ROUND_TRIP = 100_000

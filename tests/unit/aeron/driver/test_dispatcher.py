@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.receive_path import ReceiveEndpoint
-from mainstem.aeron.driver.dispatcher import MAX_SESSIONS, Dispatcher, SessionState
+from mainstem._core.driver.receive_path import ReceiveEndpoint
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem.aeron.driver.receiver.data_packet_dispatcher import MAX_SESSIONS, Dispatcher, SessionState
 
 SECOND = 1_000_000_000
 STREAM, SESSION = 10, 77

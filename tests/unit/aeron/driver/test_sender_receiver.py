@@ -20,12 +20,11 @@ from tests.unit._core.network import (
 )
 
 from mainstem._core import layout
-from mainstem._core.buffer import AtomicBuffer
-from mainstem._core.receive_path import ReceivePath
-from mainstem._core.send_path import SendPath
+from mainstem._core.driver.receive_path import ReceivePath
+from mainstem._core.driver.send_path import SendPath
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.channel import ChannelUri
-from mainstem.aeron.driver import frames
-from mainstem.aeron.driver.congestion import CubicCongestionControl
+from mainstem.aeron.driver import control_frames
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -40,10 +39,11 @@ from mainstem.aeron.driver.messages import (
     ResponseConnected,
     ResponseSetup,
 )
-from mainstem.aeron.driver.receiver import Receiver
-from mainstem.aeron.driver.receiver_image import ReceiverImage
-from mainstem.aeron.driver.sender import Sender
-from mainstem.aeron.driver.sender_publication import SenderPublication
+from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl
+from mainstem.aeron.driver.receiver.receiver import Receiver
+from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
+from mainstem.aeron.driver.sender.sender import Sender
+from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
 if TYPE_CHECKING:
     from tests.support.memory_network import Peer
@@ -176,7 +176,7 @@ def world() -> World:
 
 
 def kinds(datagrams: list[bytes]) -> list[int]:
-    return [frames.frame_type(datagram) for datagram in datagrams]
+    return [control_frames.frame_type(datagram) for datagram in datagrams]
 
 
 def test_a_stream_flows_from_a_publication_to_an_image(world: World) -> None:
@@ -321,14 +321,14 @@ def test_a_joining_receiver_is_not_run_away_from(world: World) -> None:
 def test_a_measurement_is_echoed_but_not_to_one_who_asks_too_often(world: World) -> None:
     peer = world.network.peer(24_040)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24040")
-    request = frames.RoundTrip(SESSION_ID, STREAM_ID, 12_345, 0, 5, is_request=True)
+    request = control_frames.RoundTrip(SESSION_ID, STREAM_ID, 12_345, 0, 5, is_request=True)
     peer.take()
     for _ in range(10):
-        world.network.send(peer, world.address_of(publication), frames.round_trip_frame(request))
+        world.network.send(peer, world.address_of(publication), control_frames.round_trip_frame(request))
     world.sender.do_work(world.now_ns)
     world.network.step()
-    answers = [datagram for datagram in peer.take() if frames.frame_type(datagram) == layout.TYPE_RTTM]
-    assert answers == [frames.round_trip_frame(request._replace(is_request=False))]
+    answers = [datagram for datagram in peer.take() if control_frames.frame_type(datagram) == layout.TYPE_RTTM]
+    assert answers == [control_frames.round_trip_frame(request._replace(is_request=False))]
 
 
 def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
@@ -347,9 +347,11 @@ def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
 def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_gives_it(world: World) -> None:
     peer = world.network.peer(24_060)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24060", response_correlation_id=9)
-    (setup,) = [datagram for datagram in peer.take() if frames.frame_type(datagram) == layout.TYPE_SETUP]
+    (setup,) = [datagram for datagram in peer.take() if control_frames.frame_type(datagram) == layout.TYPE_SETUP]
     assert setup[layout.FRAME_FLAGS_OFFSET] == layout.SETUP_FLAG_SEND_RESPONSE
-    world.network.send(peer, world.address_of(publication), frames.response_setup_frame(SESSION_ID, STREAM_ID, -77))
+    world.network.send(
+        peer, world.address_of(publication), control_frames.response_setup_frame(SESSION_ID, STREAM_ID, -77)
+    )
     world.run()
     (message,) = world.taken(ResponseSetup)
     assert (message.publication, message.response_session_id) == (publication, -77)
@@ -358,13 +360,13 @@ def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_give
 def test_a_subscriber_with_a_control_address_asks_there_at_once_and_every_second(world: World) -> None:
     publisher = world.network.peer(24_070)
     endpoint = world.subscribe("aeron:udp?endpoint=127.0.0.1:24071|control=127.0.0.1:24070", group_tag=99)
-    expected = frames.eliciting_status(0, 0, receiver_id=7, group_tag=99)
+    expected = control_frames.eliciting_status(0, 0, receiver_id=7, group_tag=99)
     assert publisher.take() == [expected]
     world.run(3_000)
     assert publisher.take() == [expected] * 3
     world.receiver.proxy.request_setup(endpoint, STREAM_ID, 5)
     world.run()
-    assert publisher.take() == [frames.eliciting_status(5, STREAM_ID, receiver_id=7, group_tag=99)]
+    assert publisher.take() == [control_frames.eliciting_status(5, STREAM_ID, receiver_id=7, group_tag=99)]
 
 
 def setup_frame() -> bytes:
@@ -455,13 +457,17 @@ def test_cubic_takes_the_window_down_on_loss_and_says_so_at_once(world: World) -
     control = CubicCongestionControl(max_window_length=32_768, mtu=1408, now_ns=world.now_ns, measures=True)
     image, peer, place = lossy_image(world, congestion_control=control)
     world.run(2)
-    measures = [datagram for datagram in peer.take() if frames.frame_type(datagram) == layout.TYPE_RTTM]
+    measures = [datagram for datagram in peer.take() if control_frames.frame_type(datagram) == layout.TYPE_RTTM]
     assert measures
     before = image.path.window_length
     world.network.send(peer, place, frame(bytes(32), term_offset=64))
     world.run(2)
     assert image.path.window_length < before
-    windows = [frames.read_status(each).window for each in peer.take() if frames.frame_type(each) == layout.TYPE_SM]
+    windows = [
+        control_frames.read_status(each).window
+        for each in peer.take()
+        if control_frames.frame_type(each) == layout.TYPE_SM
+    ]
     assert windows[-1] == image.path.window_length
 
 
@@ -474,7 +480,9 @@ def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_sta
     world.receiver.proxy.reject_image(image, "go away")
     world.run(401)
     errors = peer.take()
-    assert {frames.read_error(datagram).text for datagram in errors if frames.frame_type(datagram) == 4} == {"go away"}
+    assert {
+        control_frames.read_error(datagram).text for datagram in errors if control_frames.frame_type(datagram) == 4
+    } == {"go away"}
     assert layout.TYPE_SM not in kinds(errors)
     assert world.value(39) == 3
 
@@ -495,9 +503,13 @@ def test_a_removed_image_cools_down_before_its_session_is_welcome_again(world: W
 def test_the_receiver_answers_a_senders_measurement_and_its_one_way_bursts(world: World) -> None:
     _, peer, place = lossy_image(world)
     for receiver_id in (7, 8, 0):
-        request = frames.RoundTrip(SESSION_ID, STREAM_ID, receiver_id, 0, receiver_id, is_request=True)
-        world.network.send(peer, place, frames.round_trip_frame(request))
+        request = control_frames.RoundTrip(SESSION_ID, STREAM_ID, receiver_id, 0, receiver_id, is_request=True)
+        world.network.send(peer, place, control_frames.round_trip_frame(request))
         world.run()
-    answers = [frames.read_round_trip(each) for each in peer.take() if frames.frame_type(each) == layout.TYPE_RTTM]
+    answers = [
+        control_frames.read_round_trip(each)
+        for each in peer.take()
+        if control_frames.frame_type(each) == layout.TYPE_RTTM
+    ]
     assert [answer.receiver_id for answer in answers] == [7, 0]
     assert not any(answer.is_request for answer in answers)

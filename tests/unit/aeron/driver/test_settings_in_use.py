@@ -12,10 +12,10 @@ from tests.support.live_driver import wait_for
 
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.command import commands, responses
-from mainstem.aeron.driver.flow_control import MinFlowControl, choose_flow_control
+from mainstem.aeron.driver.conductor.sender_factory import flow_control_defaults, runs_at_once
 from mainstem.aeron.driver.media.buffers import BufferLimits, check_buffers
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.driver.sending import flow_control_defaults, runs_at_once
+from mainstem.aeron.driver.sender.flow_control import MinFlowControl, choose_flow_control
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.driver.threads import pauses
 from mainstem.errors import ConfigurationError

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from mainstem._core.buffer import AtomicBuffer
+from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters, LogType
 from mainstem.errors import ConfigurationError
 

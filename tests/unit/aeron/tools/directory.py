@@ -7,7 +7,7 @@ from typing import Any
 from mainstem.aeron import counters as names
 from mainstem.aeron.counters import CounterSnapshot, CounterSpec, CounterType
 from mainstem.aeron.logbuffer import LogType
-from mainstem.aeron.tools.log_facts import END_OF_STREAM_UNKNOWN, LogFacts
+from mainstem.aeron.tools.log_state import END_OF_STREAM_UNKNOWN, LogFacts
 from mainstem.aeron.tools.snapshot import RECORDING_POSITION, Snapshot
 
 NOW_MS = 1_800_000_000_000

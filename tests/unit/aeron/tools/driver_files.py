@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core.counters import CountersManager
+from mainstem._core.memory.counters import CountersManager
 from mainstem.aeron import counters as names
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.files import MappedFiles

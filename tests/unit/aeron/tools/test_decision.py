@@ -17,8 +17,8 @@ from tests.unit.aeron.tools.directory import (
     MadeUpDirectory,
 )
 
-from mainstem.aeron.tools.decision import IMAGE_RULES, PUBLICATION_RULES, Holder
 from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
+from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,7 +231,7 @@ def test_the_documentation_draws_the_table_as_it_is() -> None:
 
 
 def test_every_channel_parameter_but_the_endpoint_leaves_multicast_alone() -> None:
-    from mainstem.aeron.tools.facts import is_multicast
+    from mainstem.aeron.tools.stream_state import is_multicast
 
     assert is_multicast("aeron:udp?interface=localhost|endpoint=224.0.1.1:40456")
     assert is_multicast("aeron:udp?endpoint=[ff05::1]:40456")

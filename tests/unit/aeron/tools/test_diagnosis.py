@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.aeron.tools.directory import NOW_MS, WINDOW, MadeUpDirectory
 
-from mainstem.aeron.tools.decision import Holder
 from mainstem.aeron.tools.diagnosis import Diagnosis, diagnose
+from mainstem.aeron.tools.rules import Holder
 
 FAR = 1 << 20
 STEP_MS = 50

@@ -9,7 +9,7 @@ from tests.unit.aeron.tools.directory import NOW_MS, SUBSCRIPTION, TERM, UDP, Ma
 from mainstem.aeron import counters as names
 from mainstem.aeron.error_log import ErrorObservation
 from mainstem.aeron.system_counter import SystemCounter, system_counter
-from mainstem.aeron.tools.notes import driver_notes
+from mainstem.aeron.tools.driver_notes import driver_notes
 
 
 def test_a_quiet_driver_gives_no_notes() -> None:

@@ -12,7 +12,7 @@ from tests.unit.aeron.tools.driver_files import TERM, DriverFiles
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.directory import cnc_path, image_path, publication_path
 from mainstem.aeron.logbuffer import LogType
-from mainstem.aeron.tools.log_facts import read_log_facts
+from mainstem.aeron.tools.log_state import read_log_facts
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.errors import ConfigurationError, DriverTimeout
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mainstem.spark.report import words
-from mainstem.spark.report.facts import Facts
+from mainstem.spark.report import formatting
+from mainstem.spark.report.finding_facts import Facts
 from mainstem.spark.report.page import render
 from mainstem.spark.report.verdict import is_bad, verdict
 
@@ -108,8 +108,8 @@ def test_whatever_comes_from_a_capture_is_escaped() -> None:
 
 
 def test_numbers_are_short() -> None:
-    assert [words.size(n) for n in (5, 1500, 2_500_000, 120e6)] == ["5 B", "1.5 kB", "2.5 MB", "120 MB"]
-    assert [words.duration(n) for n in (0, 5, 1500, 2.5e6, 3e9, 150e9)] == [
+    assert [formatting.size(n) for n in (5, 1500, 2_500_000, 120e6)] == ["5 B", "1.5 kB", "2.5 MB", "120 MB"]
+    assert [formatting.duration(n) for n in (0, 5, 1500, 2.5e6, 3e9, 150e9)] == [
         "–",
         "5 ns",
         "1.5 µs",
@@ -117,4 +117,4 @@ def test_numbers_are_short() -> None:
         "3.0 s",
         "2.5 min",
     ]
-    assert words.share(1, 10_000) == "0.01 %"
+    assert formatting.share(1, 10_000) == "0.01 %"

@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple
 
 from mainstem._core import layout
-from mainstem.aeron.driver import frames
+from mainstem.aeron.driver import control_frames
 from mainstem.aeron.protocol.resolution import Resolution
 from mainstem.errors import RemoteProtocolError
 
@@ -119,33 +119,33 @@ def _fields(kind: int, datagram: bytes) -> str:
     if kind == layout.TYPE_NAK:
         return " " + nak_text(Nak(*_NAK.unpack_from(datagram, _HEADER.size)))
     if kind == layout.TYPE_SM:
-        status = frames.read_status(datagram)
+        status = control_frames.read_status(datagram)
         return (
             f" sessionId={status.session_id} streamId={status.stream_id} termId={status.term_id} "
             f"termOffset={status.term_offset} receiverWindowLength={status.window} receiverId={status.receiver_id}"
         )
     if kind == layout.TYPE_SETUP:
-        setup = frames.read_setup(datagram)
+        setup = control_frames.read_setup(datagram)
         return (
             f" sessionId={setup.session_id} streamId={setup.stream_id} activeTermId={setup.active_term_id} "
             f"initialTermId={setup.initial_term_id} termOffset={setup.term_offset} termLength={setup.term_length} "
             f"mtu={setup.mtu} ttl={setup.ttl}"
         )
     if kind == layout.TYPE_ERR:
-        error = frames.read_error(datagram)
+        error = control_frames.read_error(datagram)
         tag = -1 if error.group_tag is None else error.group_tag
         return (
             f" sessionId={error.session_id} streamId={error.stream_id} receiverId={error.receiver_id} groupTag={tag} "
             f'errorCode={error.code} errorMessage="{one_line(error.text)}"'
         )
     if kind == layout.TYPE_RTTM:
-        measure = frames.read_round_trip(datagram)
+        measure = control_frames.read_round_trip(datagram)
         return (
             f" sessionId={measure.session_id} streamId={measure.stream_id} echoTimestampNs={measure.echo_timestamp} "
             f"receptionDelta={measure.reception_delta} receiverId={measure.receiver_id}"
         )
     if kind == layout.TYPE_RSP_SETUP:
-        answer = frames.read_response_setup(datagram)
+        answer = control_frames.read_response_setup(datagram)
         return (
             f" sessionId={answer.session_id} streamId={answer.stream_id} responseSessionId={answer.response_session_id}"
         )

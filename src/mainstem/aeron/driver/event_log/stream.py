@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem._core.send_path import SendPath
+    from mainstem._core.driver.send_path import SendPath
     from mainstem.aeron.driver.event_log.log import EventLog
     from mainstem.clock import Clock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mainstem._core.tap import TappedTransport
+from mainstem._core.driver.tap import TappedTransport
 from mainstem.aeron.driver.event_log.frame_text import nak_text, read_nak
 from mainstem.aeron.driver.event_log.names import AT_THE_SOCKETS
 from mainstem.aeron.driver.media.addresses import text_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem._core.datagram import Address
+from mainstem._core.driver.datagram import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.send_path import SendEndpoint
+    from mainstem._core.driver.send_path import SendEndpoint
 
 DESTINATION_TIMEOUT_NS = 5_000_000_000
 # A destination that was told by hand and has not been heard of has no receiver id yet.

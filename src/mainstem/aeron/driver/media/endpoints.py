@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem._core.datagram import Address
-from mainstem._core.receive_path import ReceiveEndpoint
-from mainstem._core.send_path import SendEndpoint
+from mainstem._core.driver.datagram import Address
+from mainstem._core.driver.receive_path import ReceiveEndpoint
+from mainstem._core.driver.send_path import SendEndpoint
 from mainstem.aeron.driver.media.destinations import DestinationTracker
 from mainstem.aeron.driver.media.transport import TransportRequest
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mainstem._core.buffer import AtomicBuffer
+    from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.transport import OpenTransport, Transports
     from mainstem.aeron.driver.media.udp_channel import UdpChannel

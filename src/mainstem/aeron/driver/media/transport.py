@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from mainstem._core.udp import UdpTransport
+from mainstem._core.driver.udp import UdpTransport
 from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
 from mainstem.aeron.driver.media.buffers import BufferLimits
 from mainstem.aeron.driver.media.resolver import NetworkInterface
@@ -20,8 +20,8 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from mainstem._core.datagram import Transport
-    from mainstem._core.loss import LossGenerator
+    from mainstem._core.driver.datagram import Transport
+    from mainstem._core.driver.loss_generator import LossGenerator
 
 # Numbers that Python's socket module does not name everywhere.
 IP_MULTICAST_ALL = 49

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem._core.datagram import Address
+from mainstem._core.driver.datagram import Address
 from mainstem.aeron.channel_values import parse_address, parse_interface
 from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, resolver_neighbors
 from mainstem.aeron.driver.media.addresses import InetAddress
@@ -20,7 +20,7 @@ from mainstem.errors import RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mainstem._core.counters import CounterCell
+    from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.event_log import EventLog
     from mainstem.aeron.driver.media.transport import Transports

@@ -13,7 +13,7 @@ from tests.support.invoked_driver import CLIENT, InvokedDriver, only, small_sett
 from tests.support.memory_network import MemoryNetwork
 
 from mainstem._core import layout
-from mainstem._core.tap import TappedTransport
+from mainstem._core.driver.tap import TappedTransport
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.event_log import EventLog, event_log, watched

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from mainstem._core.datagram import Address
-from mainstem._core.loss import RandomLoss
-from mainstem._core.udp import UdpTransport
+from mainstem._core.driver.datagram import Address
+from mainstem._core.driver.loss_generator import RandomLoss
+from mainstem._core.driver.udp import UdpTransport
 from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
 from mainstem.aeron.driver.media.transport import OpenTransport, SystemTransports, TransportRequest
 from mainstem.errors import ConfigurationError

@@ -1,0 +1,1 @@
+"""Aqueduct's frames in runs: what happens once for each message."""

@@ -1,0 +1,1 @@
+"""Packet captures: records, packets and the frames in them, as rows."""

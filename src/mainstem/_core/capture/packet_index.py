@@ -1,0 +1,77 @@
+"""The one pass over a capture before it is read in parallel: what lies in each stretch of it."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.capture.layout import *
+    from mainstem._core.capture.packets import Packet
+    from mainstem._core.capture.records import RecordWalk
+    from mainstem._core.log.columns import Region
+    from mainstem._core.memory.plain import *
+
+NO_TIME = cython.declare(cython.longlong, -1)
+
+
+@cython.cclass
+class PacketIndex:
+    def __init__(self, walk: RecordWalk):
+        if walk is None:
+            raise TypeError("an index needs a walk")
+        self.walk = walk
+        self.packet = Packet()
+        self.reset()
+
+    def reset(self):
+        self.offset = 0
+        self.packets = 0
+        self.first_ns = self.last_ns = NO_TIME
+        self.tcp = self.fragments = 0
+        self.unknown_link = -1
+        self.stopped = RECORD_MORE
+
+    def run(self, source, offset: cython.longlong, limit: cython.longlong):
+        region: Region = Region(source)
+        if offset < 0 or limit > region.capacity or offset > limit:
+            raise IndexError(f"records [{offset}, {limit}) lie outside {region.capacity} bytes")
+        self.reset()
+        self.offset = offset
+        base = region.base
+        while True:
+            with cython.nogil:
+                self.stopped = self.loop(base, self.offset, limit)
+            if self.stopped >= 0:
+                return self.stopped
+
+    def loop(self, base, offset, limit):
+        """Up to 16384 records; -1 where there may be more."""
+        o: cython.longlong = offset
+        _n: cython.int = 0
+        found: cython.int = 0
+        for _n in range(16384):
+            found = self.walk.step(base, o, limit)
+            if found == RECORD_MORE or found == RECORD_CORRUPT:
+                return found
+            if found == RECORD_PACKET:
+                self.note(base)
+            o = self.walk.offset
+            self.offset = o
+        return -1
+
+    def note(self, base):
+        found: cython.int = 0
+        self.packets += 1
+        if self.walk.timed:
+            if self.first_ns < 0 or self.walk.time_ns < self.first_ns:
+                self.first_ns = self.walk.time_ns
+            self.last_ns = max(self.last_ns, self.walk.time_ns)
+        found = self.packet.parse(base, self.walk.data, self.walk.captured, self.walk.link)
+        if found == PACKET_TCP:
+            self.tcp |= cython.cast(cython.ulonglong, 1) << self.packet.bucket
+        elif found == PACKET_FRAGMENT:
+            if self.packet.protocol == 6:
+                # Every owner of a bucket reads a fragment of TCP: whose it is shows when it is whole.
+                self.tcp = ~cython.cast(cython.ulonglong, 0)
+            else:
+                self.fragments |= cython.cast(cython.ulonglong, 1) << self.packet.bucket
+        elif found == PACKET_UNKNOWN_LINK:
+            self.unknown_link = self.walk.link

@@ -1,0 +1,257 @@
+"""One captured packet, from its link header to what UDP or TCP carries: where that lies, and who sent it to whom."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.capture.layout import *
+    from mainstem._core.layout import *
+    from mainstem._core.log.columns import Region
+    from mainstem._core.memory.plain import *
+
+LINK_NULL = cython.declare(cython.int, 0)
+LINK_ETHERNET = cython.declare(cython.int, 1)
+LINK_RAW = cython.declare(cython.int, 101)
+LINK_LOOP = cython.declare(cython.int, 108)
+LINK_COOKED = cython.declare(cython.int, 113)
+LINK_IPV4 = cython.declare(cython.int, 228)
+LINK_IPV6 = cython.declare(cython.int, 229)
+LINK_COOKED_2 = cython.declare(cython.int, 276)
+ETHERTYPE_IPV4 = cython.declare(cython.int, 0x0800)
+ETHERTYPE_IPV6 = cython.declare(cython.int, 0x86DD)
+PROTOCOL_ID_TCP = cython.declare(cython.int, 6)
+PROTOCOL_ID_UDP = cython.declare(cython.int, 17)
+# Tags and extension headers one after the other: more of them is an attack, not a network.
+MAX_TAGS = cython.declare(cython.int, 8)
+MAX_EXTENSIONS = cython.declare(cython.int, 16)
+
+
+@cython.cclass
+class Packet:
+    def __init__(self):
+        self.kind = PACKET_OTHER
+        self.protocol = 0
+        self.payload = self.available = self.length = 0
+        self.source_port = self.destination_port = 0
+        self.sequence = self.acknowledged = 0
+        self.tcp_flags = 0
+        self.fragment_offset = self.fragment_id = 0
+        self.more_fragments = False
+        self.bucket = 0
+        self.address = 0
+        self.address_size = 0
+
+    def read(self, source, offset: cython.longlong, captured: cython.longlong, link: cython.int):
+        region: Region = Region(source)
+        if offset < 0 or captured < 0 or offset + captured > region.capacity:
+            raise IndexError(f"a packet of {captured} bytes at {offset} lies outside {region.capacity} bytes")
+        self.kind = self.parse(region.base, offset, captured, link)
+        return self.kind
+
+    def addresses(self, source):
+        view = memoryview(source)
+        size = self.address_size
+        first = bytes(view[self.address : self.address + size])
+        second = bytes(view[self.address + size : self.address + 2 * size])
+        if size == 4:
+            mapped = b"\0" * 10 + b"\xff\xff"
+            return mapped + first, mapped + second
+        return first, second
+
+    def parse(self, base, o, captured, link):
+        end: cython.longlong = o + captured
+        self.address_size = 0
+        self.bucket = 0
+        if link == LINK_ETHERNET:
+            return self.ethernet(base, o, end)
+        if link == LINK_RAW or link == LINK_IPV4 or link == LINK_IPV6 or link == 12 or link == 14:
+            return self.ip(base, o, end)
+        if link == LINK_COOKED:
+            return self.by_ethertype(base, o + 16, end, be16(base, o + 14)) if captured >= 16 else PACKET_TRUNCATED
+        if link == LINK_COOKED_2:
+            return self.by_ethertype(base, o + 20, end, be16(base, o)) if captured >= 20 else PACKET_TRUNCATED
+        if link == LINK_NULL or link == LINK_LOOP:
+            # The family's number differs from system to system; what follows says which IP it is.
+            return self.ip(base, o + 4, end) if captured >= 4 else PACKET_TRUNCATED
+        return PACKET_UNKNOWN_LINK
+
+    def ethernet(self, base, o, end):
+        if end - o < 14:
+            return PACKET_TRUNCATED
+        return self.by_ethertype(base, o + 14, end, be16(base, o + 12))
+
+    def by_ethertype(self, base, o, end, kind):
+        n: cython.int = 0
+        code: cython.int = kind
+        at: cython.longlong = o
+        while code == 0x8100 or code == 0x88A8 or code == 0x9100:
+            if end - at < 4:
+                return PACKET_TRUNCATED
+            code = be16(base, at + 2)
+            at += 4
+            n += 1
+            if n > MAX_TAGS:
+                return PACKET_MALFORMED
+        if code == ETHERTYPE_IPV4:
+            return self.ipv4(base, at, end)
+        if code == ETHERTYPE_IPV6:
+            return self.ipv6(base, at, end)
+        return PACKET_OTHER
+
+    def ip(self, base, o, end):
+        version: cython.int = 0
+        if end - o < 1:
+            return PACKET_TRUNCATED
+        version = get8(base, o) >> 4
+        if version == 4:
+            return self.ipv4(base, o, end)
+        return self.ipv6(base, o, end) if version == 6 else PACKET_OTHER
+
+    def ipv4(self, base, o, end):
+        header: cython.longlong = 0
+        total: cython.longlong = 0
+        part: cython.int = 0
+        if end - o < 20:
+            return PACKET_TRUNCATED
+        header = (get8(base, o) & 0x0F) * 4
+        total = be16(base, o + 2)
+        # A packet that the kernel left for the card to cut has no length of its own.
+        if total == 0:
+            total = end - o
+        if get8(base, o) >> 4 != 4 or header < 20 or total < header:
+            return PACKET_MALFORMED
+        if end - o < header:
+            return PACKET_TRUNCATED
+        end = min(end, o + total)
+        self.address = o + 12
+        self.address_size = 4
+        part = be16(base, o + 6)
+        if part & 0x3FFF:
+            self.fragment_offset = (part & 0x1FFF) * 8
+            self.more_fragments = (part & 0x2000) != 0
+            self.fragment_id = be16(base, o + 4)
+            return self.fragment(base, o + header, end, total - header, get8(base, o + 9))
+        return self.transport(base, o + header, end, total - header, get8(base, o + 9))
+
+    def ipv6(self, base, o, end):
+        _n: cython.int = 0
+        following: cython.int = 0
+        size: cython.longlong = 0
+        total: cython.longlong = 0
+        at: cython.longlong = o + 40
+        last: cython.longlong = 0
+        if end - o < 40:
+            return PACKET_TRUNCATED
+        if get8(base, o) >> 4 != 6:
+            return PACKET_MALFORMED
+        following = get8(base, o + 6)
+        total = be16(base, o + 4)
+        if total == 0:
+            total = end - at
+        last = at + total
+        end = min(end, last)
+        self.address = o + 8
+        self.address_size = 16
+        for _n in range(MAX_EXTENSIONS):
+            if following == 0 or following == 43 or following == 60 or following == 135 or following == 51:
+                if end - at < 8:
+                    return PACKET_TRUNCATED if end < last else PACKET_MALFORMED
+                size = (get8(base, at + 1) + 2) * 4 if following == 51 else (get8(base, at + 1) + 1) * 8
+                following = get8(base, at)
+                at += size
+                if at > last:
+                    return PACKET_MALFORMED
+                if at > end:
+                    return PACKET_TRUNCATED
+            elif following == 44:
+                if end - at < 8:
+                    return PACKET_TRUNCATED if end < last else PACKET_MALFORMED
+                following = get8(base, at)
+                self.fragment_offset = be16(base, at + 2) & 0xFFF8
+                self.more_fragments = (get8(base, at + 3) & 1) != 0
+                self.fragment_id = be32(base, at + 4)
+                at += 8
+                if self.fragment_offset or self.more_fragments:
+                    return self.fragment(base, at, end, last - at, following)
+            else:
+                return self.transport(base, at, end, last - at, following)
+        return PACKET_MALFORMED
+
+    def fragment(self, base, o, end, length, protocol):
+        if protocol != PROTOCOL_ID_UDP and protocol != PROTOCOL_ID_TCP:
+            return PACKET_OTHER
+        self.protocol = protocol
+        self.payload = o
+        self.available = end - o
+        self.length = length
+        self.source_port = self.destination_port = 0
+        self.bucket = cython.cast(
+            cython.int, (self.address_hash(base, self.address) + self.fragment_id * 31) & (FLOW_BUCKETS - 1)
+        )
+        return PACKET_FRAGMENT
+
+    def transport(self, base, o, end, length, protocol):
+        self.protocol = protocol
+        if protocol == PROTOCOL_ID_UDP:
+            return self.udp(base, o, end, length)
+        return self.tcp(base, o, end, length) if protocol == PROTOCOL_ID_TCP else PACKET_OTHER
+
+    def udp(self, base, o, end, length):
+        size: cython.longlong = 0
+        if length < 8:
+            return PACKET_MALFORMED
+        if end - o < 8:
+            return PACKET_TRUNCATED
+        size = be16(base, o + 4)
+        if size == 0:
+            size = length
+        if size < 8 or size > length:
+            return PACKET_MALFORMED
+        self.source_port = be16(base, o)
+        self.destination_port = be16(base, o + 2)
+        self.payload = o + 8
+        self.length = size - 8
+        self.available = min(end - o, size) - 8
+        return PACKET_UDP
+
+    def tcp(self, base, o, end, length):
+        header: cython.longlong = 0
+        if length < 20:
+            return PACKET_MALFORMED
+        if end - o < 20:
+            return PACKET_TRUNCATED
+        header = (get8(base, o + 12) >> 4) * 4
+        if header < 20 or header > length:
+            return PACKET_MALFORMED
+        self.source_port = be16(base, o)
+        self.destination_port = be16(base, o + 2)
+        self.sequence = be32(base, o + 4)
+        self.acknowledged = be32(base, o + 8)
+        self.tcp_flags = get8(base, o + 13)
+        self.payload = o + header
+        self.length = length - header
+        self.available = max(min(end - o, length) - header, 0)
+        if self.address_size:
+            self.bucket = cython.cast(
+                cython.int,
+                (self.address_hash(base, self.address) + (self.source_port + self.destination_port) * 31)
+                & (FLOW_BUCKETS - 1),
+            )
+        return PACKET_TCP
+
+    def address_hash(self, base, o):
+        """The same for both directions."""
+        i: cython.int = 0
+        total: cython.ulonglong = 0
+        while i < 2 * self.address_size:
+            total += be32(base, o + i)
+            i += 4
+        return total ^ (total >> 7) ^ (total >> 16) ^ (total >> 24)
+
+    def put_address(self, base, which, column, at):
+        """Sender (0) or receiver (1) as 16 bytes; an IPv4 address as IPv6 maps it."""
+        if self.address_size == 16:
+            copy_bytes(column, at, base, self.address + which * 16, 16)
+        elif self.address_size == 4:
+            zero_out(column, at, 10)
+            put16(column, at + 10, 0xFFFF)
+            copy_bytes(column, at + 12, base, self.address + which * 4, 4)

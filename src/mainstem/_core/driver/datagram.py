@@ -1,0 +1,295 @@
+"""Datagrams in batches: what every transport shares, and the transport that lives in memory."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.plain import *
+
+    # The room of one packed socket address: sockaddr_in6 has 28 bytes.
+    ADDRESS_ROOM = 32
+    # The most datagrams, or coalesced runs of them, that one receive takes.
+    MAX_SLOTS = 64
+
+from collections import deque
+
+from mainstem._core.driver.loss_generator import LossGenerator
+from mainstem._core.memory.buffer import AtomicBuffer
+
+# A UDP payload has at most 65,507 bytes; the rest keeps the slots from falling on the same cache sets.
+SLOT_STRIDE = 66_048
+
+
+@cython.cclass
+class Address:
+    """A packed socket address (``sockaddr_in`` or ``sockaddr_in6``), empty where there is none."""
+
+    def __init__(self, packed=b""):
+        self.memory = AtomicBuffer(bytearray(ADDRESS_ROOM))
+        self.base = self.memory.base
+        self.length = 0
+        self.put(packed)
+
+    def put(self, packed):
+        if len(packed) > ADDRESS_ROOM:
+            raise ValueError(f"a socket address has {ADDRESS_ROOM} bytes at most, not {len(packed)}")
+        self.memory.zero(0, ADDRESS_ROOM)
+        self.memory.put_bytes(0, packed)
+        self.length = len(packed)
+
+    def __bytes__(self):
+        return self.memory.get_bytes(0, self.length)
+
+    def __eq__(self, other):
+        return isinstance(other, Address) and bytes(self) == bytes(other)
+
+    def __hash__(self):
+        return hash(bytes(self))
+
+
+@cython.cclass
+class Transport:
+    """One socket, or what stands for one. Subclasses bring ``fill`` and ``put_runs``; loss on purpose happens here."""
+
+    def __init__(self, slots: cython.int = MAX_SLOTS, incoming: LossGenerator = None, outgoing: LossGenerator = None):
+        if not 0 < slots <= MAX_SLOTS:
+            raise ValueError(f"slots: {slots} is not one of 1 to {MAX_SLOTS}")
+        if not cython.compiled:
+            self.slot_size = [0] * MAX_SLOTS
+            self.slot_segment = [0] * MAX_SLOTS
+            self.source_length = [0] * MAX_SLOTS
+            self.slot_ns = [0] * MAX_SLOTS
+            self.one_offset = [0]
+            self.one_length = [0]
+            self.one_segment = [0]
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.max_segments = 1
+        self.error_count = 0
+        self.last_error = 0
+        self.closed = False
+        self.stride = SLOT_STRIDE
+        self.slots = slots
+        # Untouched pages of it cost nothing.
+        self.memory = AtomicBuffer(bytearray(slots * SLOT_STRIDE))
+        self.base = self.memory.base
+        self.source_memory = AtomicBuffer(bytearray(slots * ADDRESS_ROOM))
+        self.sources = self.source_memory.base
+        self.received = 0
+        self.slot = 0
+        self.taken = 0
+        self.at = 0
+        self.length = 0
+        self.source = 0
+
+    def close(self):
+        self.closed = True
+
+    @property
+    def dropped_data(self):
+        return self._dropped(True)
+
+    @property
+    def dropped_control(self):
+        return self._dropped(False)
+
+    @property
+    def arrived_ns(self):
+        return self.slot_ns[0]
+
+    def _dropped(self, data):
+        total = 0
+        for generator in (self.incoming, self.outgoing):
+            while generator is not None:
+                total += generator.dropped_data if data else generator.dropped_control
+                generator = generator.then
+        return total
+
+    def fill(self):
+        """Fills the slots from the network; how many were filled."""
+        return 0
+
+    def put_runs(self, to, base, offset, length, segment, count):
+        """Sends runs; how many were accepted whole, from the first."""
+        return 0
+
+    def epoch_ns(self, now_ns):
+        """The time of day for timestamps in messages."""
+        return now_ns
+
+    def arrival_ns(self, now_ns):
+        """When the datagram at hand reached this machine, as exactly as the transport knows."""
+        if self.slot_ns[self.source // ADDRESS_ROOM] != 0:
+            return self.slot_ns[self.source // ADDRESS_ROOM]
+        return self.epoch_ns(now_ns)
+
+    def receive(self):
+        """Takes in a batch, for ``next_datagram`` to walk through."""
+        self.received = 0 if self.closed else self.fill()
+        self.slot = 0
+        self.taken = 0
+        return self.received
+
+    def next_datagram(self):
+        """Moves on to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
+        size: cython.int
+        while self.slot < self.received:
+            if self.taken >= self.slot_size[self.slot] and self.taken > 0:
+                self.slot += 1
+                self.taken = 0
+                continue
+            size = self.slot_size[self.slot] - self.taken
+            if size == 0:
+                # An empty datagram is legal UDP.
+                self.slot += 1
+                continue
+            if 0 < self.slot_segment[self.slot] < size:
+                size = self.slot_segment[self.slot]
+            self.at = self.slot * self.stride + self.taken
+            self.length = size
+            self.source = self.slot * ADDRESS_ROOM
+            self.taken += size
+            if self.incoming is not None and self.incoming.drops(self.base, self.at, size):
+                continue
+            return True
+        return False
+
+    def from_same_source(self, address):
+        """Whether the datagram at hand came from ``address``."""
+        i: cython.int
+        if self.source_length[self.source // ADDRESS_ROOM] != address.length:
+            return False
+        for i in range(0, ADDRESS_ROOM, 8):
+            if get64(self.sources, self.source + i) != get64(address.base, i):
+                return False
+        return True
+
+    def put_one(self, to, base, offset, length, segment):
+        self.one_offset[0] = offset
+        self.one_length[0] = length
+        self.one_segment[0] = segment
+        return self.put_runs(to, base, self.one_offset, self.one_length, self.one_segment, 1) == 1
+
+    def send_runs(self, to, base, offset, length, segment, count):
+        """Sends runs of datagrams to ``to`` (None: where the socket is connected to); how many left whole."""
+        i: cython.int
+        at: cython.int
+        start: cython.int
+        size: cython.int
+        if self.closed:
+            return 0
+        if self.outgoing is None:
+            return self.put_runs(to, base, offset, length, segment, count)
+        for i in range(count):
+            at = 0
+            start = 0
+            while at < length[i]:
+                size = segment[i] if segment[i] < length[i] - at else length[i] - at
+                if self.outgoing.drops(base, offset[i] + at, size):
+                    if at > start and not self.put_one(to, base, offset[i] + start, at - start, segment[i]):
+                        return i
+                    start = at + size
+                at += size
+            if at > start and not self.put_one(to, base, offset[i] + start, at - start, segment[i]):
+                return i
+        return count
+
+    def send_one(self, to, base, offset, length):
+        """Sends one datagram; whether it left."""
+        if self.closed:
+            return False
+        if self.outgoing is not None and self.outgoing.drops(base, offset, length):
+            return True
+        return self.put_one(to, base, offset, length, length)
+
+    def send(self, datagram, to: Address = None):
+        """Sends one datagram from Python; whether it left."""
+        buffer: AtomicBuffer = AtomicBuffer(bytearray(datagram))
+        return bool(self.send_one(to, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
+
+    def read(self):
+        """Receives a batch from Python: ``[(datagram, source), …]``."""
+        result = []
+        self.receive()
+        while self.next_datagram():
+            result.append(
+                (
+                    self.memory.get_bytes(self.at, self.length),
+                    self.source_memory.get_bytes(self.source, self.source_length[self.source // ADDRESS_ROOM]),
+                )
+            )
+        return result
+
+
+@cython.cclass
+class MemoryTransport(Transport):
+    """A transport without a network: the test or the simulator moves datagrams from ``sent`` to the other's ``inbox``."""
+
+    def __init__(
+        self,
+        slots: cython.int = 16,
+        incoming: LossGenerator = None,
+        outgoing: LossGenerator = None,
+        max_segments: cython.int = 64,
+    ):
+        Transport.__init__(self, slots, incoming, outgoing)
+        self.max_segments = max_segments
+        self.inbox = deque()
+        self.sent = deque()
+        self.send_limit = None
+        self.epoch_offset_ns = 0
+
+    def deliver(self, datagram, source):
+        if len(datagram) >= SLOT_STRIDE:
+            raise ValueError(f"a datagram of {len(datagram)} bytes does not fit a UDP payload")
+        self.inbox.append((bytes(datagram), bytes(source)))
+
+    def take(self):
+        taken = list(self.sent)
+        self.sent.clear()
+        return taken
+
+    def take_from_inbox(self):
+        n: cython.int = 0
+        while self.inbox and n < self.slots:
+            datagram, source = self.inbox.popleft()
+            self.memory.put_bytes(n * self.stride, datagram)
+            self.slot_size[n] = len(datagram)
+            self.slot_segment[n] = 0
+            self.source_memory.zero(n * ADDRESS_ROOM, ADDRESS_ROOM)
+            self.source_memory.put_bytes(n * ADDRESS_ROOM, source)
+            self.source_length[n] = len(source)
+            n += 1
+        return n
+
+    def put_in_outbox(self, to, base, offset, length, segment, count):
+        i: cython.int
+        at: cython.longlong
+        size: cython.longlong
+        destination = None if to is None else bytes(to)
+        for i in range(count):
+            if self.send_limit is not None:
+                if self.send_limit <= 0:
+                    return i
+                self.send_limit -= 1
+            at = 0
+            while at < length[i]:
+                size = segment[i] if segment[i] < length[i] - at else length[i] - at
+                if cython.compiled:
+                    datagram = base[offset[i] + at : offset[i] + at + size]
+                else:
+                    datagram = bytes(base.u8[offset[i] + at : offset[i] + at + size])
+                self.sent.append((destination, datagram))
+                at += size
+        return count
+
+    def epoch_ns(self, now_ns):
+        return now_ns + self.epoch_offset_ns
+
+    def fill(self):
+        with cython.gil:
+            return self.take_from_inbox()
+
+    def put_runs(self, to, base, offset, length, segment, count):
+        with cython.gil:
+            return self.put_in_outbox(to, base, offset, length, segment, count)

@@ -1,0 +1,15 @@
+from mainstem._core.driver.datagram import Address
+
+class DestinationList:
+    """Where the datagrams of a channel with many destinations go, and when each was last heard of (behaviour, 19.3)."""
+
+    count: int
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, address: Address, receiver_id: int, now_ns: int) -> None:
+        """One more. Raises OverflowError above 256."""
+    def remove(self, index: int) -> None: ...
+    def touch(self, index: int, receiver_id: int, now_ns: int) -> None:
+        """Heard of: remembers the receiver and the time."""
+    def rows(self) -> list[tuple[bytes, int, int]]:
+        """(packed address, receiver id, last heard of) of each."""

@@ -1,0 +1,89 @@
+"""The exceptional, on its way from a compiled cycle to the Python that decides about it."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.driver.datagram import ADDRESS_ROOM
+    from mainstem._core.memory.plain import *
+
+    WHOLE_FRAME = 1088
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+# An event: its own length, kind, endpoint, path, time, a value, transport index, source length, source, then the frame.
+HEADER = cython.declare(cython.longlong, 48 + 32)
+# Room for some 500 NAKs. What does not fit is counted as lost, as if the network had dropped it: every frame that gets
+# here is sent again by its sender until somebody reacts.
+ROOM = 65_536
+
+
+@cython.cclass
+class EventBuffer:
+    """Filled by one compiled cycle and drained by Python afterwards, in the same thread."""
+
+    def __init__(self):
+        self.room = ROOM
+        self.memory = AtomicBuffer(bytearray(ROOM))
+        self.base = self.memory.base
+        self.used = 0
+        self.count = 0
+        self.lost = 0
+
+    def put(self, kind, endpoint, path, now_ns, value):
+        """Notes something that needs no frame; false when the buffer is full."""
+        at: cython.longlong = self.used
+        if at + HEADER > self.room:
+            self.lost += 1
+            return False
+        put32(self.base, at, 0)
+        put32(self.base, at + 4, kind)
+        put32(self.base, at + 8, endpoint)
+        put32(self.base, at + 12, path)
+        put64(self.base, at + 16, now_ns)
+        put64(self.base, at + 24, value)
+        put32(self.base, at + 32, -1)
+        put32(self.base, at + 36, 0)
+        self.used = at + HEADER
+        self.count += 1
+        return True
+
+    def put_frame(self, kind, endpoint, path, now_ns, transport, index, most):
+        """Notes the datagram at hand of a transport, its first ``most`` bytes, with its source."""
+        at: cython.longlong = self.used
+        length: cython.int = transport.length
+        if length > most:
+            length = most
+        if at + HEADER + length + 8 > self.room or not self.put(kind, endpoint, path, now_ns, 0):
+            self.lost += 1
+            return False
+        put32(self.base, at, length)
+        put32(self.base, at + 32, index)
+        put32(self.base, at + 36, transport.source_length[transport.source // ADDRESS_ROOM])
+        copy_bytes(self.base, at + 48, transport.sources, transport.source, ADDRESS_ROOM)
+        copy_bytes(self.base, at + HEADER, transport.base, transport.at, length)
+        self.used = at + HEADER + ((length + 7) & ~7)
+        return True
+
+    def take(self):
+        """All events, oldest first, as tuples; the buffer is empty afterwards."""
+        result = []
+        at: cython.longlong = 0
+        length: cython.int
+        while at < self.used:
+            length = get32(self.base, at)
+            result.append(
+                (
+                    get32(self.base, at + 4),
+                    get32(self.base, at + 8),
+                    get32(self.base, at + 12),
+                    get64(self.base, at + 16),
+                    get64(self.base, at + 24),
+                    get32(self.base, at + 32),
+                    self.memory.get_bytes(at + 48, get32(self.base, at + 36)),
+                    self.memory.get_bytes(at + HEADER, length),
+                )
+            )
+            at += HEADER + ((length + 7) & ~7)
+        self.used = 0
+        self.count = 0
+        return result

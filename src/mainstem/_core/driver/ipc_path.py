@@ -1,0 +1,159 @@
+"""IPC publications' ordinary duty cycle, compiled: limit, cleaning, what was produced (behaviour, 11.6)."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.log.term import bits_of, clean_to, tail_position
+    from mainstem._core.memory.plain import *
+
+from mainstem._core.driver.loop import Cycle
+from mainstem._core.driver.positions import PositionSet
+from mainstem._core.driver.table import PathTable
+from mainstem._core.memory.buffer import AtomicBuffer
+
+# The limit moves in steps of this part of the window, so that producers do not share its cache line with every poll.
+LIMIT_STEPS = cython.declare(cython.longlong, 8)
+# Pages of a log are made in steps that keep no other stream waiting (64 pages, about 0.2 ms), and so far ahead of a producer that
+# it does not catch up before the next cycle; never more than it has filled already, for most streams are small.
+POPULATE_STEP = cython.declare(cython.longlong, 256 * 1024)
+POPULATE_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
+
+
+@cython.cclass
+class IpcPath:
+    """One IPC publication: its producers are held back by the slowest subscriber."""
+
+    def __init__(
+        self,
+        log: AtomicBuffer,
+        counters: AtomicBuffer,
+        initial_term_id: cython.int,
+        term_length: cython.longlong,
+        window_length: cython.longlong,
+        publisher_limit: cython.longlong,
+        publisher_position: cython.longlong,
+    ):
+        log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
+        for counter_id in (publisher_limit, publisher_position):
+            counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.log = log
+        self.base = log.base
+        self.meta = log.capacity - LOG_METADATA_LENGTH
+        self.counters = counters
+        self.cells = counters.base
+        self.initial_term_id = initial_term_id
+        self.term_length = term_length
+        self.bits = bits_of(term_length)
+        self.window_length = window_length
+        self.limit_at = publisher_limit * COUNTER_VALUE_LENGTH
+        self.produced_at = publisher_position * COUNTER_VALUE_LENGTH
+        self.publisher_limit = ld64(self.cells, self.limit_at)
+        self.subscribers = PositionSet(counters)
+        self.consumer_position = self.producer_position()
+        self.clean_position = self.consumer_position
+        self.trip_limit = self.consumer_position
+        self.first_position = self.consumer_position
+        self.populated_position = self.consumer_position - self.consumer_position % POPULATE_STEP
+        self.draining = False
+        self.is_connected = False
+        self.key = 0
+
+    @property
+    def connected(self):
+        return bool(self.is_connected)
+
+    @connected.setter
+    def connected(self, value):
+        self.is_connected = bool(value)
+        st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if value else 0)
+
+    def producer_position(self):
+        return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
+
+    def clamp_limit(self, position: cython.longlong):
+        if position < self.publisher_limit:
+            self.publisher_limit = position
+            st64(self.cells, self.limit_at, position)
+
+    def work(self):
+        """One duty cycle; whether the limit moved or pages were made."""
+        consumed: cython.longlong
+        limit: cython.longlong
+        ahead: cython.longlong
+        produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
+        st64(self.cells, self.produced_at, produced)
+        made: cython.bint = self.populate_ahead(produced)
+        if self.subscribers.count == 0:
+            if not self.draining and self.publisher_limit > self.consumer_position:
+                self.publisher_limit = self.consumer_position
+                self.trip_limit = self.consumer_position
+                st64(self.cells, self.limit_at, self.consumer_position)
+            return made
+        consumed = self.subscribers.lowest(self.consumer_position)
+        if consumed > self.consumer_position:
+            self.consumer_position = consumed
+        limit = consumed + self.window_length
+        if self.draining or limit <= self.trip_limit:
+            return made
+        # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
+        # term between them, so the producers get their room first, and what was read is cleaned afterwards.
+        ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
+        if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
+            self.publisher_limit = limit
+            st64(self.cells, self.limit_at, limit)
+            self.trip_limit = limit + self.window_length // LIMIT_STEPS
+        self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed)
+        return 1
+
+    def populate_ahead(self, produced):
+        """Makes some of the pages that producers meet for the first time: each would stop them for microseconds."""
+        at: cython.longlong = self.populated_position
+        log_length: cython.longlong = PARTITION_COUNT * self.term_length
+        if at >= self.first_position + log_length:
+            return False
+        if at >= produced + min(produced - self.first_position, POPULATE_AHEAD):
+            return False
+        if (
+            not cython.compiled
+            or self.term_length < POPULATE_STEP
+            or not populate(self.base, at % log_length, POPULATE_STEP)
+        ):
+            self.populated_position = self.first_position + log_length
+            return False
+        self.populated_position = at + POPULATE_STEP
+        return True
+
+    def do_work(self):
+        return self.work()
+
+
+@cython.cclass
+class IpcCycle(Cycle):
+    """All IPC publications of a driver, in its conductor's thread."""
+
+    def __init__(self):
+        Cycle.__init__(self)
+        self.path_table = PathTable()
+        self.next_key = 0
+
+    def __len__(self):
+        return self.path_table.count
+
+    def add(self, path: IpcPath):
+        self.next_key += 1
+        path.key = self.next_key
+        self.path_table.put(path.key, 0, path)
+
+    def remove(self, path: IpcPath):
+        self.path_table.remove(path.key, 0)
+
+    def cycle(self, now_ns):
+        i: cython.int
+        work: cython.int = 0
+        for i in range(self.path_table.count):
+            work += cython.cast(IpcPath, self.path_table.entries[i]).work()
+        return work
+
+    def do_work(self, now_ns: cython.longlong):
+        return self.run_cycle(now_ns)

@@ -1,0 +1,56 @@
+from collections.abc import Iterable
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+NEVER_NS: int
+
+class Cycle:
+    """The ordinary duty cycle of an agent, compiled: no GIL, no Python.
+
+    ``needs_python`` is true when something exceptional waits for the agent; ``due`` also when its deadline has passed.
+    """
+
+    def __init__(self) -> None: ...
+    @property
+    def needs_python(self) -> bool: ...
+    def run_cycle(self, now_ns: int) -> int:
+        """One duty cycle at ``now_ns``; how much work it found."""
+    def due(self, now_ns: int) -> bool:
+        """Whether Python must look now."""
+    def set_deadline(self, deadline_ns: int) -> None:
+        """When Python must look at the latest (NEVER_NS: not for the sake of time)."""
+
+class Loop:
+    """Runs cycles in the calling thread, without the GIL, until Python is needed.
+
+    Idling: ``max_spins`` pauses, then ``max_yields`` yields, then sleeps from ``min_park_ns`` doubling to ``max_park_ns``;
+    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``rounds`` and ``longest_round_ns`` are for counters.
+    """
+
+    rounds: int
+    longest_round_ns: int
+    def __init__(
+        self,
+        cycles: Iterable[Cycle] = (),
+        max_spins: int = 10,
+        max_yields: int = 20,
+        min_park_ns: int = 1_000,
+        max_park_ns: int = 1_000_000,
+    ) -> None: ...
+    def add(self, cycle: Cycle) -> None:
+        """Drives one more; eight at most (OverflowError)."""
+    def watch(self, buffer: AtomicBuffer, offset: int) -> None:
+        """``run`` also comes back when this int64 changes: the tail of a command ring. Four at most (OverflowError)."""
+    def wake(self) -> None:
+        """Makes ``run`` come back soon. From any thread."""
+    def stop(self) -> None:
+        """Makes ``run`` come back, now and ever after. From any thread."""
+    @property
+    def is_stopped(self) -> bool: ...
+    def run(self, deadline_ns: int) -> int:
+        """Until ``deadline_ns`` of the monotonic clock, or a reason to come back before.
+
+        0: the deadline, 1: a cycle needs Python, 2: woken, 3: a watch changed, 4: stopped.
+        """
+    def run_once(self, now_ns: int) -> int:
+        """One round at a given time, without idling; answers as ``run`` does."""

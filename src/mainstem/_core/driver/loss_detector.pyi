@@ -1,0 +1,21 @@
+from collections.abc import Iterable
+
+from mainstem._core.driver.delay import DelayGenerator
+
+class LossDetector:
+    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (behaviour, 16.1).
+
+    A gap that is found again as it was keeps its timer; any other is new. Sixty-four are tracked at once. ``deadline_ns`` is when
+    ``due`` has something to say, 2**63 - 1 while nothing is missing.
+    """
+
+    delay: DelayGenerator
+    deadline_ns: int
+    def __init__(self, delay: DelayGenerator) -> None: ...
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """What is known to be missing, in order."""
+    def on_scan(self, gaps: Iterable[tuple[int, int]], now_ns: int) -> int:
+        """Takes in what a scan found, in order. Returns the bytes that were never reported missing before."""
+    def due(self, now_ns: int) -> list[tuple[int, int]]:
+        """The gaps whose time has come; their timers start again."""

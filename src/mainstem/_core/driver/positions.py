@@ -1,0 +1,97 @@
+"""A set of position counters that is read every duty cycle and changed now and then."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.plain import *
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+# Where the first table ends; it doubles from there. Few streams have more than a handful of subscribers.
+FIRST_ROOM = 8
+# Counters files hold 65,536 counters at most by default; a table of that many is never legitimate.
+MOST_POSITIONS = 65_536
+
+
+@cython.cclass
+class PositionSet:
+    """Counter ids whose values are positions. One thread changes it; any other may read meanwhile.
+
+    A reader sees, besides what is in the set, at most a position that was removed just now: entries are moved before the
+    count falls, and a table that was outgrown is kept until the set goes.
+    """
+
+    def __init__(self, counters: AtomicBuffer):
+        self.counters = counters
+        self.base = counters.base
+        self.kept = []
+        self.room = FIRST_ROOM
+        self.slots = AtomicBuffer(bytearray(8 * FIRST_ROOM))
+        self.slot_base = self.slots.base
+        self.count = 0
+
+    def __len__(self):
+        return self.count
+
+    def add(self, counter_id: cython.longlong):
+        if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > self.counters.capacity:
+            raise IndexError(f"counter {counter_id} lies outside a buffer of {self.counters.capacity} bytes")
+        if self.count >= MOST_POSITIONS:
+            raise OverflowError(f"a stream has {MOST_POSITIONS} positions at most")
+        if self.count == self.room:
+            self.kept.append(self.slots)
+            bigger = AtomicBuffer(bytearray(16 * self.room))
+            bigger.put_bytes(0, self.slots.get_bytes(0, 8 * self.room))
+            self.slots = bigger
+            self.slot_base = bigger.base
+            self.room = 2 * self.room
+        put64(self.slot_base, 8 * self.count, counter_id * COUNTER_VALUE_LENGTH)
+        fence_release()
+        self.count = self.count + 1
+
+    def remove(self, counter_id: cython.longlong):
+        i: cython.int
+        last: cython.int = self.count - 1
+        for i in range(last + 1):
+            if get64(self.slot_base, 8 * i) == counter_id * COUNTER_VALUE_LENGTH:
+                put64(self.slot_base, 8 * i, get64(self.slot_base, 8 * last))
+                fence_release()
+                self.count = last
+                return True
+        return False
+
+    def ids(self):
+        return [get64(self.slot_base, 8 * i) // COUNTER_VALUE_LENGTH for i in range(self.count)]
+
+    def lowest(self, otherwise):
+        """The smallest position, or ``otherwise`` where there is none."""
+        i: cython.int
+        n: cython.int = self.count
+        value: cython.longlong
+        result: cython.longlong = otherwise
+        fence_acquire()
+        for i in range(n):
+            value = ld64(self.base, get64(self.slot_base, 8 * i))
+            if i == 0 or value < result:
+                result = value
+        return result
+
+    def highest(self, otherwise):
+        """The greatest position, or ``otherwise`` where there is none."""
+        i: cython.int
+        n: cython.int = self.count
+        value: cython.longlong
+        result: cython.longlong = otherwise
+        fence_acquire()
+        for i in range(n):
+            value = ld64(self.base, get64(self.slot_base, 8 * i))
+            if i == 0 or value > result:
+                result = value
+        return result
+
+    def minimum(self):
+        return self.lowest(-1)
+
+    def maximum(self):
+        return self.highest(-1)

@@ -1,0 +1,53 @@
+"""All sockets and images of a receiver agent in one compiled duty cycle (behaviour, 15)."""
+
+import cython
+
+from mainstem._core.driver.events import EventBuffer
+from mainstem._core.driver.loop import Cycle
+from mainstem._core.driver.receive_path import ReceiveEndpoint, ReceivePath
+from mainstem._core.driver.table import PathTable
+from mainstem._core.memory.buffer import AtomicBuffer
+
+
+@cython.cclass
+class ReceiverCycle(Cycle):
+    """All sockets and images of one receiver agent."""
+
+    def __init__(self, counters: AtomicBuffer):
+        Cycle.__init__(self)
+        self.counters = counters
+        self.events = EventBuffer()
+        self.path_table = PathTable()
+        self.endpoint_table = PathTable()
+
+    def add_endpoint(self, endpoint: ReceiveEndpoint):
+        endpoint.events = self.events
+        self.endpoint_table.put(endpoint.key, 0, endpoint)
+
+    def remove_endpoint(self, endpoint: ReceiveEndpoint):
+        self.endpoint_table.remove(endpoint.key, 0)
+
+    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint):
+        path.attach(endpoint, self.events)
+        endpoint.paths.put(path.session_id, path.stream_id, path)
+        self.path_table.put(path.key, 0, path)
+
+    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint):
+        endpoint.paths.remove(path.session_id, path.stream_id)
+
+    def remove_path(self, path: ReceivePath):
+        self.path_table.remove(path.key, 0)
+
+    def cycle(self, now_ns):
+        i: cython.int
+        work: cython.int = 0
+        nearest: cython.longlong = self.timer_ns
+        for i in range(self.endpoint_table.count):
+            work += cython.cast(ReceiveEndpoint, self.endpoint_table.entries[i]).poll(now_ns)
+        for i in range(self.path_table.count):
+            work += cython.cast(ReceivePath, self.path_table.entries[i]).work(now_ns)
+            if cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns < nearest:
+                nearest = cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns
+        self.next_python_ns = nearest
+        self.attention = self.events.count
+        return work

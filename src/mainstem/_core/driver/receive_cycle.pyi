@@ -1,0 +1,16 @@
+from mainstem._core.driver.events import EventBuffer
+from mainstem._core.driver.loop import Cycle
+from mainstem._core.driver.receive_path import ReceiveEndpoint, ReceivePath
+from mainstem._core.memory.buffer import AtomicBuffer
+
+class ReceiverCycle(Cycle):
+    """All sockets and images of one receiver agent."""
+
+    events: EventBuffer
+    def __init__(self, counters: AtomicBuffer) -> None: ...
+    def add_endpoint(self, endpoint: ReceiveEndpoint) -> None: ...
+    def remove_endpoint(self, endpoint: ReceiveEndpoint) -> None: ...
+    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None: ...
+    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
+        """Its datagrams are not its any more; its status messages go on."""
+    def remove_path(self, path: ReceivePath) -> None: ...

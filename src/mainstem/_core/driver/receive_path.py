@@ -1,0 +1,691 @@
+"""The receiver's ordinary duty cycle, compiled: datagrams into terms, positions, status messages (behaviour, 15).
+
+What it meets that is not ordinary it puts in the ``EventBuffer``, for the receiver agent to decide about afterwards.
+"""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.driver.events import WHOLE_FRAME
+    from mainstem._core.driver.frame_checks import sound_setup
+    from mainstem._core.driver.loss_detector import MAX_GAPS
+    from mainstem._core.layout import *
+    from mainstem._core.log.term import *
+    from mainstem._core.memory.plain import *
+
+    # Senders of one image and sockets of one subscription: redundant paths, of which two are usual.
+    MAX_CONNECTIONS = 16
+    MAX_TRANSPORTS = 16
+
+from mainstem._core.driver.datagram import Address, Transport
+from mainstem._core.driver.delay import StaticDelay
+from mainstem._core.driver.events import EventBuffer
+from mainstem._core.driver.loss_detector import LossDetector
+from mainstem._core.driver.positions import PositionSet
+from mainstem._core.driver.table import PathTable
+from mainstem._core.memory.buffer import AtomicBuffer
+
+NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+NO_END = cython.declare(cython.longlong, -1)
+# How often a datagram from an unknown source is mentioned: often enough to connect at once, too seldom to be a burden.
+CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
+# Loss is gathered this long before Python hears of it: repairing it needs no Python, and a report is not urgent.
+LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
+
+
+@cython.cclass
+class Silence:
+    """A session whose data is not to be mentioned until ``until_ns``."""
+
+    def __init__(self, until_ns: cython.longlong):
+        self.until_ns = until_ns
+
+
+@cython.cclass
+class ReceiveEndpoint:
+    """The sockets of a subscription's channel, and which image a datagram belongs to."""
+
+    def __init__(self, counters: AtomicBuffer, key: cython.int = 0):
+        if not cython.compiled:
+            self.transports = [None] * MAX_TRANSPORTS
+        self.counters = counters
+        self.cells = counters.base
+        self.key = key
+        self.paths = PathTable()
+        self.interests = PathTable()
+        self.silences = PathTable()
+        self.events = EventBuffer()
+        self.kept = [None] * MAX_TRANSPORTS
+        self.last_packet_ns = 0
+        self.unknown_key = 0
+        self.media_timestamp_offset = NO_TIMESTAMP
+        self.channel_timestamp_offset = NO_TIMESTAMP
+        i: cython.int
+        for i in range(MAX_TRANSPORTS):
+            self.transports[i] = cython.NULL if cython.compiled else None
+
+    def add_transport(self, transport: Transport):
+        """Takes a socket in; returns its index."""
+        i: cython.int
+        for i in range(MAX_TRANSPORTS):
+            if self.kept[i] is None:
+                self.kept[i] = transport
+                self.transports[i] = cython.cast(cython.p_void, transport) if cython.compiled else transport
+                return i
+        raise OverflowError(f"a subscription has {MAX_TRANSPORTS} destinations at most")
+
+    def remove_transport(self, index: cython.int):
+        transport = self.kept[index]
+        self.transports[index] = cython.NULL if cython.compiled else None
+        self.kept[index] = None
+        return transport
+
+    def transport(self, index: cython.int):
+        return self.kept[index]
+
+    def poll(self, now_ns):
+        """Takes one batch from every socket; how many datagrams there were."""
+        i: cython.int
+        n: cython.int = 0
+        octets: cython.longlong = 0
+        self.unknown_key = 0
+        for i in range(MAX_TRANSPORTS):
+            if (self.transports[i] != cython.NULL) if cython.compiled else (self.transports[i] is not None):
+                if cython.cast(Transport, self.transports[i]).receive() > 0:
+                    while cython.cast(Transport, self.transports[i]).next_datagram():
+                        n += 1
+                        octets += cython.cast(Transport, self.transports[i]).length
+                        if not self.dispatch(cython.cast(Transport, self.transports[i]), i, now_ns):
+                            fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+        if n > 0:
+            fadd64(self.cells, SYSTEM_BYTES_RECEIVED * COUNTER_VALUE_LENGTH, octets)
+            self.last_packet_ns = now_ns
+        return n
+
+    def dispatch(self, transport, index, now_ns):
+        """One datagram: handled, noted for Python, or false where it is malformed."""
+        base = transport.base
+        at: cython.longlong = transport.at
+        length: cython.int = transport.length
+        kind: cython.int
+        least: cython.int
+        frame_length: cython.int
+        if length < 8:
+            return False
+        frame_length = get32(base, at + FRAME_LENGTH_OFFSET)
+        kind = get16(base, at + FRAME_TYPE_OFFSET)
+        if get8(base, at + FRAME_VERSION_OFFSET) != 0 or frame_length < 0:
+            return False
+        if kind == TYPE_DATA or kind == TYPE_PAD:
+            if length < DATA_HEADER_LENGTH or (length & (FRAME_ALIGNMENT - 1)) != 0:
+                return False
+            return self.on_data(transport, index, now_ns)
+        if frame_length > length:
+            return False
+        if kind == TYPE_SETUP:
+            return self.on_setup(transport, index, now_ns)
+        if kind == TYPE_RTTM:
+            if length < RTTM_LENGTH:
+                return False
+            if self.paths.find(get32(base, at + RTTM_SESSION_ID_OFFSET), get32(base, at + RTTM_STREAM_ID_OFFSET)) >= 0:
+                self.events.put_frame(EVENT_FRAME, self.key, -1, now_ns, transport, index, WHOLE_FRAME)
+            return True
+        # Control frames that are meant for senders: legal here, and nobody's business.
+        if kind == TYPE_SM:
+            least = SM_LENGTH
+        elif kind == TYPE_NAK:
+            least = NAK_LENGTH
+        elif kind == TYPE_ERR:
+            least = ERR_LENGTH
+        elif kind == TYPE_RSP_SETUP:
+            least = RSP_SETUP_LENGTH
+        else:
+            return False
+        return length >= least
+
+    def on_data(self, transport, index, now_ns):
+        base = transport.base
+        at: cython.longlong = transport.at
+        session_id: cython.int = get32(base, at + FRAME_SESSION_ID_OFFSET)
+        stream_id: cython.int = get32(base, at + FRAME_STREAM_ID_OFFSET)
+        path: cython.int = self.paths.find(session_id, stream_id)
+        key: cython.longlong
+        if path >= 0:
+            return cython.cast(ReceivePath, self.paths.entries[path]).on_data(transport, index, now_ns)
+        if self.interests.find(stream_id, 0) < 0 or (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_EOS) != 0:
+            return True
+        path = self.silences.find(session_id, stream_id)
+        if path >= 0 and now_ns < cython.cast(Silence, self.silences.entries[path]).until_ns:
+            return True
+        key = get64(base, at + FRAME_SESSION_ID_OFFSET)
+        if key != self.unknown_key or self.events.count == 0:
+            # The first of a batch is enough to say.
+            self.unknown_key = key
+            self.events.put_frame(EVENT_UNKNOWN_SESSION, self.key, -1, now_ns, transport, index, DATA_HEADER_LENGTH)
+        return True
+
+    def on_setup(self, transport, index, now_ns):
+        base = transport.base
+        at: cython.longlong = transport.at
+        if transport.length < SETUP_LENGTH or not sound_setup(base, at):
+            return False
+        if self.interests.find(get32(base, at + SETUP_STREAM_ID_OFFSET), 0) >= 0:
+            self.events.put_frame(EVENT_SETUP, self.key, -1, now_ns, transport, index, SETUP_LENGTH)
+        return True
+
+
+@cython.cclass
+class ReceivePath:
+    """One image's way from the network into its log."""
+
+    def __init__(
+        self,
+        log: AtomicBuffer,
+        counters: AtomicBuffer,
+        session_id: cython.int,
+        stream_id: cython.int,
+        initial_term_id: cython.int,
+        term_length: cython.longlong,
+        mtu: cython.int,
+        join_position: cython.longlong,
+        window_length: cython.longlong,
+        receiver_id: cython.longlong,
+        high_water_mark: cython.longlong,
+        receiver_position: cython.longlong,
+        group_tag=None,
+        now_ns: cython.longlong = 0,
+    ):
+        if not cython.compiled:
+            self.conn_transport = [None] * MAX_CONNECTIONS
+            self.conn_control = [None] * MAX_CONNECTIONS
+            self.conn_source = [None] * MAX_CONNECTIONS
+            self.conn_index = [0] * MAX_CONNECTIONS
+            self.conn_any_source = [False] * MAX_CONNECTIONS
+            self.conn_ns = [0] * MAX_CONNECTIONS
+            self.conn_end = [0] * MAX_CONNECTIONS
+        log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
+        if join_position < 0 or join_position % FRAME_ALIGNMENT:
+            raise ValueError(f"no stream can be joined at position {join_position}")
+        for counter_id in (high_water_mark, receiver_position):
+            counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.log = log
+        self.base = log.base
+        self.meta = log.capacity - LOG_METADATA_LENGTH
+        self.counters = counters
+        self.cells = counters.base
+        self.subscribers = PositionSet(counters)
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.initial_term_id = initial_term_id
+        self.term_length = term_length
+        self.bits = bits_of(term_length)
+        self.mtu = mtu
+        self.join_position = join_position
+        self.window_length = window_length
+        self.receiver_id = receiver_id
+        self.has_group_tag = group_tag is not None
+        self.group_tag = group_tag if group_tag is not None else 0
+        self.high_at = high_water_mark * COUNTER_VALUE_LENGTH
+        self.rebuilt_at = receiver_position * COUNTER_VALUE_LENGTH
+        self._begin(now_ns)
+        st64(self.cells, self.high_at, join_position)
+        st64(self.cells, self.rebuilt_at, join_position)
+
+    def _begin(self, now_ns: cython.longlong):
+        """An image as it is before its first datagram."""
+        self.key = 0
+        self.endpoint_key = 0
+        self.media_timestamp_offset = NO_TIMESTAMP
+        self.channel_timestamp_offset = NO_TIMESTAMP
+        self.events = None
+        self.scratch = AtomicBuffer(bytearray(64))
+        self.frame = self.scratch.base
+        self.kept = []
+        self.connections = 0
+        self.force_status = False
+        self.draining = False
+        self.revoked = False
+        self.rejected = False
+        self.status_events = False
+        self.status_interval_ns = 200_000_000
+        self.connection_timeout_ns = 5_000_000_000
+        # Behind an open gap the mark moves with every datagram; to look for more gaps this often is enough.
+        self.gap_scan_interval_ns = 100_000
+        self.next_python_ns = NEVER
+        self.last_packet_ns = now_ns
+        self.rebuild_position = self.join_position
+        self.high_water_mark = self.join_position
+        self.clean_position = self.join_position
+        self.last_status_position = self.join_position
+        self.scheduled_position = self.join_position
+        self.scheduled_window = self.window_length
+        self.status_due_ns = now_ns
+        self.status_messages_sent = 0
+        self.end_of_stream_position = NO_END
+        self.detector = LossDetector(StaticDelay.unicast())
+        self.is_reliable = True
+        self.naks_at = -1
+        self.bytes_lost = 0
+        self.loss_due_ns = NEVER
+        self.reports_loss_at_once = False
+        self.noticed_gap = NO_END
+        self.noticed_mark = NO_END
+        self.gap_scan_due_ns = now_ns
+        self.connect_due_ns = now_ns
+
+    def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer):
+        self.endpoint_key = endpoint.key
+        self.media_timestamp_offset = endpoint.media_timestamp_offset
+        self.channel_timestamp_offset = endpoint.channel_timestamp_offset
+        self.events = events
+
+    def add_connection(
+        self, transport: Transport, index: cython.int, control: Address, source: Address | None, now_ns: cython.longlong
+    ):
+        """A way to the sender: where control goes, and whose datagrams keep it alive (None: all of that socket)."""
+        n: cython.int
+        for n in range(self.connections):
+            if self.conn_index[n] == index and bytes(self.kept[n][1]) == bytes(control):
+                held = self.kept[n][2]
+                if (held is None) == (source is None) and (source is None or bytes(held) == bytes(source)):
+                    self.conn_ns[n] = now_ns
+                    return False
+        n = self.connections
+        if n == MAX_CONNECTIONS:
+            for n in range(MAX_CONNECTIONS):
+                if not self.alive(n, now_ns):
+                    self._drop_connection(n)
+                    break
+            else:
+                return False
+            n = self.connections
+        self.kept.append((transport, control, source))
+        self._set_connection(n, transport, control, source)
+        self.conn_index[n] = index
+        self.conn_ns[n] = now_ns
+        self.conn_end[n] = NO_END
+        self.connections = n + 1
+        self._publish_connections(now_ns)
+        return True
+
+    def _set_connection(self, n: cython.int, transport, control, source):
+        self.conn_transport[n] = cython.cast(cython.p_void, transport) if cython.compiled else transport
+        self.conn_control[n] = cython.cast(cython.p_void, control) if cython.compiled else control
+        self.conn_any_source[n] = source is None
+        self.conn_source[n] = cython.cast(cython.p_void, source) if cython.compiled else source
+
+    def _drop_connection(self, n: cython.int):
+        i: cython.int
+        del self.kept[n]
+        for i in range(n, self.connections - 1):
+            self.conn_index[i] = self.conn_index[i + 1]
+            self.conn_ns[i] = self.conn_ns[i + 1]
+            self.conn_end[i] = self.conn_end[i + 1]
+            self._set_connection(i, self.kept[i][0], self.kept[i][1], self.kept[i][2])
+        self.connections -= 1
+
+    def remove_transport(self, index: cython.int, now_ns: cython.longlong):
+        """Forgets every connection through a socket that is going away."""
+        n: cython.int = self.connections - 1
+        while n >= 0:
+            if self.conn_index[n] == index:
+                self._drop_connection(n)
+            n -= 1
+        self._publish_connections(now_ns)
+
+    def _publish_connections(self, now_ns: cython.longlong):
+        st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, self.connection_count(now_ns))
+
+    def connection_count(self, now_ns: cython.longlong):
+        n: cython.int
+        alive: cython.int = 0
+        for n in range(self.connections):
+            if self.alive(n, now_ns):
+                alive += 1
+        return alive
+
+    def alive(self, row, now_ns):
+        return now_ns - self.conn_ns[row] < self.connection_timeout_ns
+
+    def term_at(self, position):
+        """Where the term of ``position`` begins in the log."""
+        return ((position >> self.bits) % PARTITION_COUNT) << self.bits
+
+    def connection_of(self, transport, index):
+        i: cython.int
+        for i in range(self.connections):
+            if self.conn_index[i] == index and (
+                self.conn_any_source[i] or transport.from_same_source(cython.cast(Address, self.conn_source[i]))
+            ):
+                return i
+        return -1
+
+    def frames_length(self, base, at, length):
+        """How far the frames of a datagram move the stream, -1 when one breaks a rule (behaviour, 15.3)."""
+        first: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
+        ids: cython.longlong = get64(base, at + FRAME_SESSION_ID_OFFSET)
+        term_id: cython.int = get32(base, at + FRAME_TERM_ID_OFFSET)
+        done: cython.longlong = 0
+        frame: cython.int
+        kind: cython.int
+        while done < length:
+            if length - done < DATA_HEADER_LENGTH:
+                return -1
+            frame = get32(base, at + done + FRAME_LENGTH_OFFSET)
+            kind = get16(base, at + done + FRAME_TYPE_OFFSET)
+            if (
+                frame < DATA_HEADER_LENGTH
+                or get8(base, at + done + FRAME_VERSION_OFFSET) != 0
+                or get32(base, at + done + FRAME_TERM_OFFSET_OFFSET) != first + done
+                or get64(base, at + done + FRAME_SESSION_ID_OFFSET) != ids
+                or get32(base, at + done + FRAME_TERM_ID_OFFSET) != term_id
+                or first + done + aligned(frame) > self.term_length
+            ):
+                return -1
+            if kind == TYPE_PAD:
+                # Only its header travels, as the last of the datagram.
+                return done + aligned(frame) if done + DATA_HEADER_LENGTH == length else -1
+            if kind != TYPE_DATA or done + aligned(frame) > length:
+                return -1
+            done += aligned(frame)
+        return done
+
+    def on_data(self, transport, index, now_ns):
+        """A datagram of data or a heartbeat; false when it is malformed."""
+        base = transport.base
+        at: cython.longlong = transport.at
+        offset: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
+        terms: cython.longlong = wrap32(
+            cython.cast(cython.longlong, get32(base, at + FRAME_TERM_ID_OFFSET)) - self.initial_term_id
+        )
+        row: cython.int
+        moved: cython.longlong = 0
+        moment: cython.longlong
+        position: cython.longlong
+        if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
+            return False
+        if terms < 0 or self.rejected:
+            return True
+        position = (terms << self.bits) + offset
+        if get32(base, at + FRAME_LENGTH_OFFSET) != 0:
+            moved = self.frames_length(base, at, transport.length)
+            if moved < 0:
+                return False
+        elif transport.length != DATA_HEADER_LENGTH:
+            return False
+        if position + moved > self.last_status_position + self.term_length // 2:
+            fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            return True
+        row = self.connection_of(transport, index)
+        if row < 0 and now_ns >= self.connect_due_ns:
+            # A way to the sender that no SETUP told of: one of several, or added later.
+            self.connect_due_ns = now_ns + CONNECT_INTERVAL
+            self.events.put_frame(
+                EVENT_UNKNOWN_SESSION, self.endpoint_key, -1, now_ns, transport, index, DATA_HEADER_LENGTH
+            )
+        if moved == 0:
+            self.on_heartbeat(position, get8(base, at + FRAME_FLAGS_OFFSET), row, now_ns)
+            return True
+        if position < self.last_status_position:
+            fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            if position < self.last_status_position - self.scheduled_window:
+                return True
+        else:
+            if self.media_timestamp_offset != NO_TIMESTAMP:
+                moment = transport.arrival_ns(now_ns)
+                stamp_frames(base, at, transport.length, self.media_timestamp_offset, moment)
+            if self.channel_timestamp_offset != NO_TIMESTAMP:
+                moment = transport.epoch_ns(now_ns)
+                stamp_frames(base, at, transport.length, self.channel_timestamp_offset, moment)
+            insert_frames(self.base, self.term_at(position) + offset, base, at, transport.length)
+            self.raise_mark(position + moved)
+        self.last_packet_ns = now_ns
+        if row >= 0:
+            self.conn_ns[row] = now_ns
+        return True
+
+    def raise_mark(self, position):
+        if position > self.high_water_mark:
+            self.high_water_mark = position
+            st64(self.cells, self.high_at, position)
+
+    def on_heartbeat(self, position, flags, row, now_ns):
+        if position < self.last_status_position - self.term_length:
+            fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            return
+        fadd64(self.cells, SYSTEM_HEARTBEATS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        self.last_packet_ns = now_ns
+        if row >= 0:
+            self.conn_ns[row] = now_ns
+        self.raise_mark(position)
+        if flags & FLAG_EOS:
+            self.on_end(position, (flags & FLAG_REVOKED) != 0, row, now_ns)
+
+    def on_end(self, position, revoked, row, now_ns):
+        """One sender says that the stream has ended; it has when all who live say so (behaviour, 15.5)."""
+        i: cython.int
+        end: cython.longlong = position
+        if row >= 0:
+            self.conn_end[row] = position
+        for i in range(self.connections):
+            if self.conn_end[i] > end:
+                end = self.conn_end[i]
+            if self.conn_end[i] < 0 and self.alive(i, now_ns):
+                return
+        if self.end_of_stream_position < 0 or (revoked and not self.revoked):
+            self.end_of_stream_position = end
+            st64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET, end)
+            if revoked:
+                self.revoked = True
+                put8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET, 1)
+            self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1 if revoked else 0)
+
+    def work(self, now_ns):
+        """One duty cycle: positions, gaps, the status message that is due; how much there was to do."""
+        work: cython.int = 0
+        self.rebuild(now_ns)
+        if self.schedule_status() or now_ns >= self.status_due_ns:
+            self.send_status(now_ns)
+            work = 1
+        return work
+
+    def rebuild(self, now_ns):
+        """Moves the position up to which the stream is whole, and notices the first gap behind it."""
+        position: cython.longlong = self.subscribers.highest(self.rebuild_position)
+        offset: cython.longlong
+        limit: cython.longlong
+        whole: cython.longlong
+        gap: cython.bint = False
+        if position < self.rebuild_position:
+            position = self.rebuild_position
+        while position < self.high_water_mark:
+            offset = position & (self.term_length - 1)
+            limit = offset + self.high_water_mark - position
+            if limit > self.term_length:
+                limit = self.term_length
+            whole = first_gap(self.base, self.term_at(position), offset, limit)
+            position += whole - offset
+            if whole < limit:
+                gap = True
+                break
+        if position != self.rebuild_position:
+            self.rebuild_position = position
+            st64(self.cells, self.rebuilt_at, position)
+        if not gap:
+            if self.noticed_gap != NO_END:
+                self.noticed_gap = NO_END
+                self.detector.begin()
+                self.detector.finish()
+        elif (
+            position != self.noticed_gap
+            or now_ns >= self.detector.deadline_ns
+            or (self.high_water_mark != self.noticed_mark and now_ns >= self.gap_scan_due_ns)
+        ):
+            self.noticed_gap = position
+            self.noticed_mark = self.high_water_mark
+            self.gap_scan_due_ns = now_ns + self.gap_scan_interval_ns
+            self.find_gaps(now_ns)
+            self.repair(now_ns)
+        if self.bytes_lost > 0 and (self.reports_loss_at_once or now_ns >= self.loss_due_ns):
+            if self.events.put(EVENT_LOSS, self.endpoint_key, self.key, now_ns, self.bytes_lost):
+                self.bytes_lost = 0
+
+    def find_gaps(self, now_ns):
+        """Tells the loss detector of all that is missing up to the high-water mark."""
+        position: cython.longlong = self.rebuild_position
+        offset: cython.longlong
+        limit: cython.longlong
+        gap: cython.longlong
+        fresh: cython.longlong = 0
+        n: cython.int = 0
+        self.detector.begin()
+        while position < self.high_water_mark and n < MAX_GAPS:
+            offset = position & (self.term_length - 1)
+            limit = offset + self.high_water_mark - position
+            if limit > self.term_length:
+                limit = self.term_length
+            gap = first_gap(self.base, self.term_at(position), offset, limit)
+            position += gap - offset
+            if gap < limit:
+                limit = gap_end(self.base, self.term_at(position), gap, limit)
+                fresh += self.detector.found(position, limit - gap, now_ns)
+                position += limit - gap
+                n += 1
+        self.detector.finish()
+        if fresh > 0:
+            if self.bytes_lost == 0:
+                self.loss_due_ns = now_ns + LOSS_REPORT_DELAY_NS
+            self.bytes_lost += fresh
+
+    def repair(self, now_ns):
+        """Asks for the gaps whose time has come, or fills them where the stream is unreliable."""
+        i: cython.int
+        if self.revoked or self.rejected:
+            return
+        i = self.detector.next_due(0, now_ns)
+        while i >= 0:
+            if self.is_reliable:
+                self.put_nak(self.detector.position[i], self.detector.length[i], now_ns)
+            elif self.fill(self.detector.position[i], self.detector.length[i]):
+                fadd64(self.cells, SYSTEM_GAP_FILLS * COUNTER_VALUE_LENGTH, 1)
+            i = self.detector.next_due(i + 1, now_ns)
+        self.detector.finish()
+
+    def schedule_status(self):
+        """Whether consumers moved far enough, or the window changed; cleans behind them first (behaviour, 15.4)."""
+        consumed: cython.longlong = self.subscribers.lowest(self.scheduled_position)
+        target: cython.longlong
+        before: cython.longlong
+        if not (
+            self.force_status
+            or consumed > self.scheduled_position + self.scheduled_window // 4
+            or self.window_length != self.scheduled_window
+        ):
+            return False
+        self.force_status = False
+        if consumed < self.scheduled_position:
+            consumed = self.scheduled_position
+        target = consumed - self.term_length
+        while self.clean_position < target:
+            before = self.clean_position
+            self.clean_position = clean_to(self.base, self.term_length, before, target)
+        self.scheduled_position = consumed
+        self.scheduled_window = self.window_length
+        return True
+
+    def send_status(self, now_ns):
+        """Sends the status message that was scheduled last to every connection that lives."""
+        length: cython.int = SM_LENGTH
+        self.status_due_ns = now_ns + self.status_interval_ns
+        if self.status_events or self.rejected:
+            self.events.put(EVENT_STATUS_DUE, self.endpoint_key, self.key, now_ns, 0)
+        if self.rejected:
+            return
+        put32(self.frame, SM_SESSION_ID_OFFSET, self.session_id)
+        put32(self.frame, SM_STREAM_ID_OFFSET, self.stream_id)
+        put32(
+            self.frame,
+            SM_CONSUMPTION_TERM_ID_OFFSET,
+            wrap32((self.scheduled_position >> self.bits) + self.initial_term_id),
+        )
+        put32(
+            self.frame,
+            SM_CONSUMPTION_TERM_OFFSET_OFFSET,
+            cython.cast(cython.int, self.scheduled_position & (self.term_length - 1)),
+        )
+        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET, cython.cast(cython.int, self.scheduled_window))
+        put64(self.frame, SM_RECEIVER_ID_OFFSET, self.receiver_id)
+        if self.has_group_tag:
+            put64(self.frame, SM_GROUP_TAG_OFFSET, self.group_tag)
+            length = SM_LENGTH_WITH_GROUP_TAG
+        put32(self.frame, FRAME_LENGTH_OFFSET, length)
+        put8(self.frame, FRAME_VERSION_OFFSET, 0)
+        put8(self.frame, FRAME_FLAGS_OFFSET, SM_FLAG_EOS if self.draining else 0)
+        put16(self.frame, FRAME_TYPE_OFFSET, TYPE_SM)
+        if self.put_to_all(self.frame, length, now_ns) > 0:
+            self.status_messages_sent += 1
+            fadd64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH, 1)
+        self.last_status_position = self.scheduled_position
+
+    def put_to_all(self, base, length, now_ns):
+        """Sends a control frame to every connection that lives; to how many it left."""
+        i: cython.int
+        left: cython.int = 0
+        alive: cython.int = 0
+        for i in range(self.connections):
+            if self.alive(i, now_ns):
+                alive += 1
+                if cython.cast(Transport, self.conn_transport[i]).send_one(
+                    cython.cast(Address, self.conn_control[i]), base, 0, length
+                ):
+                    left += 1
+        if alive != ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET):
+            st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, alive)
+        if left < alive:
+            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+        return left
+
+    def send_frame(self, frame, now_ns: cython.longlong):
+        buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
+        return self.put_to_all(buffer.base, cython.cast(cython.int, buffer.capacity), now_ns)
+
+    def put_nak(self, position, length, now_ns):
+        """Asks every live connection for a gap; to how many it left."""
+        put32(self.frame, FRAME_LENGTH_OFFSET, NAK_LENGTH)
+        put8(self.frame, FRAME_VERSION_OFFSET, 0)
+        put8(self.frame, FRAME_FLAGS_OFFSET, 0)
+        put16(self.frame, FRAME_TYPE_OFFSET, TYPE_NAK)
+        put32(self.frame, NAK_SESSION_ID_OFFSET, self.session_id)
+        put32(self.frame, NAK_STREAM_ID_OFFSET, self.stream_id)
+        put32(self.frame, NAK_TERM_ID_OFFSET, wrap32((position >> self.bits) + self.initial_term_id))
+        put32(self.frame, NAK_TERM_OFFSET_OFFSET, cython.cast(cython.int, position & (self.term_length - 1)))
+        put32(self.frame, NAK_LENGTH_OFFSET, cython.cast(cython.int, length))
+        left: cython.int = self.put_to_all(self.frame, NAK_LENGTH, now_ns)
+        if left > 0:
+            fadd64(self.cells, SYSTEM_NAKS_SENT * COUNTER_VALUE_LENGTH, 1)
+            if self.naks_at >= 0:
+                fadd64(self.cells, self.naks_at, 1)
+        return left
+
+    def fill(self, position, length):
+        """Makes a gap of an unreliable stream padding; false when it has been filled meanwhile."""
+        return fill_with_padding(
+            self.base,
+            self.meta,
+            self.term_at(position),
+            position & (self.term_length - 1),
+            length,
+            wrap32((position >> self.bits) + self.initial_term_id),
+        )
+
+    def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True):
+        self.detector = detector
+        self.is_reliable = is_reliable
+
+    def set_nak_counter(self, counter_id: cython.longlong):
+        self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.naks_at = counter_id * COUNTER_VALUE_LENGTH
+
+    def status_now(self):
+        """The next cycle sends a status message whether one is due or not."""
+        self.status_due_ns = 0

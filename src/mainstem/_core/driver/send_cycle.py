@@ -1,0 +1,83 @@
+"""All publications of a sender agent in one compiled duty cycle (behaviour, 14.1 and 14.2)."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.plain import *
+
+from mainstem._core.driver.events import EventBuffer
+from mainstem._core.driver.loop import Cycle
+from mainstem._core.driver.send_path import SendEndpoint, SendPath
+from mainstem._core.driver.table import PathTable
+from mainstem._core.memory.buffer import AtomicBuffer
+
+
+@cython.cclass
+class SenderCycle(Cycle):
+    """All publications and control sockets of one sender agent."""
+
+    def __init__(
+        self,
+        counters: AtomicBuffer,
+        status_poll_ratio: cython.int = 6,
+        status_poll_interval_ns: cython.longlong = 100_000_000,
+    ):
+        Cycle.__init__(self)
+        self.counters = counters
+        self.cells = counters.base
+        self.events = EventBuffer()
+        self.path_table = PathTable()
+        self.endpoint_table = PathTable()
+        self.first = 0
+        self.rounds = 0
+        self.poll_due_ns = 0
+        self.status_poll_ratio = status_poll_ratio
+        self.status_poll_interval_ns = status_poll_interval_ns
+
+    def add_endpoint(self, endpoint: SendEndpoint):
+        endpoint.events = self.events
+        self.endpoint_table.put(endpoint.key, 0, endpoint)
+
+    def remove_endpoint(self, endpoint: SendEndpoint):
+        self.endpoint_table.remove(endpoint.key, 0)
+
+    def add_path(self, path: SendPath, endpoint: SendEndpoint):
+        path.attach(endpoint, self.events)
+        endpoint.paths.put(path.session_id, path.stream_id, path)
+        self.path_table.put(path.key, 0, path)
+
+    def remove_path(self, path: SendPath):
+        path.endpoint.paths.remove(path.session_id, path.stream_id)
+        self.path_table.remove(path.key, 0)
+
+    def cycle(self, now_ns):
+        i: cython.int
+        which: cython.int
+        n: cython.int = self.path_table.count
+        work: cython.int = 0
+        sent: cython.longlong = 0
+        before: cython.longlong
+        short: cython.bint = False
+        nearest: cython.longlong = self.timer_ns
+        self.first += 1
+        if self.first >= n:
+            self.first = 0
+        before = ld64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH)
+        for i in range(n):
+            which = (self.first + i) % n
+            sent += cython.cast(SendPath, self.path_table.entries[which]).work(now_ns)
+            if cython.cast(SendPath, self.path_table.entries[which]).next_python_ns < nearest:
+                nearest = cython.cast(SendPath, self.path_table.entries[which]).next_python_ns
+        self.next_python_ns = nearest
+        short = ld64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH) != before
+        self.rounds += 1
+        if sent == 0 or short or self.rounds >= self.status_poll_ratio or now_ns >= self.poll_due_ns:
+            self.rounds = 0
+            self.poll_due_ns = now_ns + self.status_poll_interval_ns
+            for i in range(self.endpoint_table.count):
+                work += cython.cast(SendEndpoint, self.endpoint_table.entries[i]).poll(now_ns)
+        self.attention = self.events.count
+        if sent > 0:
+            work += 1
+        return work

@@ -1,0 +1,18 @@
+from mainstem._core.driver.events import EventBuffer
+from mainstem._core.driver.loop import Cycle
+from mainstem._core.driver.send_path import SendEndpoint, SendPath
+from mainstem._core.memory.buffer import AtomicBuffer
+
+class SenderCycle(Cycle):
+    """All publications and control sockets of one sender agent (behaviour, 14.1 and 14.2)."""
+
+    events: EventBuffer
+    status_poll_ratio: int
+    status_poll_interval_ns: int
+    def __init__(
+        self, counters: AtomicBuffer, status_poll_ratio: int = 6, status_poll_interval_ns: int = 100_000_000
+    ) -> None: ...
+    def add_endpoint(self, endpoint: SendEndpoint) -> None: ...
+    def remove_endpoint(self, endpoint: SendEndpoint) -> None: ...
+    def add_path(self, path: SendPath, endpoint: SendEndpoint) -> None: ...
+    def remove_path(self, path: SendPath) -> None: ...

@@ -1,0 +1,687 @@
+"""The sender's ordinary duty cycle, compiled: limits, data, heartbeats out; status messages in (behaviour, 14).
+
+What it meets that is not ordinary it puts in the ``EventBuffer``, for the sender agent to decide about afterwards.
+"""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.driver.events import WHOLE_FRAME
+    from mainstem._core.driver.frame_checks import before_beginning
+    from mainstem._core.layout import *
+    from mainstem._core.log.term import NO_TIMESTAMP, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
+    from mainstem._core.memory.plain import *
+
+from mainstem._core.driver.datagram import Address, Transport
+from mainstem._core.driver.destinations import DestinationList
+from mainstem._core.driver.events import EventBuffer
+from mainstem._core.driver.positions import PositionSet
+from mainstem._core.driver.receivers import ReceiverTable
+from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem._core.driver.table import PathTable
+from mainstem._core.log.term import RunBatch
+from mainstem._core.memory.buffer import AtomicBuffer
+
+NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+# A sender whose window is used up says where it is after this long, then after twice as long each time: when the last datagram
+# before the limit was lost, the receiver knows of nothing to ask for, and would hear of it with the next heartbeat only.
+FIRST_PROBE_NS = cython.declare(cython.longlong, 10_000_000)
+# Each receiver's silence is looked at this many times in its timeout.
+EXPIRY_CHECKS = cython.declare(cython.longlong, 16)
+# Batches that one control socket may deliver in one cycle, so that a flood of them cannot stop the data.
+CONTROL_BATCHES = cython.declare(cython.int, 4)
+
+
+@cython.cclass
+class SendEndpoint:
+    """The socket of a publication's channel: data out to one destination or to many, control frames in."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        counters: AtomicBuffer,
+        key: cython.int = 0,
+        many: cython.bint = False,
+        destination: Address = None,
+    ):
+        self.transport = transport
+        self.counters = counters
+        self.cells = counters.base
+        self.key = key
+        self.many = many
+        self.single = destination
+        self.paths = PathTable()
+        self.events = EventBuffer()
+        self.destinations = DestinationList()
+        self.first = 0
+        self.last_status_ns = 0
+
+    def set_transport(self, transport: Transport):
+        self.transport = transport
+
+    def set_destination(self, destination: Address | None):
+        self.single = destination
+
+    def send_batch(self, only, base, batch):
+        """Sends a batch to the one or to every destination; how many runs left whole for all of them."""
+        i: cython.int
+        which: cython.int
+        left: cython.int
+        least: cython.int = batch.count
+        if only is not None or not self.many:
+            if only is None:
+                return self.transport.send_runs(
+                    self.single, base, batch.offset, batch.length, batch.segment, batch.count
+                )
+            return self.transport.send_runs(only, base, batch.offset, batch.length, batch.segment, batch.count)
+        self.first += 1
+        if self.first >= self.destinations.count:
+            self.first = 0
+        for i in range(self.destinations.count):
+            which = (self.first + i) % self.destinations.count
+            left = self.transport.send_runs(
+                cython.cast(Address, self.destinations.entries[which]),
+                base,
+                batch.offset,
+                batch.length,
+                batch.segment,
+                batch.count,
+            )
+            if left < least:
+                least = left
+        return least
+
+    def put_frame(self, only, base, at, length):
+        """Sends one frame to the one or to every destination; whether it left for all of them."""
+        i: cython.int
+        result: cython.bint = True
+        if only is not None or not self.many:
+            if only is None:
+                return self.transport.send_one(self.single, base, at, length)
+            return self.transport.send_one(only, base, at, length)
+        for i in range(self.destinations.count):
+            if not self.transport.send_one(cython.cast(Address, self.destinations.entries[i]), base, at, length):
+                result = False
+        return result
+
+    def send_frame(self, frame, only: Address = None):
+        buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
+        return bool(self.put_frame(only, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
+
+    def poll(self, now_ns):
+        """Takes control frames in; how many datagrams there were."""
+        n: cython.int = 0
+        batches: cython.int = 0
+        while batches < CONTROL_BATCHES and self.transport.receive() > 0:
+            batches += 1
+            while self.transport.next_datagram():
+                n += 1
+                if not self.dispatch(now_ns):
+                    fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+        return n
+
+    def dispatch(self, now_ns):
+        """One datagram: handled, noted for Python, or false where it is malformed."""
+        base = self.transport.base
+        at: cython.longlong = self.transport.at
+        length: cython.int = self.transport.length
+        kind: cython.int
+        frame_length: cython.int
+        if length < 8:
+            return False
+        frame_length = get32(base, at + FRAME_LENGTH_OFFSET)
+        kind = get16(base, at + FRAME_TYPE_OFFSET)
+        if get8(base, at + FRAME_VERSION_OFFSET) != 0 or frame_length < 0 or frame_length > length:
+            return False
+        if kind == TYPE_SM:
+            return self.on_status(now_ns)
+        if kind == TYPE_NAK:
+            return self.on_nak(now_ns)
+        return self.on_other(now_ns)
+
+    def on_other(self, now_ns):
+        base = self.transport.base
+        at: cython.longlong = self.transport.at
+        length: cython.int = self.transport.length
+        kind: cython.int = get16(base, at + FRAME_TYPE_OFFSET)
+        path: cython.int
+        text: cython.int
+        if kind == TYPE_RTTM:
+            if length < RTTM_LENGTH:
+                return False
+        elif kind == TYPE_ERR:
+            if length < ERR_LENGTH:
+                return False
+            text = get32(base, at + ERR_TEXT_LENGTH_OFFSET)
+            if text < 0 or text > ERR_MAX_TEXT_LENGTH or ERR_LENGTH + text > length:
+                return False
+        elif kind == TYPE_RSP_SETUP:
+            if length < RSP_SETUP_LENGTH:
+                return False
+        else:
+            # Data and set-ups come to a sender only when a channel is looped back; everything else is unknown.
+            return (kind == TYPE_DATA or kind == TYPE_PAD or kind == TYPE_SETUP) and length >= DATA_HEADER_LENGTH
+        path = self.paths.find(get32(base, at + 8), get32(base, at + 12))
+        if path >= 0:
+            self.events.put_frame(
+                EVENT_FRAME,
+                self.key,
+                cython.cast(SendPath, self.paths.entries[path]).key,
+                now_ns,
+                self.transport,
+                0,
+                WHOLE_FRAME,
+            )
+        return True
+
+    def on_nak(self, now_ns):
+        base = self.transport.base
+        at: cython.longlong = self.transport.at
+        path: cython.int
+        if self.transport.length < NAK_LENGTH:
+            return False
+        path = self.paths.find(get32(base, at + NAK_SESSION_ID_OFFSET), get32(base, at + NAK_STREAM_ID_OFFSET))
+        return path < 0 or cython.cast(SendPath, self.paths.entries[path]).on_nak(
+            get32(base, at + NAK_TERM_ID_OFFSET),
+            get32(base, at + NAK_TERM_OFFSET_OFFSET),
+            get32(base, at + NAK_LENGTH_OFFSET),
+            now_ns,
+        )
+
+    def on_status(self, now_ns):
+        base = self.transport.base
+        at: cython.longlong = self.transport.at
+        index: cython.int
+        row: cython.int
+        flags: cython.int
+        window: cython.longlong
+        offset: cython.longlong
+        position: cython.longlong
+        receiver_id: cython.longlong
+        if self.transport.length < SM_LENGTH:
+            return False
+        flags = get8(base, at + FRAME_FLAGS_OFFSET)
+        window = get32(base, at + SM_RECEIVER_WINDOW_OFFSET)
+        offset = get32(base, at + SM_CONSUMPTION_TERM_OFFSET_OFFSET)
+        receiver_id = get64(base, at + SM_RECEIVER_ID_OFFSET)
+        if window < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
+            return False
+        fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        self.last_status_ns = now_ns
+        if self.many and not self.destinations.refresh(self.transport, receiver_id, now_ns):
+            self.events.put_frame(EVENT_DESTINATION, self.key, -1, now_ns, self.transport, 0, WHOLE_FRAME)
+        index = self.paths.find(get32(base, at + SM_SESSION_ID_OFFSET), get32(base, at + SM_STREAM_ID_OFFSET))
+        if index < 0:
+            return True
+        path_key: cython.int = cython.cast(SendPath, self.paths.entries[index]).key
+        if flags & SM_FLAG_SEND_SETUP:
+            self.events.put_frame(EVENT_SETUP_ELICITED, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
+            return True
+        if (
+            offset >= cython.cast(SendPath, self.paths.entries[index]).term_length
+            or window > cython.cast(SendPath, self.paths.entries[index]).term_length // 2
+            or before_beginning(
+                get32(base, at + SM_CONSUMPTION_TERM_ID_OFFSET),
+                cython.cast(SendPath, self.paths.entries[index]).initial_term_id,
+            )
+        ):
+            return False
+        position = (
+            cython.cast(
+                cython.longlong,
+                wrap32(
+                    cython.cast(cython.longlong, get32(base, at + SM_CONSUMPTION_TERM_ID_OFFSET))
+                    - cython.cast(SendPath, self.paths.entries[index]).initial_term_id
+                ),
+            )
+            * cython.cast(SendPath, self.paths.entries[index]).term_length
+            + offset
+        )
+        offset = position - cython.cast(SendPath, self.paths.entries[index]).sender_position
+        if 2 * offset > cython.cast(SendPath, self.paths.entries[index]).term_length or (
+            -2 * offset > cython.cast(SendPath, self.paths.entries[index]).term_length
+        ):
+            fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
+            return True
+        if flags & SM_FLAG_EOS:
+            self.events.put_frame(EVENT_RECEIVER_LEFT, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
+            return True
+        row = cython.cast(SendPath, self.paths.entries[index]).table.find(receiver_id)
+        if row < 0 or cython.cast(SendPath, self.paths.entries[index]).wants_to_admit(row):
+            self.events.put_frame(EVENT_NEW_RECEIVER, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
+        else:
+            cython.cast(SendPath, self.paths.entries[index]).on_status(row, position + window, now_ns)
+        return True
+
+
+@cython.cclass
+class SendPath:
+    """One network publication's way from its log to the network."""
+
+    def __init__(
+        self,
+        log: AtomicBuffer,
+        counters: AtomicBuffer,
+        session_id: cython.int,
+        stream_id: cython.int,
+        initial_term_id: cython.int,
+        term_length: cython.longlong,
+        mtu: cython.int,
+        window_length: cython.longlong,
+        publisher_limit: cython.longlong,
+        publisher_position: cython.longlong,
+        sender_position: cython.longlong,
+        sender_limit: cython.longlong,
+        back_pressure: cython.longlong,
+        max_runs: cython.int = 16,
+        spies_simulate_connection: cython.bint = False,
+        now_ns: cython.longlong = 0,
+    ):
+        log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
+        for counter_id in (publisher_limit, publisher_position, sender_position, sender_limit, back_pressure):
+            counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.log = log
+        self.base = log.base
+        self.meta = log.capacity - LOG_METADATA_LENGTH
+        self.counters = counters
+        self.cells = counters.base
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.initial_term_id = initial_term_id
+        self.term_length = term_length
+        self.bits = bits_of(term_length)
+        self.mtu = mtu
+        self.timestamp_offset = NO_TIMESTAMP
+        self.window_length = window_length
+        self.max_runs = max_runs
+        self.limit_at = publisher_limit * COUNTER_VALUE_LENGTH
+        self.produced_at = publisher_position * COUNTER_VALUE_LENGTH
+        self.sent_at = sender_position * COUNTER_VALUE_LENGTH
+        self.sender_limit_at = sender_limit * COUNTER_VALUE_LENGTH
+        self.pressure_at = back_pressure * COUNTER_VALUE_LENGTH
+        self.publisher_limit = ld64(self.cells, self.limit_at)
+        self.sender_position = ld64(self.cells, self.sent_at)
+        self.sender_limit = ld64(self.cells, self.sender_limit_at)
+        # Nothing before the start was ever written.
+        self.clean_position = self.sender_position
+        self.spies = PositionSet(counters)
+        self.spies_simulate_connection = spies_simulate_connection
+        self._begin(now_ns)
+
+    def _begin(self, now_ns: cython.longlong):
+        """A publication as it is before anybody has heard of it."""
+        self.endpoint = None
+        self.destination = None
+        self.events = None
+        self.batch = RunBatch()
+        self.scratch = AtomicBuffer(bytearray(64))
+        self.frame = self.scratch.base
+        self.key = 0
+        self.table = ReceiverTable()
+        self.retransmit = RetransmitHandler(self.term_length)
+        self.naks_at = -1
+        self.on_resend = None
+        self.connected = False
+        self.draining = False
+        self.end_of_stream = False
+        self.revoked = False
+        self.group_ready = True
+        self.limit_frozen = False
+        self.tracks_minimum = False
+        self.has_initial_connection = False
+        self.setup_elicited = False
+        self.received_unicast_eos = False
+        self.counts_pressure = True
+        self.limit_cap = NEVER
+        self.setup_due_ns = now_ns
+        self.setup_interval_ns = 100_000_000
+        self.heartbeat_interval_ns = 100_000_000
+        self.receiver_timeout_ns = 5_000_000_000
+        self.next_python_ns = NEVER
+        self.heartbeat_due_ns = now_ns
+        self.probe_due_ns = now_ns
+        self.probe_interval_ns = FIRST_PROBE_NS
+        self.expiry_due_ns = now_ns
+        self.last_send_ns = now_ns
+        self.last_status_ns = now_ns
+
+    def attach(self, endpoint: SendEndpoint, events: EventBuffer):
+        self.endpoint = endpoint
+        self.events = events
+
+    def set_destination(self, destination: Address | None):
+        self.destination = destination
+
+    @property
+    def receiver_count(self):
+        return self.table.count
+
+    @property
+    def has_receivers(self):
+        return self.table.count > 0
+
+    def term_at(self, position):
+        """Where the term of ``position`` begins in the log."""
+        return ((position >> self.bits) % PARTITION_COUNT) << self.bits
+
+    def work(self, now_ns):
+        """One duty cycle; the bytes that left."""
+        sent: cython.longlong = 0
+        if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
+            if self.events.put(EVENT_SETUP_DUE, self.endpoint.key, self.key, now_ns, 0):
+                self.setup_due_ns = now_ns + self.setup_interval_ns
+        if self.table.count == 0 and self.spies_simulate_connection and self.spies.count > 0:
+            self.follow_spies()
+        else:
+            sent = self.send_data(now_ns)
+        if sent == 0:
+            if self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
+                self.send_heartbeat(now_ns)
+            elif self.batch.blocked and self.has_initial_connection and now_ns >= self.probe_due_ns:
+                self.probe_interval_ns = 2 * self.probe_interval_ns
+                self.send_heartbeat(now_ns)
+            if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
+                self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
+        self.move_limits()
+        if now_ns >= self.retransmit.deadline_ns:
+            self.repeat_delayed(now_ns)
+        if now_ns >= self.expiry_due_ns:
+            self.expire_receivers(now_ns)
+        return sent
+
+    def set_connected(self, connected):
+        if connected != self.connected:
+            self.connected = connected
+            st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if connected else 0)
+
+    def move_limits(self):
+        """The publisher's limit, cleaning, and what was produced (behaviour, 11.6)."""
+        limit: cython.longlong
+        consumer: cython.longlong
+        ahead: cython.longlong
+        st64(self.cells, self.produced_at, tail_position(self.base, self.meta, self.term_length, self.initial_term_id))
+        self.set_connected(
+            not self.revoked
+            and (
+                (self.table.count > 0 and self.group_ready) or (self.spies_simulate_connection and self.spies.count > 0)
+            )
+        )
+        if self.draining:
+            return
+        if not self.connected:
+            if self.publisher_limit > self.sender_position:
+                self.publisher_limit = self.sender_position
+                st64(self.cells, self.limit_at, self.sender_position)
+            return
+        consumer = self.spies.lowest(self.sender_position)
+        if consumer > self.sender_position:
+            consumer = self.sender_position
+        limit = consumer + self.window_length
+        if limit > self.publisher_limit:
+            self.clean_position = clean_to(
+                self.base, self.term_length, self.clean_position, consumer - self.term_length
+            )
+            # What a producer may write must not reach what is not clean yet, three terms behind it.
+            ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
+            if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
+                self.publisher_limit = limit
+                st64(self.cells, self.limit_at, limit)
+
+    def follow_spies(self):
+        """With spies alone the sender's position is theirs, and nothing is sent (behaviour, 19.5)."""
+        position: cython.longlong = self.spies.highest(self.sender_position)
+        if position > self.sender_position:
+            self.sender_position = position
+            st64(self.cells, self.sent_at, position)
+        if self.sender_limit < self.sender_position:
+            self.set_sender_limit(self.sender_position)
+
+    def send_data(self, now_ns):
+        """Sends what the window allows, as one batch of runs; the bytes that left."""
+        position: cython.longlong = self.sender_position
+        bytes_sent: cython.longlong = 0
+        accepted: cython.int
+        count: cython.int
+        i: cython.int
+        moment: cython.longlong
+        count = scan_runs(
+            self.batch,
+            self.base,
+            self.term_at(position),
+            position & (self.term_length - 1),
+            self.term_length,
+            self.sender_limit - position,
+            self.mtu,
+            self.max_runs,
+            self.endpoint.transport.max_segments,
+        )
+        if count == 0:
+            if self.batch.blocked and self.counts_pressure:
+                # Once in each epoch between two sends that got through.
+                self.counts_pressure = False
+                fadd64(self.cells, self.pressure_at, 1)
+                fadd64(self.cells, SYSTEM_SENDER_LIMITS * COUNTER_VALUE_LENGTH, 1)
+            return 0
+        if self.timestamp_offset != NO_TIMESTAMP:
+            moment = self.endpoint.transport.epoch_ns(now_ns)
+            for i in range(count):
+                stamp_frames(self.base, self.batch.offset[i], self.batch.length[i], self.timestamp_offset, moment)
+        accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
+        if accepted < count:
+            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+        if accepted <= 0:
+            return 0
+        for i in range(accepted):
+            bytes_sent += self.batch.length[i]
+        self.sender_position = position + self.batch.advance[accepted - 1]
+        st64(self.cells, self.sent_at, self.sender_position)
+        fadd64(self.cells, SYSTEM_BYTES_SENT * COUNTER_VALUE_LENGTH, bytes_sent)
+        self.counts_pressure = True
+        self.last_send_ns = now_ns
+        self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
+        self.probe_interval_ns = FIRST_PROBE_NS
+        self.probe_due_ns = now_ns + FIRST_PROBE_NS
+        return bytes_sent
+
+    def stamp_header(self, length, flags, kind):
+        """Writes the common header and the sender's place into the scratch frame."""
+        put32(self.frame, FRAME_LENGTH_OFFSET, length)
+        put8(self.frame, FRAME_VERSION_OFFSET, 0)
+        put8(self.frame, FRAME_FLAGS_OFFSET, flags)
+        put16(self.frame, FRAME_TYPE_OFFSET, kind)
+        put32(self.frame, 8, cython.cast(cython.int, self.sender_position & (self.term_length - 1)))
+        put32(self.frame, 12, self.session_id)
+        put32(self.frame, 16, self.stream_id)
+
+    def send_heartbeat(self, now_ns):
+        """An empty data frame at the sender's position; it tells the end of the stream too."""
+        flags: cython.int = FLAG_UNFRAGMENTED
+        if self.end_of_stream:
+            flags |= FLAG_EOS
+            if self.revoked:
+                flags |= FLAG_REVOKED
+        self.stamp_header(0, flags, TYPE_DATA)
+        put32(self.frame, FRAME_TERM_ID_OFFSET, wrap32((self.sender_position >> self.bits) + self.initial_term_id))
+        put64(self.frame, FRAME_RESERVED_VALUE_OFFSET, 0)
+        if self.endpoint.put_frame(self.destination, self.frame, 0, DATA_HEADER_LENGTH):
+            fadd64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH, 1)
+        else:
+            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+        self.last_send_ns = now_ns
+        self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
+        self.probe_due_ns = now_ns + self.probe_interval_ns
+
+    def send_setup(self, flags: cython.int, ttl: cython.int):
+        """Sends SETUP with the place where the stream is now; late joiners start there."""
+        self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP)
+        put32(self.frame, SETUP_INITIAL_TERM_ID_OFFSET, self.initial_term_id)
+        put32(
+            self.frame, SETUP_ACTIVE_TERM_ID_OFFSET, wrap32((self.sender_position >> self.bits) + self.initial_term_id)
+        )
+        put32(self.frame, SETUP_TERM_LENGTH_OFFSET, cython.cast(cython.int, self.term_length))
+        put32(self.frame, SETUP_MTU_OFFSET, self.mtu)
+        put32(self.frame, SETUP_TTL_OFFSET, ttl)
+        left: cython.bint = self.endpoint.put_frame(self.destination, self.frame, 0, SETUP_LENGTH)
+        if not left:
+            fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+        return bool(left)
+
+    def heartbeat_now(self):
+        self.heartbeat_due_ns = 0
+
+    def wants_to_admit(self, row):
+        """Whether a receiver has no say and might get one."""
+        return self.tracks_minimum and not self.table.counts[row]
+
+    def set_sender_limit(self, limit):
+        if limit > self.limit_cap:
+            limit = self.limit_cap
+        if limit != self.sender_limit:
+            self.sender_limit = limit
+            st64(self.cells, self.sender_limit_at, limit)
+
+    def on_status(self, row, edge, now_ns):
+        """A status message of a known receiver: its life, and the limit that follows (behaviour, 17)."""
+        self.table.hear(row, edge, now_ns)
+        self.last_status_ns = now_ns
+        if not self.has_initial_connection:
+            self.has_initial_connection = True
+        if self.limit_frozen:
+            return
+        if self.tracks_minimum:
+            edge = self.table.lowest_edge(self.sender_limit)
+        if edge > self.sender_limit:
+            self.set_sender_limit(edge)
+
+    def expire_receivers(self, now_ns):
+        """Notes every receiver that was silent for too long."""
+        i: cython.int
+        for i in range(self.table.count):
+            if now_ns - self.table.heard_ns[i] > self.receiver_timeout_ns:
+                self.events.put(EVENT_RECEIVER_EXPIRED, self.endpoint.key, self.key, now_ns, self.table.ids[i])
+        self.expiry_due_ns = now_ns + self.receiver_timeout_ns // EXPIRY_CHECKS
+
+    def add_receiver(
+        self, receiver_id: cython.longlong, edge: cython.longlong, now_ns: cython.longlong, counts: cython.bint = True
+    ):
+        row: cython.int = self.table.put(receiver_id, edge, counts)
+        if row < 0:
+            return False
+        self.on_status(row, edge, now_ns)
+        return True
+
+    def remove_receiver(self, receiver_id: cython.longlong):
+        return self.table.remove(receiver_id)
+
+    def discount_receiver(self, receiver_id: cython.longlong):
+        return self.table.discount(receiver_id)
+
+    def receivers(self):
+        return self.table.rows()
+
+    def raise_sender_limit(self, edge: cython.longlong):
+        if not self.limit_frozen and edge > self.sender_limit:
+            self.set_sender_limit(edge)
+
+    def clamp_limit(self, position: cython.longlong):
+        if position < self.publisher_limit:
+            self.publisher_limit = position
+            st64(self.cells, self.limit_at, position)
+
+    def producer_position(self):
+        return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
+
+    def resend_range(self, position, length):
+        """Sends again what was asked for, from the log; the bytes that left. Stops at the first frame that is not there."""
+        offset: cython.longlong = position & (self.term_length - 1)
+        window: cython.longlong = length
+        sent: cython.longlong = 0
+        accepted: cython.int
+        i: cython.int
+        if window > self.sender_position - position:
+            window = self.sender_position - position
+        while window > 0 and offset < self.term_length:
+            if (
+                scan_runs(
+                    self.batch,
+                    self.base,
+                    self.term_at(position),
+                    offset,
+                    self.term_length,
+                    window,
+                    self.mtu,
+                    self.max_runs,
+                    self.endpoint.transport.max_segments,
+                )
+                == 0
+            ):
+                break
+            accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
+            if accepted <= 0:
+                fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+                break
+            for i in range(accepted):
+                sent += self.batch.length[i]
+            offset += self.batch.advance[accepted - 1]
+            window -= self.batch.advance[accepted - 1]
+            if accepted < self.batch.count:
+                fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
+                break
+        return sent
+
+    def on_nak(self, term_id, offset, length, now_ns):
+        """A receiver misses something: sent again, unless it is on its way already. False for a malformed request."""
+        position: cython.longlong
+        overflows: cython.longlong = self.retransmit.overflows
+        if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
+            return False
+        if length < 0 or offset + length > self.term_length or before_beginning(term_id, self.initial_term_id):
+            return False
+        fadd64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        if self.naks_at >= 0:
+            fadd64(self.cells, self.naks_at, 1)
+        position = (
+            cython.cast(cython.longlong, wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id))
+            << self.bits
+        ) + offset
+        length = self.retransmit.ask(position, length, self.sender_position, now_ns)
+        if self.retransmit.overflows != overflows:
+            fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)
+        if length > 0:
+            self.repeat(position, length)
+        return True
+
+    def repeat(self, position, length):
+        """One retransmission, counted."""
+        sent: cython.longlong = self.resend_range(position, length)
+        if sent > 0:
+            fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
+            fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
+            if self.on_resend is not None:
+                with cython.gil:
+                    self.on_resend(position, length)
+        return sent
+
+    def repeat_delayed(self, now_ns):
+        """Retransmissions that were to wait until now."""
+        i: cython.int
+        self.retransmit.expire(self.sender_position, now_ns)
+        i = self.retransmit.next_due(0)
+        while i >= 0:
+            self.repeat(self.retransmit.position[i], self.retransmit.length[i])
+            i = self.retransmit.next_due(i + 1)
+
+    def set_retransmit(self, retransmit: RetransmitHandler):
+        self.retransmit = retransmit
+
+    def set_nak_counter(self, counter_id: cython.longlong):
+        self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
+        self.naks_at = counter_id * COUNTER_VALUE_LENGTH
+
+    def resend(self, position: cython.longlong, length: cython.longlong):
+        sent: cython.longlong
+        if position < 0 or length <= 0 or position >= self.sender_position:
+            return 0
+        with cython.nogil:
+            sent = self.repeat(position, length)
+        return sent

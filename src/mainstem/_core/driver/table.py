@@ -1,0 +1,109 @@
+"""A table from (session id, stream id) to the path that serves it, read once for each datagram."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.memory.plain import *
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+FIRST_ROOM = 16
+# More streams on one socket than the spec's design assumption (fewer than 1,000) by a wide margin.
+MOST_PATHS = 65_536
+
+
+@cython.cclass
+class PathTable:
+    """Open addressing with linear probing, at most half full.
+
+    The indexes lead to ``entries``: borrowed references to what ``paths`` holds.
+
+    Changed with the GIL by the thread that reads it. Removing rebuilds: it is rare, and so no tombstones are needed.
+    """
+
+    def __init__(self):
+        self.paths = {}
+        self.room = FIRST_ROOM
+        self.count = 0
+        self._rebuild()
+
+    def _rebuild(self):
+        room: cython.int = FIRST_ROOM
+        while room < 2 * len(self.paths):
+            room = room * 2
+        self.room = room
+        self.memory = AtomicBuffer(bytearray(16 * room))
+        self.base = self.memory.base
+        self.count = len(self.paths)
+        self.last_index = -1
+        self.last_key = 0
+        self.entry_memory = AtomicBuffer(bytearray(8 * room))
+        if cython.compiled:
+            self.entries = cython.cast(cython.pp_void, self.entry_memory.base)
+        else:
+            self.entries = [None] * room
+        for index, ((session_id, stream_id), path) in enumerate(self.paths.items()):
+            self._enter(session_id, stream_id, index, path)
+
+    def _enter(self, session_id, stream_id, index: cython.int, path):
+        key = self.key(session_id, stream_id)
+        slot: cython.longlong = self.slot_of(key)
+        put64(self.base, 16 * slot, key)
+        put64(self.base, 16 * slot + 8, index + 1)
+        self.entries[index] = cython.cast(cython.p_void, path) if cython.compiled else path
+
+    def key(self, session_id: cython.longlong, stream_id: cython.longlong):
+        result: cython.longlong = (session_id << 32) | (stream_id & 0xFFFFFFFF)
+        return result
+
+    def __len__(self):
+        return self.count
+
+    def get(self, session_id, stream_id):
+        return self.paths.get((session_id, stream_id))
+
+    def values(self):
+        return list(self.paths.values())
+
+    def put(self, session_id: cython.int, stream_id: cython.int, path):
+        if len(self.paths) >= MOST_PATHS:
+            raise OverflowError(f"one socket serves {MOST_PATHS} streams at most")
+        known = (session_id, stream_id) in self.paths
+        self.paths[session_id, stream_id] = path
+        if known or 2 * len(self.paths) > self.room:
+            self._rebuild()
+        else:
+            self.last_index = -1
+            self._enter(session_id, stream_id, len(self.paths) - 1, path)
+            self.count = len(self.paths)
+
+    def remove(self, session_id: cython.int, stream_id: cython.int):
+        path = self.paths.pop((session_id, stream_id), None)
+        self._rebuild()
+        return path
+
+    def slot_of(self, key):
+        """Where ``key`` is, or belongs."""
+        hashed: cython.ulonglong
+        slot: cython.longlong
+        if cython.compiled:
+            hashed = cython.cast(cython.ulonglong, key) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
+            hashed ^= hashed >> 32
+            slot = cython.cast(cython.longlong, hashed & cython.cast(cython.ulonglong, self.room - 1))
+        else:
+            slot = hash(key) & (self.room - 1)
+        while get64(self.base, 16 * slot + 8) != 0 and get64(self.base, 16 * slot) != key:
+            slot = (slot + 1) & (self.room - 1)
+        return slot
+
+    def find(self, session_id, stream_id):
+        """The index of the path in ``entries``, -1 where there is none."""
+        key: cython.longlong
+        if cython.compiled:
+            key = (cython.cast(cython.longlong, session_id) << 32) | cython.cast(cython.uint, stream_id)
+        else:
+            key = self.key(session_id, stream_id)
+        if self.last_index < 0 or key != self.last_key:
+            self.last_index = cython.cast(cython.int, get64(self.base, 16 * self.slot_of(key) + 8)) - 1
+            self.last_key = key
+        return self.last_index

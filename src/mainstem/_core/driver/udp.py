@@ -1,0 +1,162 @@
+"""A UDP socket that sends and receives in batches, with the kernel's segmentation and coalescing where it has them."""
+
+# ruff: noqa: F821 - the names come from udp.pxd: sockets have no uncompiled form
+import cython
+
+if not cython.compiled:
+    raise ImportError("sockets need the compiled modules: run 'make build' or install a wheel")
+
+from mainstem._core.driver.datagram import Transport
+from mainstem._core.driver.loss_generator import LossGenerator
+
+# The kernel takes 64 segments in one call; a run is bounded by its bytes besides.
+KERNEL_SEGMENTS = cython.declare(cython.int, 64)
+# Coalesced, a slot may hold 64 KiB; then this many slots are 1 MiB in a call, what a cache still likes.
+COALESCED_SLOTS = 16
+# A refused datagram on a connected socket is reported at the next call, which sends nothing; more than this is not that.
+REFUSALS = cython.declare(cython.int, 3)
+
+
+@cython.cclass
+class UdpTransport(Transport):
+    """Owns nothing but buffers: the socket behind ``fd`` is opened and closed by whoever made it."""
+
+    def __init__(
+        self,
+        fd: cython.int,
+        incoming: LossGenerator = None,
+        outgoing: LossGenerator = None,
+        offload: cython.bint = True,
+        timestamps: cython.bint = False,
+        slots: cython.int = 0,
+    ):
+        i: cython.int
+        coalesces: cython.bint = offload and ms_coalesce(fd)
+        if slots <= 0 or slots > MAX_SLOTS:
+            slots = COALESCED_SLOTS if coalesces else MAX_SLOTS
+        Transport.__init__(self, slots, incoming, outgoing)
+        self.fd = fd
+        self.coalesces = coalesces
+        self.timestamps = timestamps and ms_timestamps(fd)
+        if offload and ms_probe(fd, MS_UDP_SEGMENT):
+            self.max_segments = KERNEL_SEGMENTS
+        for i in range(self.slots):
+            self.incoming_parts[i].iov_base = self.base + i * self.stride
+            self.incoming_parts[i].iov_len = self.stride
+            self.incoming_messages[i].msg_hdr.msg_iov = cython.address(self.incoming_parts[i])
+            self.incoming_messages[i].msg_hdr.msg_iovlen = 1
+            self.incoming_messages[i].msg_hdr.msg_name = self.sources + i * ADDRESS_ROOM
+        for i in range(MAX_SLOTS):
+            self.outgoing_messages[i].msg_hdr.msg_iov = cython.address(self.outgoing_parts[i])
+            self.outgoing_messages[i].msg_hdr.msg_iovlen = 1
+
+    def fill(self):
+        i: cython.int
+        n: cython.int
+        for i in range(self.slots):
+            self.incoming_messages[i].msg_hdr.msg_namelen = ADDRESS_ROOM
+            if self.coalesces or self.timestamps:
+                self.incoming_messages[i].msg_hdr.msg_control = cython.address(self.incoming_control[i][0])
+                self.incoming_messages[i].msg_hdr.msg_controllen = CONTROL_ROOM
+        n = ms_recvmmsg(self.fd, cython.address(self.incoming_messages[0]), self.slots, MSG_DONTWAIT)
+        if n <= 0:
+            if n < 0 and ms_errno() != EAGAIN and ms_errno() != EINTR and ms_errno() != ECONNREFUSED:
+                self.last_error = ms_errno()
+                self.error_count += 1
+            return 0
+        for i in range(n):
+            self.slot_size[i] = self.incoming_messages[i].msg_len
+            self.slot_segment[i] = (
+                ms_segment(cython.address(self.incoming_messages[i].msg_hdr)) if self.coalesces else 0
+            )
+            self.source_length[i] = self.incoming_messages[i].msg_hdr.msg_namelen
+            if self.timestamps:
+                self.slot_ns[i] = ms_arrival(cython.address(self.incoming_messages[i].msg_hdr))
+        return n
+
+    def epoch_ns(self, now_ns):
+        return ms_epoch()
+
+    def prepare(self, i, to, base, offset, length, segment):
+        self.outgoing_parts[i].iov_base = cython.cast(cython.p_void, base + offset)
+        self.outgoing_parts[i].iov_len = length
+        if to is None:
+            self.outgoing_messages[i].msg_hdr.msg_name = cython.NULL
+            self.outgoing_messages[i].msg_hdr.msg_namelen = 0
+        else:
+            self.outgoing_messages[i].msg_hdr.msg_name = to.base if to.length > 0 else cython.NULL
+            self.outgoing_messages[i].msg_hdr.msg_namelen = to.length
+        if segment < length:
+            ms_set_segment(
+                cython.address(self.outgoing_messages[i].msg_hdr), cython.address(self.outgoing_control[i][0]), segment
+            )
+        else:
+            self.outgoing_messages[i].msg_hdr.msg_control = cython.NULL
+            self.outgoing_messages[i].msg_hdr.msg_controllen = 0
+
+    def push(self, count):
+        """Sends what is prepared; how many messages the kernel took. ``last_error`` tells why not all of them."""
+        done: cython.int = 0
+        refused: cython.int = 0
+        n: cython.int
+        while done < count:
+            n = ms_sendmmsg(self.fd, cython.address(self.outgoing_messages[done]), count - done, MSG_DONTWAIT)
+            if n > 0:
+                done += n
+                continue
+            if n < 0 and ms_errno() == EINTR:
+                continue
+            if n < 0 and ms_errno() == ECONNREFUSED and refused < REFUSALS:
+                refused += 1
+                continue
+            if n < 0 and ms_errno() != EAGAIN:
+                self.last_error = ms_errno()
+                self.error_count += 1
+            break
+        return done
+
+    def put_apart(self, to, base, offset, length, segment):
+        """Sends a run datagram by datagram, where the device below cannot segment."""
+        at: cython.int = 0
+        size: cython.int
+        while at < length:
+            size = segment if segment < length - at else length - at
+            self.prepare(0, to, base, offset + at, size, size)
+            if self.push(1) != 1:
+                return False
+            at += size
+        return True
+
+    def put_runs(self, to, base, offset, length, segment, count):
+        i: cython.int
+        done: cython.int = 0
+        n: cython.int
+        while done < count and self.max_segments > 1:
+            n = count - done if count - done < MAX_SLOTS else MAX_SLOTS
+            for i in range(n):
+                self.prepare(i, to, base, offset[done + i], length[done + i], segment[done + i])
+            i = self.push(n)
+            done += i
+            if i < n:
+                if segment[done] >= length[done] or not (
+                    self.last_error == EINVAL or self.last_error == EIO or self.last_error == EMSGSIZE
+                ):
+                    return done
+                # This route cannot segment (no checksum offload, or datagrams above its MTU): never again on this socket.
+                self.max_segments = 1
+                self.last_error = 0
+        while done < count:
+            if segment[done] < length[done]:
+                if not self.put_apart(to, base, offset[done], length[done], segment[done]):
+                    return done
+                done += 1
+                continue
+            n = 0
+            while n < MAX_SLOTS and done + n < count and segment[done + n] >= length[done + n]:
+                self.prepare(n, to, base, offset[done + n], length[done + n], segment[done + n])
+                n += 1
+            i = self.push(n)
+            done += i
+            if i < n:
+                return done
+        return done

@@ -1,0 +1,648 @@
+"""Appending to a log: what a publication's ``offer``, ``try_claim`` and batches do to the terms.
+
+Several publishers of one stream, in several processes, claim space by one fetch-and-add on the tail of the active partition,
+each writes its own frame, and a frame is there for readers once its positive length is stored, last of all and with release.
+A claim that runs over the end of the term owns the rest of it: its owner pads that and rotates to the next partition.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+else:
+    from mainstem._core.layout import *
+    from mainstem._core.log.batch import MessageColumns, MessageList
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+    from mainstem._core.memory.plain import Memory
+
+# A batch is published in runs of so many bytes: long enough that the reader's and the writer's caches meet seldom, short
+# enough that the reader copies one run out of the shared cache while the next is written.
+RUN_LENGTH = cython.declare(cython.longlong, 8192)
+CACHE_LINE_LENGTH = cython.declare(cython.longlong, 64)
+EXPECTED_LENGTH = cython.declare(cython.longlong, 1536)  # no more lines asked for in advance than a core can await
+# Where a page ends, its neighbour is read before it is written: a read maps all pages around that exist, a write one.
+PAGE_BITS = cython.declare(cython.longlong, ~4095)
+LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
+
+
+def framed_length(length, longest):
+    """The bytes that a message takes in the term when one frame carries ``longest`` bytes of it at most."""
+    if length <= longest:
+        return align_frame(length + DATA_HEADER_LENGTH)
+    full: cython.longlong = length // longest
+    rest: cython.longlong = length - full * longest
+    return full * (longest + DATA_HEADER_LENGTH) + (align_frame(rest + DATA_HEADER_LENGTH) if rest else 0)
+
+
+@cython.cclass
+class BufferClaim:
+    """Space claimed in the term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another."""
+
+    def __init__(self):
+        self.is_open = False
+        self.payload = None
+
+    def __len__(self):
+        return self.length if self.is_open else 0
+
+    @property
+    def view(self):
+        if not self.is_open:
+            raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
+        if self.payload is None:
+            self.payload = self.log.view(self.p + DATA_HEADER_LENGTH, self.length)
+        return self.payload
+
+    @property
+    def reserved_value(self):
+        self.check_open()
+        return get64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET)
+
+    @reserved_value.setter
+    def reserved_value(self, value: cython.longlong):
+        self.check_open()
+        put64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET, value)
+
+    def check_open(self):
+        if not self.is_open:
+            raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
+        if self.log.capacity == 0:
+            self.is_open = False
+            raise ValueError("the publication was closed while the claim was open")
+
+    def finish(self, kind):
+        self.check_open()
+        self.is_open = False
+        if self.payload is not None:
+            self.payload.release()
+            self.payload = None
+        if kind == TYPE_PAD:
+            put16(self.log.base, self.p + FRAME_TYPE_OFFSET, TYPE_PAD)
+        st32(self.log.base, self.p, cython.cast(cython.int, self.length + DATA_HEADER_LENGTH))
+        self.log = None
+        return 0
+
+    def commit(self):
+        self.finish(TYPE_DATA)
+
+    def abort(self):
+        self.finish(TYPE_PAD)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if self.is_open:
+            self.finish(TYPE_DATA if kind is None else TYPE_PAD)
+
+
+@cython.cclass
+class Appender:
+    """What concurrent and exclusive publications share. ``log`` is the whole file's memory, ``limits`` the counter values."""
+
+    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int):
+        meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
+        self.log = log
+        self.limits = limits
+        self.base = log.base
+        self.limit_base = limits.base
+        self.limit_offset = cython.cast(cython.longlong, limit_counter_id) * COUNTER_VALUE_LENGTH
+        self.meta = meta
+        self.term_length = log.get_i32(meta + LOG_TERM_LENGTH_OFFSET)
+        if limit_counter_id < 0 or self.limit_offset + COUNTER_VALUE_LENGTH > limits.capacity:
+            raise ValueError(f"counter {limit_counter_id} lies outside {limits.capacity} bytes of counters")
+        if (
+            self.term_length < TERM_MIN_LENGTH
+            or self.term_length & (self.term_length - 1)
+            or PARTITION_COUNT * self.term_length > meta
+        ):
+            raise ValueError(f"a log of {log.capacity} bytes cannot have terms of {self.term_length}")
+        self.bits = int(self.term_length).bit_length() - 1
+        self.initial_term_id = log.get_i32(meta + LOG_INITIAL_TERM_ID_OFFSET)
+        self.mtu = log.get_i32(meta + LOG_MTU_LENGTH_OFFSET)
+        if self.mtu < MTU_MIN_LENGTH or self.mtu > MTU_MAX_LENGTH or self.mtu % FRAME_ALIGNMENT:
+            raise ValueError(f"the log's MTU of {self.mtu} is not a multiple of 32 from 32 to 65504")
+        self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
+        self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
+        self.max_payload_length = self.mtu - DATA_HEADER_LENGTH
+        self.max_message_length = min(self.term_length // 8, MAX_MESSAGE_LENGTH) if self.max_payload_length else 0
+        self.max_possible_position = self.term_length << 31
+        self.is_closed = False
+
+    def detach(self):
+        """Lets go of the memory: every later offer answers CLOSED."""
+        self.is_closed = True
+        self.log = None
+        self.limits = None
+        self.base = self.limit_base = cython.NULL if cython.compiled else None
+
+    # -- where things are ------------------------------------------------------------------------------------------
+
+    def framed(self, length):
+        """The bytes that a message takes in the term, header and fragments included."""
+        return framed_length(length, self.max_payload_length)
+
+    def place(self, position):
+        """The offset in the file of a position in the stream."""
+        return ((position >> self.bits) % PARTITION_COUNT) * self.term_length + (position & (self.term_length - 1))
+
+    def refusal(self, position, length):
+        """Why there is no room at ``position``."""
+        if position + align_frame(length + DATA_HEADER_LENGTH) >= self.max_possible_position:
+            return OFFER_MAX_POSITION_EXCEEDED
+        if ld32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET) == 1:
+            return OFFER_BACK_PRESSURED
+        return OFFER_NOT_CONNECTED
+
+    def look(self, length):  # noqa: ARG002 - subclasses do the work
+        """The tail's offset in its term, with ``room`` up to the limit; or a negative status."""
+        return OFFER_CLOSED
+
+    def take(self, framed):  # noqa: ARG002 - subclasses do the work
+        """Moves the tail by ``framed`` bytes: sets ``taken_count`` and ``taken_offset``."""
+        return OFFER_CLOSED
+
+    def rotate(self, count):  # noqa: ARG002 - subclasses do the work
+        """Makes the partition after term ``count`` the active one."""
+        return OFFER_CLOSED
+
+    def claim(self, framed, length):
+        """The position where a claim of ``framed`` bytes begins, or a negative status."""
+        status: cython.longlong = self.look(length)
+        if status < 0:
+            return status
+        self.take(framed)
+        if self.taken_offset + framed > self.term_length:
+            return self.meet_term_end()
+        return (self.taken_count << self.bits) + self.taken_offset
+
+    def meet_term_end(self):
+        """The last take ran over the end of its term: pads what is left of it and rotates."""
+        left: cython.longlong = self.term_length - self.taken_offset
+        if left > 0:
+            self.put_pad((self.taken_count << self.bits) + self.taken_offset, left)
+        if (self.taken_count + 1) << self.bits >= self.max_possible_position:
+            return OFFER_MAX_POSITION_EXCEEDED
+        return self.rotate(self.taken_count)
+
+    # -- writing frames --------------------------------------------------------------------------------------------
+
+    def put_header(self, p, length, flags, kind, begin, reserved):
+        """A header whose length is negative: claimed, not there yet."""
+        base = self.base
+        st32(base, p, cython.cast(cython.int, -length))
+        fence_release()
+        put32(base, p + FRAME_VERSION_OFFSET, (flags << 8) | (kind << 16))
+        put32(base, p + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, begin & (self.term_length - 1)))
+        put32(base, p + FRAME_SESSION_ID_OFFSET, self.session_id)
+        put32(base, p + FRAME_STREAM_ID_OFFSET, self.stream_id)
+        put32(base, p + FRAME_TERM_ID_OFFSET, wrap_i32((begin >> self.bits) + self.initial_term_id))
+        put64(base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
+
+    def put_pad(self, begin, length):
+        p: cython.longlong = self.place(begin)
+        self.put_header(p, length, FLAG_UNFRAGMENTED, TYPE_PAD, begin, 0)
+        st32(self.base, p, cython.cast(cython.int, length))
+
+    def put_message(self, begin, source, length, reserved):
+        p: cython.longlong = self.place(begin)
+        base = self.base
+        if length <= self.max_payload_length:
+            self.put_header(p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, reserved)
+            copy_bytes(base, p + DATA_HEADER_LENGTH, source, 0, length)
+            st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))
+            self.expect_next(p, align_frame(length + DATA_HEADER_LENGTH))
+            return
+        flags: cython.int = FLAG_BEGIN
+        done: cython.longlong = 0
+        part: cython.longlong = self.max_payload_length
+        while done < length:
+            if length - done <= part:
+                part = length - done
+                flags |= FLAG_END
+            self.put_header(p, part + DATA_HEADER_LENGTH, flags, TYPE_DATA, begin, reserved)
+            copy_bytes(base, p + DATA_HEADER_LENGTH, source, done, part)
+            st32(base, p, cython.cast(cython.int, part + DATA_HEADER_LENGTH))
+            p += self.mtu
+            begin += self.mtu
+            done += part
+            flags = 0
+
+    def expect_next(self, p, framed):
+        """Asks for the cache lines of a next message like this one, which arrive while the caller makes it."""
+        base = self.base
+        line: cython.longlong = p + framed
+        end: cython.longlong = line + min(framed, EXPECTED_LENGTH)
+        if (p ^ line) & PAGE_BITS:
+            touch(base, line)
+        while line < end:
+            prefetch_write(base, line)
+            line += CACHE_LINE_LENGTH
+
+    def put_supplied(self, begin, source, length, supplier):
+        """Like put_message; ``supplier`` sees each frame and returns its reserved value. If it raises, the claim is padded."""
+        end: cython.longlong = begin + self.framed(length)
+        flags: cython.int = FLAG_BEGIN
+        done: cython.longlong = 0
+        part: cython.longlong = self.max_payload_length
+        p: cython.longlong
+        reserved: cython.longlong = 0
+        log: AtomicBuffer = self.log
+        while begin < end:
+            p = self.place(begin)
+            if length - done <= part:
+                part = length - done
+                flags |= FLAG_END
+            self.put_header(p, part + DATA_HEADER_LENGTH, flags, TYPE_DATA, begin, 0)
+            copy_bytes(self.base, p + DATA_HEADER_LENGTH, source, done, part)
+            try:
+                with log.view(p, part + DATA_HEADER_LENGTH) as frame:
+                    reserved = supplier(frame)
+            except BaseException:
+                if not self.is_closed:
+                    self.put_pad(begin, end - begin)
+                raise
+            if self.is_closed:
+                raise ValueError("the reserved value's supplier closed the publication")
+            put64(self.base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
+            st32(self.base, p, cython.cast(cython.int, part + DATA_HEADER_LENGTH))
+            begin += align_frame(part + DATA_HEADER_LENGTH)
+            done += part
+            flags = 0
+        return 0
+
+    def put_run(self, begin, messages, k, end):
+        """Frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
+
+        The first frame's length is negative until all others are there: the reader finds the run whole, and does not follow
+        the writer from one cache line to the next.
+        """
+        base = self.base
+        first: cython.longlong = self.place(begin)
+        p: cython.longlong = first
+        stop: cython.longlong = first + min(end - begin, RUN_LENGTH)
+        length: cython.longlong = messages.length[k]
+        first_length: cython.longlong = length + DATA_HEADER_LENGTH
+        longest: cython.longlong = self.max_payload_length
+        mask: cython.longlong = self.term_length - 1
+        session: cython.longlong = cython.cast(cython.longlong, self.session_id) << 32
+        offset: cython.longlong = begin & mask
+        kind: cython.longlong = cython.cast(cython.longlong, (FLAG_UNFRAGMENTED << 8) | (TYPE_DATA << 16)) << 32
+        term_id: cython.longlong = wrap_i32((begin >> self.bits) + self.initial_term_id)
+        stream: cython.longlong = (self.stream_id & LOW_32_BITS) | (term_id << 32)
+        n: cython.longlong = messages.loaded
+        put64(base, first, kind | (-first_length & LOW_32_BITS))
+        fence_release()
+        while True:
+            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out. The length comes last: if
+            # this process dies, the driver clears the first frame away, and no half of a later one may look whole.
+            put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
+            put64(base, p + FRAME_STREAM_ID_OFFSET, stream)
+            put64(base, p + FRAME_RESERVED_VALUE_OFFSET, 0)
+            copy_bytes(base, p + DATA_HEADER_LENGTH, messages.source[k], 0, length)
+            if p != first:
+                st64(base, p, kind | (length + DATA_HEADER_LENGTH))
+            length = align_frame(length + DATA_HEADER_LENGTH)
+            if (p ^ (p + length)) & PAGE_BITS:
+                touch(base, p + length)
+            p += length
+            offset += length
+            k += 1
+            if k >= n:
+                break
+            length = messages.length[k]
+            if length > longest or p + align_frame(length + DATA_HEADER_LENGTH) > stop:
+                break
+        st32(base, first, cython.cast(cython.int, first_length))
+        self.taken_offset = offset
+        return k
+
+    # -- the public faces ------------------------------------------------------------------------------------------
+
+    def check_length(self, length):
+        if length > self.max_message_length:
+            raise ValueError(
+                f"a message of {length} bytes is longer than the {self.max_message_length} that can be offered"
+            )
+        return 0
+
+    def append(self, source, length, reserved):
+        self.check_length(length)
+        value: cython.longlong = 0
+        supplied: cython.bint = False
+        if reserved is not None:
+            supplied = callable(reserved)
+            if not supplied:
+                value = reserved
+        framed: cython.longlong = self.framed(length)
+        begin: cython.longlong = self.claim(framed, length)
+        if begin < 0:
+            return begin
+        if supplied:
+            self.put_supplied(begin, source, length, reserved)
+        else:
+            self.put_message(begin, source, length, value)
+        return begin + framed
+
+    def offer(self, data, *, reserved_value=None):
+        if cython.compiled:
+            if type(data) is bytes:
+                return self.append(
+                    cython.cast(cython.p_uchar, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data), reserved_value
+                )
+            view = cython.declare(Py_buffer)
+            PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
+            try:
+                return self.append(cython.cast(cython.p_uchar, view.buf), view.len, reserved_value)
+            finally:
+                PyBuffer_Release(cython.address(view))
+        else:
+            memory = Memory(data)
+            return self.append(memory, len(memory.u8), reserved_value)
+
+    def offer_parts(self, parts, *, reserved_value=None):
+        return self.offer(b"".join(parts), reserved_value=reserved_value)
+
+    def try_claim(self, length: cython.longlong, claim: BufferClaim):
+        if length < 0 or length > self.max_payload_length:
+            raise ValueError(f"a claim of {length} bytes: one frame holds 0 to {self.max_payload_length}")
+        if claim.is_open:
+            raise ValueError("the claim is still open: commit or abort it first")
+        framed: cython.longlong = align_frame(length + DATA_HEADER_LENGTH)
+        begin: cython.longlong = self.claim(framed, length)
+        if begin < 0:
+            return begin
+        claim.p = self.place(begin)
+        self.put_header(claim.p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, 0)
+        claim.log = self.log
+        claim.length = length
+        claim.position = begin + framed
+        claim.is_open = True
+        return begin + framed
+
+    def offer_many(self, messages):
+        return self.append_batch(MessageList(messages))
+
+    def offer_columns(
+        self, data, offsets, *, first: cython.longlong = 0, count: cython.longlong = -1, wide: cython.bint = False
+    ):
+        return self.append_batch(MessageColumns(data, offsets, first, count, wide))
+
+    def append_batch(self, messages):
+        self.check_length(messages.largest)
+        k: cython.longlong = 0
+        before: cython.longlong = 0
+        done: cython.longlong = 0
+        total: cython.longlong
+        offset: cython.longlong = 0
+        answer: cython.longlong = self.position if messages.count == 0 else 0
+        while done < messages.count:
+            if k == messages.loaded:
+                messages.load(done)
+                k = 0
+            offset = self.look(messages.length[k])
+            if offset < 0:
+                break
+            total = self.wanted(messages, k, self.term_length - offset)
+            offset = self.take(total)
+            before = k
+            k = self.fill(messages, k, total)
+            if k > before:
+                answer = (self.taken_count << self.bits) + self.taken_offset
+                done += k - before
+            if offset + total > self.term_length:
+                offset = self.meet_term_end()
+                if offset == OFFER_MAX_POSITION_EXCEEDED:
+                    break
+        return done, answer if done > 0 or messages.count == 0 else offset
+
+    def wanted(self, messages, k, left):
+        """The bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
+
+        No more than the longest message may take (plus one message, to meet the end of a term), so that publishers who
+        race for the last of the window overrun it by no more than single messages do.
+        """
+        total: cython.longlong = 0
+        framed: cython.longlong
+        longest: cython.longlong = self.max_payload_length
+        while k < messages.loaded and total < self.room:
+            framed = framed_length(messages.length[k], longest)
+            if total > 0 and total + framed > self.max_message_length:
+                break
+            total += framed
+            k += 1
+            if total > left:
+                break
+        return total
+
+    def fill(self, messages, k, claimed):
+        """Writes whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next."""
+        end: cython.longlong = min(self.taken_offset + claimed, self.term_length)
+        begin: cython.longlong = self.taken_count << self.bits
+        length: cython.longlong
+        framed: cython.longlong
+        while k < messages.loaded:
+            length = messages.length[k]
+            framed = self.framed(length)
+            if self.taken_offset + framed > end:
+                break
+            if length > self.max_payload_length:
+                self.put_message(begin + self.taken_offset, messages.source[k], length, 0)
+                self.taken_offset += framed
+                k += 1
+            else:
+                k = self.put_run(begin + self.taken_offset, messages, k, begin + end)
+        return k
+
+    def append_padding(self, length: cython.longlong):
+        if length < 0:
+            raise ValueError(f"a padding of {length} bytes")
+        self.check_length(length)
+        framed: cython.longlong = align_frame(length + DATA_HEADER_LENGTH)
+        begin: cython.longlong = self.claim(framed, length)
+        if begin < 0:
+            return begin
+        self.put_pad(begin, length + DATA_HEADER_LENGTH)
+        return begin + framed
+
+    # -- what is known about the stream ----------------------------------------------------------------------------
+
+    @property
+    def position(self):
+        """Where the next message will be appended; CLOSED once detached."""
+        if self.is_closed:
+            return OFFER_CLOSED
+        count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+        raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
+        term_id: cython.longlong = raw >> 32
+        offset: cython.longlong = min(raw - (term_id << 32), self.term_length)
+        return (cython.cast(cython.longlong, wrap_i32(term_id - self.initial_term_id)) << self.bits) + offset
+
+    @property
+    def position_limit(self):
+        if self.is_closed:
+            return OFFER_CLOSED
+        return ld64(self.limit_base, self.limit_offset)
+
+    @property
+    def available_window(self):
+        if self.is_closed:
+            return OFFER_CLOSED
+        return self.position_limit - self.position
+
+    @property
+    def is_connected(self):
+        return not self.is_closed and ld32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET) == 1
+
+
+@cython.cclass
+class ConcurrentAppender(Appender):
+    """Any number of these may append to one log, in any number of threads and processes."""
+
+    def look(self, length):
+        if self.is_closed:
+            return OFFER_CLOSED
+        base = self.base
+        limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
+        count: cython.longlong = ld32(base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+        raw: cython.longlong = ld64(base, self.meta + (count % PARTITION_COUNT) * 8)
+        term_id: cython.longlong = raw >> 32
+        offset: cython.longlong = raw - (term_id << 32)
+        if count != wrap_i32(term_id - self.initial_term_id):
+            return OFFER_ADMIN_ACTION
+        if offset > self.term_length:
+            offset = self.term_length
+        position: cython.longlong = (count << self.bits) + offset
+        if position >= limit:
+            return self.refusal(position, length)
+        self.room = limit - position
+        self.taken_count = count
+        return offset
+
+    def take(self, framed):
+        raw: cython.longlong = fadd64(self.base, self.meta + (self.taken_count % PARTITION_COUNT) * 8, framed)
+        # The partition may have been rotated since the look: what counts is the term that the claim fell into.
+        term_id: cython.longlong = raw >> 32
+        self.taken_count = wrap_i32(term_id - self.initial_term_id)
+        self.taken_offset = raw - (term_id << 32)
+        return self.taken_offset
+
+    def rotate(self, count):
+        base = self.base
+        next_count: cython.longlong = count + 1
+        next_term_id: cython.longlong = wrap_i32(self.initial_term_id + next_count)
+        tail: cython.longlong = self.meta + (next_count % PARTITION_COUNT) * 8
+        stale: cython.longlong = wrap_i32(next_term_id - PARTITION_COUNT)
+        raw: cython.longlong = ld64(base, tail)
+        while (raw >> 32) == stale and not cas64(base, tail, raw, next_term_id << 32):
+            raw = ld64(base, tail)
+        cas32(
+            base,
+            self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET,
+            cython.cast(cython.int, count),
+            cython.cast(cython.int, next_count),
+        )
+        return OFFER_ADMIN_ACTION
+
+
+@cython.cclass
+class ExclusiveAppender(Appender):
+    """The only writer of its log: it keeps the tail itself and only publishes it."""
+
+    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int):
+        Appender.__init__(self, log, limits, limit_counter_id)
+        count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+        raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
+        self.term_count = count
+        self.term_offset = min(raw - ((raw >> 32) << 32), self.term_length)
+
+    def look(self, length):
+        if self.is_closed:
+            return OFFER_CLOSED
+        limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
+        position: cython.longlong = (self.term_count << self.bits) + self.term_offset
+        if position >= limit:
+            return self.refusal(position, length)
+        self.room = limit - position
+        return self.term_offset
+
+    def take(self, framed):
+        self.taken_count = self.term_count
+        self.taken_offset = self.term_offset
+        self.publish_tail(self.term_offset + framed)
+        self.term_offset = min(self.term_offset + framed, self.term_length)
+        return self.taken_offset
+
+    def publish_tail(self, offset):
+        term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
+        st64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, (term_id << 32) + offset)
+
+    def rotate(self, count):
+        self.term_count = count + 1
+        self.term_offset = 0
+        term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
+        put64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, term_id << 32)
+        st32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET, cython.cast(cython.int, self.term_count))
+        return OFFER_ADMIN_ACTION
+
+    def offer_block(self, block):
+        """Appends frames that are already laid out for exactly this place in the stream."""
+        if self.is_closed:
+            return OFFER_CLOSED
+        if cython.compiled:
+            view = cython.declare(Py_buffer)
+            PyObject_GetBuffer(block, cython.address(view), PyBUF_SIMPLE)
+            try:
+                return self.append_block(cython.cast(cython.p_uchar, view.buf), view.len)
+            finally:
+                PyBuffer_Release(cython.address(view))
+        else:
+            memory = Memory(block)
+            return self.append_block(memory, len(memory.u8))
+
+    def append_block(self, source, length):
+        self.check_block(source, length)
+        offset: cython.longlong = self.look(length)
+        if offset < 0:
+            return offset
+        if offset >= self.term_length:
+            self.take(FRAME_ALIGNMENT)
+            return self.meet_term_end()
+        if offset + length > self.term_length:
+            raise ValueError(f"a block of {length} bytes at offset {offset} runs over the term's {self.term_length}")
+        self.check_block_header(source, offset)
+        self.take(length)
+        p: cython.longlong = self.place((self.taken_count << self.bits) + offset)
+        # The first length is stored last, with release: before it a reader sees nothing of the block.
+        copy_bytes(self.base, p + FRAME_VERSION_OFFSET, source, FRAME_VERSION_OFFSET, length - FRAME_VERSION_OFFSET)
+        st32(self.base, p, get32(source, 0))
+        return (self.taken_count << self.bits) + offset + length
+
+    def check_block(self, source, length):
+        """A block is a whole number of frames, each with a positive length."""
+        at: cython.longlong = 0
+        frame: cython.longlong
+        while at + DATA_HEADER_LENGTH <= length:
+            frame = get32(source, at)
+            if frame < DATA_HEADER_LENGTH:
+                raise ValueError(f"the frame at {at} of the block has the length {frame}")
+            at += align_frame(frame)
+        if at != length or length == 0:
+            raise ValueError(f"a block of {length} bytes is not a whole number of frames")
+        return 0
+
+    def check_block_header(self, source, offset):
+        term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
+        found = (
+            get32(source, FRAME_TERM_OFFSET_OFFSET),
+            get32(source, FRAME_SESSION_ID_OFFSET),
+            get32(source, FRAME_STREAM_ID_OFFSET),
+            get32(source, FRAME_TERM_ID_OFFSET),
+        )
+        wanted = (offset, self.session_id, self.stream_id, term_id)
+        if found != wanted:
+            names = "(term offset, session id, stream id, term id)"
+            raise ValueError(f"the block's first frame has {names} {found}, and this place in the stream is {wanted}")
+        return 0

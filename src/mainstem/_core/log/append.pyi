@@ -1,0 +1,122 @@
+from collections.abc import (
+    Callable,
+    Iterable,
+)
+from types import TracebackType
+
+from typing_extensions import Buffer
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+class BufferClaim:
+    """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another.
+
+    As a context manager it commits at the end, and aborts when the block raised. An open claim holds up every later
+    message of the stream. Use of a claim that is not open raises ValueError.
+    """
+
+    position: int
+    is_open: bool
+    reserved_value: int
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def view(self) -> memoryview:
+        """The payload's place in the term, writable; gone after commit or abort."""
+
+    def commit(self) -> None:
+        """Makes the message readable."""
+
+    def abort(self) -> None:
+        """Turns the claim into padding, which readers skip."""
+
+    def __enter__(self) -> BufferClaim: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+class Appender:
+    """What concurrent and exclusive publications share (behaviour, section 11).
+
+    ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher
+    limit's counter. Raises ValueError when either is not what it should be.
+
+    Positions are answered as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
+    -3 the log rotated, offer again, -4 closed, -5 the stream has used up its positions.
+    """
+
+    term_length: int
+    max_possible_position: int
+    max_payload_length: int
+    max_message_length: int
+    initial_term_id: int
+    session_id: int
+    stream_id: int
+    mtu: int
+    is_closed: bool
+    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: int) -> None: ...
+    def detach(self) -> None:
+        """Lets go of the memory: every later offer answers CLOSED."""
+
+    def offer(self, data: Buffer, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
+        """Appends one message and returns the position after it, or a negative status; never blocks.
+
+        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is asked for each with
+        the frame (header and payload) before it is committed; when it raises, the message becomes padding. Raises
+        ValueError for a message longer than ``max_message_length``.
+        """
+
+    def offer_parts(
+        self, parts: Iterable[Buffer], *, reserved_value: int | Callable[[memoryview], int] | None = None
+    ) -> int:
+        """Appends the parts, one after the other, as one message."""
+
+    def try_claim(self, length: int, claim: BufferClaim) -> int:
+        """Claims a frame for ``length`` payload bytes, to be written in place; answers as ``offer`` does.
+
+        Raises ValueError for more than ``max_payload_length``, or when the claim is still open.
+        """
+
+    def offer_many(self, messages: Iterable[Buffer]) -> tuple[int, int]:
+        """Appends as many whole messages as there is room for: (how many, the position after them).
+
+        When none were taken the position is the negative status. Space is claimed for many messages at once; a batch that
+        meets the end of a term goes on in the next. Raises ValueError, before any is taken, when one is too long.
+        """
+
+    def offer_columns(
+        self, data: Buffer, offsets: Buffer, *, first: int = 0, count: int = -1, wide: bool = False
+    ) -> tuple[int, int]:
+        """As ``offer_many``, for rows of an Arrow binary column: its data and its int32 (``wide``: int64) offsets."""
+
+    def append_padding(self, length: int) -> int:
+        """Appends padding of ``length`` bytes and a header, which readers skip; answers as ``offer`` does."""
+
+    @property
+    def position(self) -> int:
+        """Where the next message will be appended, or CLOSED."""
+
+    @property
+    def position_limit(self) -> int:
+        """How far messages may be appended now, or CLOSED."""
+
+    @property
+    def available_window(self) -> int:
+        """Bytes up to the limit, or CLOSED."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether somebody consumes the stream."""
+
+class ConcurrentAppender(Appender):
+    """Any number of these may append to one log, in any number of threads and processes."""
+
+class ExclusiveAppender(Appender):
+    """The only writer of its log: it keeps the tail itself and only publishes it."""
+
+    def offer_block(self, block: Buffer) -> int:
+        """Appends whole frames that are laid out already; answers as ``offer`` does.
+
+        The first frame must name this session, stream, term and offset, and the block must fit into the term. Raises
+        ValueError when it does not.
+        """

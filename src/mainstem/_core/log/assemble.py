@@ -1,0 +1,142 @@
+"""Fragments put together to messages again.
+
+A fragment is taken only when it starts exactly where the one before it ended: a subscriber that joined in the middle of a
+message, or a stream that is not reliable, loses that message and never delivers a wrong one.
+"""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.log.fragment import Fragment
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+
+# What most split messages fit into; a builder doubles from there.
+INITIAL_LENGTH = 4096
+
+
+@cython.cclass
+class MessageBuilder:
+    """The message of one session that is being put together: the first fragment's header, then payload."""
+
+    def __init__(self):
+        self.data = AtomicBuffer(bytearray(INITIAL_LENGTH))
+        self.message = Fragment()
+        self.length = 0
+
+    def reset(self):
+        """Forgets what was gathered."""
+        self.length = 0
+
+    def reserve(self, capacity):
+        if capacity <= self.data.capacity:
+            return 0
+        size: cython.longlong = self.data.capacity
+        while size < capacity:
+            size *= 2
+        larger: AtomicBuffer = AtomicBuffer(bytearray(size))
+        copy_bytes(larger.base, 0, self.data.base, 0, self.length)
+        self.data = larger
+        return 0
+
+    def add(self, fragment):
+        """Takes one fragment; true when it completed the message, which ``message`` then is."""
+        base = fragment.base
+        p: cython.longlong = fragment.p
+        flags: cython.int = get8(base, p + FRAME_FLAGS_OFFSET)
+        frame_length: cython.longlong = get32(base, p)
+        offset: cython.longlong = get32(base, p + FRAME_TERM_OFFSET_OFFSET)
+        term_id: cython.int = get32(base, p + FRAME_TERM_ID_OFFSET)
+        if flags & FLAG_BEGIN:
+            self.length = 0
+            self.reserve(frame_length)
+            copy_bytes(self.data.base, 0, base, p, frame_length)
+            self.length = frame_length
+            self.expected_term_id = term_id
+        elif self.length and offset == self.expected_offset and term_id == self.expected_term_id:
+            self.reserve(self.length + frame_length - DATA_HEADER_LENGTH)
+            copy_bytes(self.data.base, self.length, base, p + DATA_HEADER_LENGTH, frame_length - DATA_HEADER_LENGTH)
+            self.length += frame_length - DATA_HEADER_LENGTH
+        else:
+            self.length = 0
+            return False
+        self.expected_offset = offset + align_frame(frame_length)
+        if not flags & FLAG_END:
+            return False
+        message: Fragment = self.message
+        put32(self.data.base, 0, cython.cast(cython.int, self.length))
+        put8(self.data.base, FRAME_FLAGS_OFFSET, get8(self.data.base, FRAME_FLAGS_OFFSET) | flags)
+        message.log = self.data
+        message.base = self.data.base
+        message.p = 0
+        message.start = DATA_HEADER_LENGTH
+        message.length = self.length - DATA_HEADER_LENGTH
+        message.initial_term_id = fragment.initial_term_id
+        message.position_bits = fragment.position_bits
+        message.end_position = fragment.position
+        return True
+
+    def take_back(self, fragment):
+        """Undoes the last ``add``, so that the same fragment can be delivered once more."""
+        self.length -= get32(fragment.base, fragment.p) - DATA_HEADER_LENGTH
+        self.expected_offset = get32(fragment.base, fragment.p + FRAME_TERM_OFFSET_OFFSET)
+        return 0
+
+
+@cython.cclass
+class FragmentAssembler:
+    """A handler for polls that hands whole messages to another one. Split messages are kept by session."""
+
+    def __init__(self, handler):
+        self.handler = handler
+        self.builders = {}
+
+    def builder_of(self, fragment):
+        session_id = get32(fragment.base, fragment.p + FRAME_SESSION_ID_OFFSET)
+        builder = self.builders.get(session_id)
+        if builder is None:
+            builder = self.builders[session_id] = MessageBuilder()
+        return builder
+
+    def deliver(self, fragment):
+        if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
+            return self.handler(fragment)
+        builder: MessageBuilder = self.builder_of(fragment)
+        if not builder.add(fragment):
+            return None
+        try:
+            return self.handler(builder.message)
+        finally:
+            builder.message.base = cython.NULL if cython.compiled else None
+            builder.length = 0
+
+    def control(self, fragment):
+        """As deliver; when the handler aborts a message, its last fragment will come again."""
+        if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
+            return self.handler(fragment)
+        builder: MessageBuilder = self.builder_of(fragment)
+        if not builder.add(fragment):
+            return None
+        try:
+            action = self.handler(builder.message)
+        except BaseException:
+            builder.length = 0
+            raise
+        finally:
+            builder.message.base = cython.NULL if cython.compiled else None
+        if action is not None and action == ACTION_ABORT:
+            builder.take_back(fragment)
+        else:
+            builder.length = 0
+        return action
+
+    def __call__(self, fragment: Fragment):
+        fragment.check()
+        return self.deliver(fragment)
+
+    def free_session(self, session_id):
+        return self.builders.pop(session_id, None) is not None
+
+    def clear(self):
+        self.builders.clear()

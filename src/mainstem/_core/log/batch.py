@@ -1,0 +1,165 @@
+"""Many messages in one argument: a list of bytes, or the data and offsets buffers of an Arrow column."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+else:
+    from mainstem._core.memory.plain import *
+    from mainstem._core.memory.plain import Memory
+
+
+CHUNK = cython.declare(cython.longlong, 256)  # messages loaded at once: the length of the arrays in batch.pxd
+
+
+@cython.cclass
+class Messages:
+    """How an appender reads a batch: chunk by chunk, as places in memory and lengths that its inner loop can walk."""
+
+    def prepare(self):
+        """For uncompiled code, where nothing declares the arrays."""
+        if not cython.compiled:
+            self.loaded = 0
+            self.source = [None] * CHUNK
+            self.length = [0] * CHUNK
+
+    def load(self, first):  # noqa: ARG002 - subclasses do the work
+        """Loads up to CHUNK messages from the ``first`` on."""
+        return
+
+
+@cython.final
+@cython.cclass
+class MessageList(Messages):
+    """A list of bytes. Other bytes-like items are copied first, so that no size can change while it is read."""
+
+    def __init__(self, items):
+        plain: cython.bint = type(items) is list
+        if plain:
+            for item in items:
+                if type(item) is not bytes:
+                    plain = False
+                    break
+        self.items = items if plain else [m if type(m) is bytes else bytes(memoryview(m)) for m in items]
+        self.count = len(self.items)
+        self.largest = max(map(len, self.items), default=0)
+        self.prepare()
+
+    def load(self, first):
+        n: cython.longlong = min(CHUNK, self.count - first)
+        k: cython.longlong
+        for k in range(n):
+            if cython.compiled:
+                self.source[k] = cython.cast(cython.p_uchar, PyBytes_AS_STRING(self.items[first + k]))
+                self.length[k] = PyBytes_GET_SIZE(self.items[first + k])
+            else:
+                self.source[k] = Memory(self.items[first + k])
+                self.length[k] = len(self.items[first + k])
+        self.loaded = n
+
+
+@cython.final
+@cython.cclass
+class MessageColumns(Messages):
+    """Rows of an Arrow binary column: one buffer of data, and where in it each row begins (int32, or int64 if wide)."""
+
+    def __init__(
+        self, data, offsets, first: cython.longlong = 0, count: cython.longlong = -1, wide: cython.bint = False
+    ):
+        width: cython.longlong = 8 if wide else 4
+        data_length: cython.longlong
+        offsets_length: cython.longlong
+        if cython.compiled:
+            PyObject_GetBuffer(data, cython.address(self.data_view), PyBUF_SIMPLE)
+            self.data_held = True
+            PyObject_GetBuffer(offsets, cython.address(self.offsets_view), PyBUF_SIMPLE)
+            self.offsets_held = True
+            self.data = cython.cast(cython.p_uchar, self.data_view.buf)
+            self.offsets = cython.cast(cython.p_uchar, self.offsets_view.buf)
+            data_length = self.data_view.len
+            offsets_length = self.offsets_view.len
+        else:
+            self.data = Memory(data)
+            self.offsets = Memory(offsets)
+            data_length = len(self.data.u8)
+            offsets_length = len(self.offsets.u8)
+        rows: cython.longlong = offsets_length // width - 1
+        if count < 0:
+            count = rows - first if rows > first else 0
+        if first < 0 or (count > 0 and first + count > rows):
+            raise ValueError(f"rows [{first}, {first + count}) lie outside a column of {max(rows, 0)}")
+        self.wide = wide
+        self.first = first
+        self.count = count
+        self.largest = 0
+        self.prepare()
+        self.check_offsets(data_length)
+
+    def check_offsets(self, data_length: cython.longlong):
+        """Offsets must rise and stay inside the data; also finds the largest message."""
+        i: cython.longlong
+        before: cython.longlong
+        after: cython.longlong
+        if self.count == 0:
+            return  # and no offset is read: there need not be one
+        before = self.offset(0)
+        if self.measure() and before >= 0 and self.offset(self.count) <= data_length:
+            return
+        if before < 0:
+            raise ValueError(f"the column's first offset is {before}")
+        for i in range(self.count):
+            after = self.offset(i + 1)
+            if after < before or after > data_length:
+                raise ValueError(f"row {self.first + i} is [{before}, {after}) in {data_length} bytes of data")
+            before = after
+
+    def measure(self):
+        """Whether no offset is negative or smaller than the one before; finds the largest step."""
+        i: cython.longlong
+        width: cython.longlong = 8 if self.wide else 4
+        start: cython.longlong = self.first * width
+        before: cython.longlong = self.offset(0)
+        after: cython.longlong
+        largest: cython.longlong = 0
+        falls: cython.longlong = 0
+        offsets = self.offsets
+        for i in range(1, self.count + 1):
+            after = get64(offsets, start + i * width) if width == 8 else get32(offsets, start + i * width)
+            falls |= after | (after - before)
+            largest = max(largest, after - before)
+            before = after
+        self.largest = largest
+        return falls >= 0
+
+    if cython.compiled:
+
+        def __dealloc__(self):
+            if self.data_held:
+                PyBuffer_Release(cython.address(self.data_view))
+            if self.offsets_held:
+                PyBuffer_Release(cython.address(self.offsets_view))
+
+    def offset(self, i):
+        if self.wide:
+            return get64(self.offsets, (self.first + i) * 8)
+        return get32(self.offsets, (self.first + i) * 4)
+
+    def load(self, first):
+        n: cython.longlong = min(CHUNK, self.count - first)
+        k: cython.longlong
+        width: cython.longlong = 8 if self.wide else 4
+        p: cython.longlong = (self.first + first) * width
+        begin: cython.longlong = self.offset(first)
+        end: cython.longlong
+        offsets = self.offsets
+        for k in range(n):
+            p += width
+            end = get64(offsets, p) if width == 8 else get32(offsets, p)
+            if cython.compiled:
+                self.source[k] = self.data + begin
+            else:
+                self.source[k] = Memory(self.data.u8[begin:end])
+            self.length[k] = end - begin
+            begin = end
+        self.loaded = n

@@ -1,0 +1,560 @@
+"""Runs of frames, in whatever memory they lie, as the buffers under Arrow columns."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.bytearray import (
+        PyByteArray_AS_STRING,
+        PyByteArray_FromStringAndSize,
+        PyByteArray_Resize,
+    )
+else:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.plain import *
+    from mainstem._core.memory.plain import Memory
+
+# The index of a column's bit (layout.COLUMN_...) is the column's index; the payload takes two buffers.
+NAMES = (
+    "position",
+    "session_id",
+    "stream_id",
+    "term_id",
+    "term_offset",
+    "flags",
+    "type",
+    "reserved_value",
+    "offset",
+    "length",
+    "payload_offsets",
+    "payload",
+)
+WIDTHS = (8, 4, 4, 4, 4, 2, 2, 8, 8, 4, 4, 1)
+COLUMNS_OF_MESSAGES = cython.declare(
+    cython.int, COLUMN_POSITION | COLUMN_SESSION_ID | COLUMN_RESERVED_VALUE | COLUMN_PAYLOAD
+)
+I_OFFSETS = cython.declare(cython.int, 10)
+I_PAYLOAD = cython.declare(cython.int, 11)
+
+
+@cython.cclass
+class Region:
+    """Readable memory: an AtomicBuffer, or anything with the buffer protocol, held for the length of a call."""
+
+    def __init__(self, source):
+        self.held = False
+        if cython.compiled:
+            if isinstance(source, AtomicBuffer):
+                buffer: AtomicBuffer = source
+                self.owner = buffer
+                self.base = buffer.base
+                self.capacity = buffer.capacity
+            else:
+                PyObject_GetBuffer(source, cython.address(self.raw), PyBUF_SIMPLE)
+                self.held = True
+                self.base = cython.cast(cython.pointer(cython.uchar), self.raw.buf)
+                self.capacity = self.raw.len
+            if cython.cast(cython.size_t, self.base) & 3:
+                raise ValueError("frames must lie at an address that is a multiple of 4")
+        else:
+            view = source.view() if hasattr(source, "view") else memoryview(source)
+            self.base = Memory(view)
+            self.capacity = self.base.u8.nbytes
+
+    if cython.compiled:
+
+        def __dealloc__(self):
+            if self.held:
+                PyBuffer_Release(cython.address(self.raw))
+
+    def check(self, offset, limit):
+        if offset < 0 or limit > self.capacity or offset > limit:
+            raise IndexError(f"frames [{offset}, {limit}) lie outside a region of {self.capacity} bytes")
+        if offset & 3:
+            raise ValueError(f"frames start at a multiple of 4, not at {offset}")
+        return 0
+
+
+@cython.cclass
+class FrameWalk:
+    def __init__(self):
+        self.offset = 0
+        self.boundary = 0
+        self.frames = 0
+        self.messages = 0
+        self.others = 0
+        self.last = 0
+        self.stopped = WALK_AT_LIMIT
+        self.term_mask = 0
+
+    def run(self, source, offset: cython.longlong, limit: cython.longlong, max_messages: cython.longlong = -1):
+        region: Region = Region(source)
+        region.check(offset, limit)
+        self.offset = self.boundary = self.last = offset
+        self.frames = self.messages = self.others = 0
+        left: cython.longlong = max_messages if max_messages >= 0 else limit - offset + 1
+        step: cython.longlong = 0
+        base = region.base
+        while True:
+            step = min(left - self.messages, 65536)
+            with cython.nogil:
+                self.walk(base, self.offset, limit, step)
+            if self.stopped != WALK_FULL or self.messages >= left:
+                return self.stopped
+
+    def walk(self, base, offset, limit, rows):
+        o: cython.longlong = offset
+        length: cython.longlong = 0
+        step: cython.longlong = 0
+        flags: cython.int = 0
+        frames: cython.longlong = 0
+        messages: cython.longlong = 0
+        stopped: cython.int = 0
+        mask: cython.longlong = self.term_mask
+        while True:
+            if limit - o < DATA_HEADER_LENGTH:
+                stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
+                break
+            length = ld32(base, o)
+            if length < DATA_HEADER_LENGTH:
+                stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            if mask and get32(base, o + FRAME_TERM_OFFSET_OFFSET) != (o & mask):
+                stopped = WALK_CORRUPT
+                break
+            step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+            if step > limit - o:
+                stopped = WALK_TORN
+                break
+            if get16(base, o + FRAME_TYPE_OFFSET) == TYPE_DATA:
+                if messages == rows:
+                    stopped = WALK_FULL
+                    break
+                frames += 1
+                flags = get8(base, o + FRAME_FLAGS_OFFSET)
+                self.last = o
+                o += step
+                if flags & FLAG_END:
+                    messages += 1
+                    self.boundary = o
+            else:
+                if self.boundary == o:
+                    self.boundary = o + step
+                self.others += 1
+                self.last = o
+                o += step
+        self.offset = o
+        self.frames += frames
+        self.messages += messages
+        self.stopped = stopped
+
+
+@cython.cclass
+class Fragments:
+    def __init__(self):
+        self.data = bytearray(0)
+        self.data_capacity = 0
+        self.head = bytearray(DATA_HEADER_LENGTH)
+        self.length = 0
+        self.expected = -1
+        self.dropped = 0
+        if cython.compiled:
+            self.data_base = cython.NULL
+            self.head_base = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.head))
+        else:
+            self.data_base = Memory(self.data)
+            self.head_base = Memory(self.head)
+
+    def reset(self):
+        if self.expected >= 0:
+            self.dropped += 1
+        self.expected = -1
+        self.length = 0
+
+    def reserve(self, need):
+        if need > self.data_capacity:
+            size: cython.longlong = max(need, 2 * self.data_capacity, 4096)
+            if cython.compiled:
+                PyByteArray_Resize(self.data, size)
+                self.data_base = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.data))
+            else:
+                self.data = bytearray(self.data[: self.length]) + bytearray(size - self.length)
+                self.data_base = Memory(self.data)
+            self.data_capacity = size
+        return 0
+
+
+@cython.cclass
+class Columns:
+    def __init__(
+        self, wanted: cython.int = COLUMN_ALL, rows: cython.longlong = 4096, payload_bytes: cython.longlong = 65536
+    ):
+        if wanted & ~(COLUMN_ALL | COLUMN_OFFSET):
+            raise ValueError(
+                f"columns {wanted:#x} name a bit that is no column (all are {COLUMN_ALL | COLUMN_OFFSET:#x})"
+            )
+        self.wanted = wanted
+        self.row_capacity = max(rows, 1)
+        self.payload_capacity = max(payload_bytes, 64)
+        self.rows = 0
+        self.payload_length = 0
+        self.stopped = WALK_AT_LIMIT
+        self.term_mask = 0
+        self.owners = []
+        self.found = 0
+        self.found_payload = 0
+        self.found_flags = 0
+        if not cython.compiled:
+            self.column = [None] * 12
+            self.at = [0] * 512
+
+    def start(self):
+        """Fresh buffers for a new batch: those of the last one belong to whoever took them."""
+        i: cython.int = 0
+        self.owners = [None] * 12
+        for i in range(12):
+            if i < I_OFFSETS:
+                if self.wanted & (1 << i):
+                    self.resize(i, self.row_capacity * cython.cast(cython.int, WIDTHS[i]))
+            elif self.wanted & COLUMN_PAYLOAD:
+                self.resize(i, (self.row_capacity + 1) * 4 if i == I_OFFSETS else self.payload_capacity)
+        if self.wanted & COLUMN_PAYLOAD:
+            put32(self.column[I_OFFSETS], 0, 0)
+        return 0
+
+    def resize(self, index, size):
+        if cython.compiled:
+            if self.owners[index] is None:
+                self.owners[index] = PyByteArray_FromStringAndSize(cython.NULL, size)
+            else:
+                PyByteArray_Resize(self.owners[index], size)
+            self.column[index] = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.owners[index]))
+        else:
+            old = self.owners[index]
+            grown = bytearray(size)
+            if old is not None:
+                kept = min(len(old), size)
+                grown[:kept] = old[:kept]
+            self.owners[index] = grown
+            self.column[index] = Memory(grown)
+        return 0
+
+    def reserve_rows(self, need):
+        if need > self.row_capacity:
+            i: cython.int = 0
+            self.row_capacity = max(need, 2 * self.row_capacity)
+            for i in range(I_OFFSETS):
+                if self.wanted & (1 << i):
+                    self.resize(i, self.row_capacity * cython.cast(cython.int, WIDTHS[i]))
+            if self.wanted & COLUMN_PAYLOAD:
+                self.resize(I_OFFSETS, (self.row_capacity + 1) * 4)
+        return 0
+
+    def reserve_payload(self, need):
+        if self.wanted & COLUMN_PAYLOAD and need > self.payload_capacity:
+            self.payload_capacity = max(need, 2 * self.payload_capacity)
+            self.resize(I_PAYLOAD, self.payload_capacity)
+        return 0
+
+    def add_frames(
+        self,
+        source,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        position: cython.longlong,
+        max_rows: cython.longlong = -1,
+        padding: cython.bint = False,
+    ):
+        region: Region = Region(source)
+        region.check(offset, limit)
+        return self.add(region.base, offset, limit, position, max_rows, padding, None)
+
+    def add_messages(
+        self,
+        source,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        position: cython.longlong,
+        fragments,
+        max_rows: cython.longlong = -1,
+    ):
+        if self.wanted & COLUMN_OFFSET:
+            raise ValueError("a joined message lies at no one offset: leave the OFFSET column out")
+        if fragments is None:
+            raise TypeError("add_messages needs the Fragments of its stream")
+        region: Region = Region(source)
+        region.check(offset, limit)
+        return self.add(region.base, offset, limit, position, max_rows, False, fragments)
+
+    def add(self, base, offset, limit, position, max_rows, padding, fragments):
+        if not self.owners:
+            self.start()
+        o: cython.longlong = offset
+        zero_position: cython.longlong = position - offset
+        left: cython.longlong = max_rows if max_rows >= 0 else limit - offset + 1
+        before: cython.longlong = 0
+        rows: cython.int = 0
+        while True:
+            rows = cython.cast(cython.int, min(left, COLUMN_CHUNK_ROWS))
+            with cython.nogil:
+                o = self.scan_chunk(base, o, limit, rows, padding)
+            before = self.rows
+            if self.found:
+                self.reserve_rows(self.rows + self.found)
+                if fragments is None or (self.found_flags and fragments.expected < 0):
+                    self.reserve_payload(self.payload_length + self.found_payload)
+                    with cython.nogil:
+                        self.fill(base, 0, self.found, zero_position)
+                else:
+                    self.join_chunk(base, zero_position, fragments)
+            left -= self.rows - before
+            if self.stopped != WALK_FULL or left <= 0 or self.found < rows:
+                return o - offset
+
+    def scan_chunk(self, base, offset, limit, rows, padding):
+        """Finds up to ``rows`` frames: their offsets, the sum of their payloads, whether none of them is a fragment."""
+        o: cython.longlong = offset
+        room: cython.longlong = COLUMN_MAX_PAYLOAD - self.payload_length
+        total: cython.longlong = 0
+        length: cython.longlong = 0
+        step: cython.longlong = 0
+        n: cython.int = 0
+        kind: cython.int = 0
+        flags: cython.int = FLAG_UNFRAGMENTED
+        stopped: cython.int = 0
+        mask: cython.longlong = self.term_mask
+        while True:
+            if limit - o < DATA_HEADER_LENGTH:
+                stopped = WALK_AT_LIMIT if o == limit else WALK_TORN
+                break
+            length = ld32(base, o)
+            if length < DATA_HEADER_LENGTH:
+                stopped = WALK_AT_END if length <= 0 else WALK_CORRUPT
+                break
+            if mask and get32(base, o + FRAME_TERM_OFFSET_OFFSET) != (o & mask):
+                stopped = WALK_CORRUPT
+                break
+            step = (length + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+            if step > limit - o:
+                stopped = WALK_TORN
+                break
+            # Streams often have messages of one length: a guess at where the fourth header from here is, so that the walk
+            # from one to the next does not wait for memory each time.
+            prefetch(base, o + 4 * step)
+            kind = get16(base, o + FRAME_TYPE_OFFSET)
+            if kind == TYPE_DATA or padding:
+                if n == rows or ((n or self.payload_length) and total + length > room):
+                    stopped = WALK_FULL
+                    break
+                self.at[n] = o
+                n += 1
+                if kind != TYPE_PAD:
+                    total += length - DATA_HEADER_LENGTH
+                flags &= get8(base, o + FRAME_FLAGS_OFFSET)
+            o += step
+        self.found = n
+        self.found_payload = total
+        self.found_flags = flags == FLAG_UNFRAGMENTED
+        self.stopped = stopped
+        return o
+
+    def fill(self, base, first, n, zero_position):
+        """Appends ``n`` of the frames that were found, from the ``first``, as rows: a loop for each column."""
+        if self.wanted == COLUMNS_OF_MESSAGES:
+            self.fill_messages(base, first, n, zero_position)
+            return
+        wanted: cython.int = self.wanted
+        row: cython.longlong = self.rows
+        i: cython.int = 0
+        o: cython.longlong = 0
+        length: cython.longlong = 0
+        used: cython.longlong = self.payload_length
+        if cython.compiled:
+            at = cython.address(self.at[first])
+        else:
+            at = self.at[first:]
+        # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
+        column = self.column[0]
+        if wanted & COLUMN_POSITION:
+            for i in range(n):
+                o = at[i]
+                length = (get32(base, o) + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
+                put64(column, (row + i) * 8, zero_position + o + length)
+        if wanted & COLUMN_SESSION_ID:
+            gather32(self.column[1], row, base, at, n, FRAME_SESSION_ID_OFFSET)
+        if wanted & COLUMN_STREAM_ID:
+            gather32(self.column[2], row, base, at, n, FRAME_STREAM_ID_OFFSET)
+        if wanted & COLUMN_TERM_ID:
+            gather32(self.column[3], row, base, at, n, FRAME_TERM_ID_OFFSET)
+        if wanted & COLUMN_TERM_OFFSET:
+            gather32(self.column[4], row, base, at, n, FRAME_TERM_OFFSET_OFFSET)
+        if wanted & COLUMN_FLAGS:
+            column = self.column[5]
+            for i in range(n):
+                put16(column, (row + i) * 2, get8(base, at[i] + FRAME_FLAGS_OFFSET))
+        if wanted & COLUMN_TYPE:
+            gather16(self.column[6], row, base, at, n, FRAME_TYPE_OFFSET)
+        if wanted & COLUMN_RESERVED_VALUE:
+            gather64(self.column[7], row, base, at, n, FRAME_RESERVED_VALUE_OFFSET)
+        if wanted & COLUMN_OFFSET:
+            column = self.column[8]
+            for i in range(n):
+                put64(column, (row + i) * 8, at[i] + DATA_HEADER_LENGTH)
+        if wanted & COLUMN_LENGTH:
+            column = self.column[9]
+            for i in range(n):
+                put32(column, (row + i) * 4, get32(base, at[i]) - DATA_HEADER_LENGTH)
+        if wanted & COLUMN_PAYLOAD:
+            column = self.column[I_PAYLOAD]
+            offsets = self.column[I_OFFSETS]
+            for i in range(n):
+                o = at[i]
+                # Of padding only the header is ever written: what follows it is not payload.
+                if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
+                    length = get32(base, o) - DATA_HEADER_LENGTH
+                    copy_bytes(column, used, base, o + DATA_HEADER_LENGTH, length)
+                    used += length
+                put32(offsets, (row + i + 1) * 4, cython.cast(cython.int, used))
+            self.payload_length = used
+        self.rows = row + n
+
+    def fill_messages(self, base, first, n, zero_position):
+        """The same for the columns that a poll asks for, in one loop: each header is looked at once."""
+        row: cython.longlong = self.rows
+        i: cython.int = 0
+        o: cython.longlong = 0
+        length: cython.longlong = 0
+        used: cython.longlong = self.payload_length
+        if cython.compiled:
+            at = cython.address(self.at[first])
+        else:
+            at = self.at[first:]
+        positions = self.column[0]
+        sessions = self.column[1]
+        reserved = self.column[7]
+        offsets = self.column[I_OFFSETS]
+        payload = self.column[I_PAYLOAD]
+        for i in range(n):
+            o = at[i]
+            length = get32(base, o)
+            put64(positions, row * 8, zero_position + o + align_frame(length))
+            put32(sessions, row * 4, get32(base, o + FRAME_SESSION_ID_OFFSET))
+            put64(reserved, row * 8, get64(base, o + FRAME_RESERVED_VALUE_OFFSET))
+            if get16(base, o + FRAME_TYPE_OFFSET) != TYPE_PAD:
+                length -= DATA_HEADER_LENGTH
+                copy_bytes(payload, used, base, o + DATA_HEADER_LENGTH, length)
+                used += length
+            row += 1
+            put32(offsets, row * 4, cython.cast(cython.int, used))
+        self.payload_length = used
+        self.rows = row
+
+    def join_chunk(self, base, zero_position, fragments):
+        """Appends what was found as whole messages: runs of unfragmented frames at once, fragments one by one."""
+        i: cython.int = 0
+        first: cython.int = 0
+        while i < self.found:
+            first = i
+            total: cython.longlong = 0
+            while (
+                i < self.found and get8(base, self.at[i] + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED == FLAG_UNFRAGMENTED
+            ):
+                total += get32(base, self.at[i]) - DATA_HEADER_LENGTH
+                i += 1
+            if i > first:
+                fragments.reset()
+                self.reserve_payload(self.payload_length + total)
+                self.fill(base, first, i - first, zero_position)
+            else:
+                self.join_one(base, self.at[i], zero_position, fragments)
+                i += 1
+        return 0
+
+    def join_one(self, base, at, zero_position, fragments):
+        flags: cython.int = get8(base, at + FRAME_FLAGS_OFFSET)
+        length: cython.longlong = get32(base, at) - DATA_HEADER_LENGTH
+        begin: cython.longlong = zero_position + at
+        end: cython.longlong = begin + ((length + DATA_HEADER_LENGTH + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1))
+        if flags & FLAG_BEGIN:
+            fragments.reset()
+            copy_bytes(fragments.head_base, 0, base, at, DATA_HEADER_LENGTH)
+        elif fragments.expected != begin or fragments.length + length > MAX_MESSAGE_LENGTH:
+            # A stream joined midway, or one with a hole in it: what has no beginning is no message.
+            fragments.reset()
+            return 0
+        if self.wanted & COLUMN_PAYLOAD:
+            fragments.reserve(fragments.length + length)
+            copy_bytes(fragments.data_base, fragments.length, base, at + DATA_HEADER_LENGTH, length)
+        fragments.length += length
+        fragments.expected = end
+        if flags & FLAG_END:
+            self.put_joined(flags, end, fragments)
+            fragments.expected = -1
+            fragments.length = 0
+        return 0
+
+    def put_joined(self, flags, end_position, fragments):
+        """One row from fragments: the first one's header, both ends' flags, the last one's position."""
+        length: cython.longlong = fragments.length
+        used: cython.longlong = self.payload_length
+        wanted: cython.int = self.wanted
+        saved: cython.longlong = self.at[0]
+        row: cython.longlong = self.rows
+        self.reserve_payload(used + length)
+        # The first fragment's header is a frame without payload, except for what is put over it below.
+        put32(fragments.head_base, 0, DATA_HEADER_LENGTH)
+        self.at[0] = 0
+        self.fill(fragments.head_base, 0, 1, 0)
+        self.at[0] = saved
+        if wanted & COLUMN_POSITION:
+            put64(self.column[0], row * 8, end_position)
+        if wanted & COLUMN_FLAGS:
+            flags |= get8(fragments.head_base, FRAME_FLAGS_OFFSET)
+            put16(self.column[5], row * 2, cython.cast(cython.ushort, flags))
+        if wanted & COLUMN_LENGTH:
+            put32(self.column[9], row * 4, cython.cast(cython.int, length))
+        if wanted & COLUMN_PAYLOAD:
+            copy_bytes(self.column[I_PAYLOAD], used, fragments.data_base, 0, length)
+            self.payload_length = used + length
+            put32(self.column[I_OFFSETS], (row + 1) * 4, cython.cast(cython.int, self.payload_length))
+        return 0
+
+    def take(self):
+        if not self.owners:
+            self.start()
+        i: cython.int = 0
+        taken = {}
+        for i in range(12):
+            if self.owners[i] is not None:
+                if i == I_PAYLOAD:
+                    self.resize(i, self.payload_length)
+                elif i == I_OFFSETS:
+                    self.resize(i, (self.rows + 1) * 4)
+                else:
+                    self.resize(i, self.rows * cython.cast(cython.int, WIDTHS[i]))
+                taken[NAMES[i]] = self.owners[i]
+        # The next batch starts as large as this one became, and shrinks by halves when that was too much.
+        if self.payload_length < self.payload_capacity // 4:
+            self.payload_capacity = max(self.payload_capacity // 2, 64)
+        self.owners = []
+        self.rows = 0
+        self.payload_length = 0
+        return taken
+
+
+def gather16(column, row, base, at, n, field):
+    i: cython.int = 0
+    for i in range(n):
+        put16(column, (row + i) * 2, get16(base, at[i] + field))
+
+
+def gather32(column, row, base, at, n, field):
+    i: cython.int = 0
+    for i in range(n):
+        put32(column, (row + i) * 4, get32(base, at[i] + field))
+
+
+def gather64(column, row, base, at, n, field):
+    i: cython.int = 0
+    for i in range(n):
+        put64(column, (row + i) * 8, get64(base, at[i] + field))

@@ -1,0 +1,159 @@
+"""What a poll hands to its handler: one flyweight that is moved from frame to frame and costs nothing until it is asked."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.buffer import (
+        Py_buffer,
+        PyBUF_ND,
+        PyBUF_SIMPLE,
+        PyBUF_STRIDES,
+        PyBUF_WRITABLE,
+        PyObject_GetBuffer,
+    )
+    from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+else:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+
+
+@cython.cclass
+class Header:
+    """The header of a frame where it lies in memory. It reads the frame when it is asked, and only while that is there."""
+
+    def __init__(self):
+        self.log = None
+        self.base = cython.NULL if cython.compiled else None
+        self.end_position = -1
+
+    def wrap(self, log: AtomicBuffer, offset: cython.longlong, initial_term_id: cython.int, position_bits: cython.int):
+        log.get_bytes(offset, DATA_HEADER_LENGTH)
+        self.log = log
+        self.base = log.base
+        self.p = offset
+        self.end_position = -1
+        self.initial_term_id = initial_term_id
+        self.position_bits = position_bits
+        return self
+
+    def check(self):
+        if not self.base or self.log.capacity == 0:
+            raise ValueError(
+                "the frame is no longer there: a fragment is valid only inside the call that handed it out"
+            )
+        return 0
+
+    @property
+    def frame_length(self):
+        self.check()
+        return get32(self.base, self.p)
+
+    @property
+    def version(self):
+        self.check()
+        return get8(self.base, self.p + FRAME_VERSION_OFFSET)
+
+    @property
+    def flags(self):
+        self.check()
+        return get8(self.base, self.p + FRAME_FLAGS_OFFSET)
+
+    @property
+    def type(self):
+        self.check()
+        return get16(self.base, self.p + FRAME_TYPE_OFFSET)
+
+    @property
+    def term_offset(self):
+        self.check()
+        return get32(self.base, self.p + FRAME_TERM_OFFSET_OFFSET)
+
+    @property
+    def session_id(self):
+        self.check()
+        return get32(self.base, self.p + FRAME_SESSION_ID_OFFSET)
+
+    @property
+    def stream_id(self):
+        self.check()
+        return get32(self.base, self.p + FRAME_STREAM_ID_OFFSET)
+
+    @property
+    def term_id(self):
+        self.check()
+        return get32(self.base, self.p + FRAME_TERM_ID_OFFSET)
+
+    @property
+    def reserved_value(self):
+        self.check()
+        return get64(self.base, self.p + FRAME_RESERVED_VALUE_OFFSET)
+
+    @property
+    def position(self):
+        self.check()
+        if self.end_position >= 0:
+            return self.end_position
+        base = self.base
+        term_id: cython.longlong = get32(base, self.p + FRAME_TERM_ID_OFFSET)
+        count: cython.longlong = wrap_i32(term_id - self.initial_term_id)
+        end: cython.longlong = get32(base, self.p + FRAME_TERM_OFFSET_OFFSET) + align_frame(get32(base, self.p))
+        return (count << self.position_bits) + end
+
+
+@cython.cclass
+class Fragment(Header):
+    """A frame and its payload, or a whole message put together from several frames."""
+
+    @property
+    def header(self):
+        return self
+
+    @property
+    def view(self):
+        self.check()
+        if cython.compiled:
+            return memoryview(self)
+        else:
+            return self.log.view(self.start, self.length).toreadonly()
+
+    def __len__(self):
+        return self.length if self.base else 0
+
+    def __bytes__(self):
+        return self.to_bytes()
+
+    def to_bytes(self):
+        self.check()
+        if cython.compiled:
+            return PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.base) + self.start, self.length)
+        else:
+            return bytes(self.log.view(self.start, self.length))
+
+    def __getitem__(self, index):
+        with self.view as view:
+            found = view[index]
+            return bytes(found) if isinstance(found, memoryview) else found
+
+    def __repr__(self):
+        if not self.base:
+            return "<Fragment, no longer valid>"
+        return f"<Fragment of {self.length} bytes, session {self.session_id}, position {self.position}>"
+
+    if cython.compiled:
+
+        def __getbuffer__(self, buffer: cython.pointer[Py_buffer], flags: cython.int):
+            self.check()
+            if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
+                raise BufferError("a fragment is read-only")
+            # The memory's owner is what the view holds on to, so that nothing is unmapped under a view somebody kept.
+            PyObject_GetBuffer(self.log.owner, buffer, PyBUF_SIMPLE)
+            buffer.buf = self.base + self.start
+            buffer.len = self.length
+            buffer.readonly = 1
+            buffer.itemsize = 1
+            buffer.ndim = 1
+            buffer.format = cython.NULL  # unsigned bytes
+            buffer.shape = cython.address(buffer.len) if flags & PyBUF_ND else cython.NULL
+            buffer.strides = cython.address(buffer.itemsize) if flags & PyBUF_STRIDES == PyBUF_STRIDES else cython.NULL
+            buffer.suboffsets = cython.NULL

@@ -1,0 +1,64 @@
+from typing import overload
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+class Header:
+    """The header of a frame where it lies in memory (transport spec, "Data Frame"); read when asked.
+
+    Any use after the frame's memory is gone raises ValueError.
+    """
+
+    initial_term_id: int
+    position_bits: int
+    def __init__(self) -> None: ...
+    def wrap(self, log: AtomicBuffer, offset: int, initial_term_id: int, position_bits: int) -> Header:
+        """Moves this flyweight onto the frame at ``offset`` of ``log``, and returns itself."""
+
+    @property
+    def frame_length(self) -> int:
+        """Header and payload, in bytes; not aligned."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def flags(self) -> int:
+        """0x80 begins a message, 0x40 ends it."""
+
+    @property
+    def type(self) -> int: ...
+    @property
+    def term_offset(self) -> int: ...
+    @property
+    def session_id(self) -> int: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def term_id(self) -> int: ...
+    @property
+    def reserved_value(self) -> int: ...
+    @property
+    def position(self) -> int:
+        """The position of the stream at the end of this frame; of a message put together, at the end of its last."""
+
+class Fragment(Header):
+    """A frame and its payload, or a whole message put together from several frames.
+
+    One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that
+    raises ValueError. ``bytes(fragment)`` copies the payload; it is read-only through the buffer protocol.
+    """
+
+    @property
+    def header(self) -> Header:
+        """The frame's header."""
+
+    @property
+    def view(self) -> memoryview:
+        """The payload where it lies, read-only. Its content changes when the publisher comes round to it again."""
+
+    def __buffer__(self, flags: int) -> memoryview: ...
+    def __len__(self) -> int: ...
+    def __bytes__(self) -> bytes: ...
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> bytes: ...

@@ -1,0 +1,490 @@
+"""Reading a log: what an image's and a subscription's polls do.
+
+A reader walks committed frames from its position, hands them over, and stores the new position once, with release, when the
+poll ends, however it ends: that store is what gives the publisher room. Padding is passed and never counted.
+"""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.log.assemble import FragmentAssembler, MessageBuilder
+    from mainstem._core.log.fragment import Fragment
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+
+
+@cython.cclass
+class ImageReader:
+    """One publication's stream seen by one subscriber. ``positions`` is the counter values' memory."""
+
+    def __init__(self, log: AtomicBuffer, positions: AtomicBuffer, position_counter_id: cython.int):
+        meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
+        self.position_offset = cython.cast(cython.longlong, position_counter_id) * COUNTER_VALUE_LENGTH
+        if position_counter_id < 0 or self.position_offset + COUNTER_VALUE_LENGTH > positions.capacity:
+            raise ValueError(f"counter {position_counter_id} lies outside {positions.capacity} bytes of counters")
+        self.term_length = log.get_i32(meta + LOG_TERM_LENGTH_OFFSET)
+        if (
+            self.term_length < TERM_MIN_LENGTH
+            or self.term_length & (self.term_length - 1)
+            or PARTITION_COUNT * self.term_length > meta
+        ):
+            raise ValueError(f"a log of {log.capacity} bytes cannot have terms of {self.term_length}")
+        self.log = log
+        self.positions = positions
+        self.base = log.base
+        self.position_base = positions.base
+        self.meta = meta
+        self.position_bits = int(self.term_length).bit_length() - 1
+        self.initial_term_id = log.get_i32(meta + LOG_INITIAL_TERM_ID_OFFSET)
+        self.mtu = log.get_i32(meta + LOG_MTU_LENGTH_OFFSET)
+        self.correlation_id = log.get_i64(meta + LOG_CORRELATION_ID_OFFSET)
+        self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
+        self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
+        self.join_position = get64(self.position_base, self.position_offset)
+        if self.join_position < 0 or self.join_position % FRAME_ALIGNMENT:
+            raise ValueError(f"no stream can be read from position {self.join_position}")
+        self.is_closed = False
+        self.busy = False
+        self.waiters = 0
+        self.fragment = Fragment()
+        self.fragment.log = log
+        self.fragment.initial_term_id = self.initial_term_id
+        self.fragment.position_bits = self.position_bits
+        self.builder = MessageBuilder()
+
+    def detach(self):
+        """Lets go of the memory; the position stays what it was. Waits for a wait in another thread to notice."""
+        if self.is_closed:
+            return
+        self.ended = self.is_end_of_stream
+        self.withdrawn = self.is_publication_revoked
+        self.final_position = get64(self.position_base, self.position_offset)
+        self.is_closed = True
+        if cython.compiled:
+            while self.waiters > 0:
+                with cython.nogil:
+                    nap(50_000)
+        self.base = self.position_base = cython.NULL if cython.compiled else None
+        if not self.busy:
+            # A handler in another thread may finish with its fragment: the memory's owner keeps it for a while.
+            self.fragment.base = cython.NULL if cython.compiled else None
+        self.log = None
+        self.positions = None
+
+    # -- what is known about the stream ----------------------------------------------------------------------------
+
+    @property
+    def position(self):
+        if self.is_closed:
+            return self.final_position
+        return get64(self.position_base, self.position_offset)
+
+    @property
+    def end_of_stream_position(self):
+        if self.is_closed:
+            return self.final_position
+        return ld64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET)
+
+    @property
+    def is_end_of_stream(self):
+        if self.is_closed:
+            return self.ended
+        return self.position >= self.end_of_stream_position
+
+    @property
+    def is_publication_revoked(self):
+        if self.is_closed:
+            return bool(self.withdrawn)
+        return get8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
+
+    @property
+    def active_transport_count(self):
+        return 0 if self.is_closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
+
+    def place(self, position):
+        """The offset in the file of a position in the stream."""
+        return ((position >> self.position_bits) % PARTITION_COUNT) * self.term_length + (
+            position & (self.term_length - 1)
+        )
+
+    def has_data(self):
+        if self.is_closed:
+            return False
+        return ld32(self.base, self.place(get64(self.position_base, self.position_offset))) > 0
+
+    # -- the walks -------------------------------------------------------------------------------------------------
+
+    def enter(self):
+        """False when there is nothing to read from any more."""
+        if self.is_closed:
+            return False
+        if self.busy:
+            raise RuntimeError("the image is being polled already: by this handler, or by another thread")
+        self.busy = True
+        return True
+
+    def leave(self, passed):
+        """Ends a walk that passed so many bytes."""
+        self.busy = False
+        self.fragment.base = cython.NULL if cython.compiled else None
+        if passed > 0 and not self.is_closed:
+            st64(self.position_base, self.position_offset, get64(self.position_base, self.position_offset) + passed)
+
+    def deliver(self, handler, limit, limit_position, whole):
+        if not self.enter():
+            return 0
+        base = self.base
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        start: cython.longlong = self.place(position)
+        p: cython.longlong = start
+        at: cython.longlong
+        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        length: cython.longlong
+        count: cython.longlong = 0
+        fragment: Fragment = self.fragment
+        assembler: FragmentAssembler = None
+        if isinstance(handler, FragmentAssembler):
+            assembler = handler
+        if limit_position >= 0 and limit_position - position < end - start:
+            end = start + limit_position - position
+        fragment.base = base
+        try:
+            while count < limit and p < end:
+                length = ld32(base, p)
+                if length <= 0:
+                    break
+                at = p
+                p += align_frame(length)
+                prefetch(base, p)  # the next header arrives while the handler works on this message
+                if get16(base, at + FRAME_TYPE_OFFSET) == TYPE_PAD:
+                    continue
+                fragment.p = at
+                fragment.start = at + DATA_HEADER_LENGTH
+                fragment.length = length - DATA_HEADER_LENGTH
+                if whole:
+                    count += self.hand_over_whole(handler, fragment)
+                else:
+                    count += 1
+                    if assembler is not None:
+                        assembler.deliver(fragment)
+                    else:
+                        handler(fragment)
+                if self.is_closed:
+                    break
+        finally:
+            self.leave(p - start)
+        return count
+
+    def hand_over_whole(self, handler, fragment):
+        """One fragment of a poll for messages; how many messages that made."""
+        if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
+            handler(fragment)
+            return 1
+        builder: MessageBuilder = self.builder
+        if not builder.add(fragment):
+            return 0
+        try:
+            handler(builder.message)
+        finally:
+            builder.message.base = cython.NULL if cython.compiled else None
+            builder.length = 0
+        return 1
+
+    def control(self, handler, limit):
+        if not self.enter():
+            return 0
+        base = self.base
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        start: cython.longlong = self.place(position)
+        p: cython.longlong = start
+        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        aligned: cython.longlong
+        length: cython.longlong
+        count: cython.longlong = 0
+        fragment: Fragment = self.fragment
+        assembler: FragmentAssembler = None
+        if isinstance(handler, FragmentAssembler):
+            assembler = handler
+        fragment.base = base
+        try:
+            while count < limit and p < end:
+                length = ld32(base, p)
+                if length <= 0:
+                    break
+                aligned = align_frame(length)
+                p += aligned
+                if get16(base, p - aligned + FRAME_TYPE_OFFSET) == TYPE_PAD:
+                    continue
+                fragment.p = p - aligned
+                fragment.start = p - aligned + DATA_HEADER_LENGTH
+                fragment.length = length - DATA_HEADER_LENGTH
+                count += 1
+                action = assembler.control(fragment) if assembler is not None else handler(fragment)
+                if self.is_closed:
+                    break
+                if action is None or action == ACTION_CONTINUE:
+                    continue
+                if action == ACTION_ABORT:
+                    count -= 1
+                    p -= aligned
+                    break
+                if action == ACTION_BREAK:
+                    break
+                if action != ACTION_COMMIT:
+                    raise ValueError(f"a controlled poll's handler returned {action!r}, which is no action")
+                position += p - start
+                st64(self.position_base, self.position_offset, position)
+                start = p
+        finally:
+            self.leave(p - start)
+        return count
+
+    def block(self, handler, limit):
+        """Hands over whole frames up to ``limit`` bytes as one block; how many bytes that was."""
+        if not self.enter():
+            return 0
+        base = self.base
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        start: cython.longlong = self.place(position)
+        p: cython.longlong = start
+        end: cython.longlong = start + min(limit, self.term_length - (position & (self.term_length - 1)))
+        length: cython.longlong
+        fragment: Fragment = self.fragment
+        try:
+            while p < end:
+                length = ld32(base, p)
+                if length <= 0:
+                    break
+                length = align_frame(length)
+                if get16(base, p + FRAME_TYPE_OFFSET) == TYPE_PAD:
+                    if p == start:
+                        p += length
+                    break
+                if p + length > end:
+                    break
+                p += length
+            if p > start:
+                fragment.base = base
+                fragment.p = start
+                fragment.start = start
+                fragment.length = p - start
+                fragment.end_position = position + p - start
+                handler(fragment)
+        finally:
+            fragment.end_position = -1
+            self.leave(p - start)
+        return p - start
+
+    def gather(self, out, limit):
+        """Appends whole messages to a list."""
+        if not self.enter():
+            return 0
+        base = self.base
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        start: cython.longlong = self.place(position)
+        p: cython.longlong = start
+        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        length: cython.longlong
+        count: cython.longlong = 0
+        fragment: Fragment = self.fragment
+        fragment.base = base
+        try:
+            while count < limit and p < end:
+                length = ld32(base, p)
+                if length <= 0:
+                    break
+                if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
+                    fragment.p = p
+                    fragment.start = p + DATA_HEADER_LENGTH
+                    fragment.length = length - DATA_HEADER_LENGTH
+                    if (get8(base, p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
+                        out.append(fragment.to_bytes())
+                        count += 1
+                    elif self.builder.add(fragment):
+                        out.append(self.builder.message.to_bytes())
+                        self.builder.length = 0
+                        count += 1
+                p += align_frame(length)
+        finally:
+            self.leave(p - start)
+        return 0
+
+    # -- the public faces ------------------------------------------------------------------------------------------
+
+    def poll(self, handler, fragment_limit: cython.longlong = 10):
+        return self.deliver(handler, fragment_limit, -1, False)
+
+    def bounded_poll(self, handler, limit_position: cython.longlong, *, fragment_limit: cython.longlong = 10):
+        return self.deliver(handler, fragment_limit, limit_position, False)
+
+    def poll_messages(self, handler, message_limit: cython.longlong = 10):
+        return self.deliver(handler, message_limit, -1, True)
+
+    def controlled_poll(self, handler, fragment_limit: cython.longlong = 10):
+        return self.control(handler, fragment_limit)
+
+    def block_poll(self, handler, block_length_limit: cython.longlong):
+        return self.block(handler, block_length_limit)
+
+    def poll_bytes(self, limit: cython.longlong = 1000):
+        out: list = []
+        self.gather(out, limit)
+        return out
+
+    def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1):
+        """Writes where payloads lie, as int64 offsets into the log and int32 lengths; moves nothing."""
+        if not self.enter():
+            return 0, self.final_position
+        base = self.base
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        start: cython.longlong = self.place(position)
+        p: cython.longlong = start
+        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        length: cython.longlong
+        room: cython.longlong = min(offsets.capacity // 8, lengths.capacity // 4)
+        count: cython.longlong = 0
+        if limit >= 0 and limit < room:
+            room = limit
+        while p < end:
+            length = ld32(base, p)
+            if length <= 0:
+                break
+            if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
+                if count >= room:
+                    break
+                put64(offsets.base, count * 8, p + DATA_HEADER_LENGTH)
+                put32(lengths.base, count * 4, cython.cast(cython.int, length - DATA_HEADER_LENGTH))
+                count += 1
+            p += align_frame(length)
+        self.leave(0)
+        return count, position + p - start
+
+    def release(self, position: cython.longlong):
+        """Moves the position forward to what scan returned: only then may the publisher write there again."""
+        if self.is_closed:
+            return
+        now: cython.longlong = get64(self.position_base, self.position_offset)
+        if position < now or position - now > self.term_length or position % FRAME_ALIGNMENT:
+            raise ValueError(f"position {position} cannot be released: the image is at {now}")
+        st64(self.position_base, self.position_offset, position)
+
+    def readable(self):
+        """(offset in the log of the next frame, end of its term): for readers that walk the log themselves."""
+        if self.is_closed:
+            return 0, 0
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        start: cython.longlong = self.place(position)
+        return start, start + self.term_length - (position & (self.term_length - 1))
+
+
+@cython.cclass
+class SubscriptionReader:
+    """All images of one subscription, polled in turn by one call."""
+
+    def __init__(self):
+        self.images = ()
+        self.next_image = 0
+        self.is_closed = False
+
+    def set_images(self, images):
+        kept: tuple = tuple(images)
+        for image in kept:
+            if not isinstance(image, ImageReader):
+                raise TypeError(f"{image!r} is not an image")
+        self.images = kept
+
+    def start(self):
+        """Which image is polled first this time."""
+        first: cython.longlong = self.next_image
+        if first >= len(self.images):
+            first = 0
+        self.next_image = first + 1
+        return first
+
+    def poll(self, handler, fragment_limit: cython.longlong = 10):
+        return self.poll_all(handler, fragment_limit, False)
+
+    def poll_messages(self, handler, message_limit: cython.longlong = 10):
+        return self.poll_all(handler, message_limit, True)
+
+    def poll_all(self, handler, limit, whole):
+        images: tuple = self.images
+        n: cython.longlong = len(images)
+        first: cython.longlong = self.start()
+        count: cython.longlong = 0
+        i: cython.longlong
+        image: ImageReader
+        for i in range(n):
+            image = images[(first + i) % n]
+            count += image.deliver(handler, limit - count, -1, whole)
+            if count >= limit:
+                break
+        return count
+
+    def controlled_poll(self, handler, fragment_limit: cython.longlong = 10):
+        images: tuple = self.images
+        n: cython.longlong = len(images)
+        first: cython.longlong = self.start()
+        count: cython.longlong = 0
+        i: cython.longlong
+        image: ImageReader
+        for i in range(n):
+            image = images[(first + i) % n]
+            count += image.control(handler, fragment_limit - count)
+            if count >= fragment_limit:
+                break
+        return count
+
+    def block_poll(self, handler, block_length_limit: cython.longlong):
+        images: tuple = self.images
+        count: cython.longlong = 0
+        image: ImageReader
+        for image in images:
+            count += image.block(handler, block_length_limit)
+        return count
+
+    def poll_bytes(self, limit: cython.longlong = 1000):
+        out: list = []
+        images: tuple = self.images
+        n: cython.longlong = len(images)
+        first: cython.longlong = self.start()
+        i: cython.longlong
+        image: ImageReader
+        for i in range(n):
+            if len(out) >= limit:
+                break
+            image = images[(first + i) % n]
+            image.gather(out, limit - len(out))
+        return out
+
+    def has_data(self):
+        """Whether a poll would find something now."""
+        image: ImageReader
+        for image in self.images:
+            if image.has_data():
+                return True
+        return False
+
+    def wait_for_data(self, timeout_ns: cython.longlong):
+        """Waits without the GIL until a poll would find something; true when it would. At most ``timeout_ns`` and 10 ms."""
+        if self.has_data():
+            return True
+        if cython.compiled:
+            image: ImageReader
+            watched = cython.declare(cython.p_uchar[64])
+            count: cython.int = 0
+            found: cython.bint
+            # No code of Python's runs until the GIL is let go, so none of these can close in between.
+            open_images: list = [image for image in self.images if not image.is_closed][:64]
+            for image in open_images:
+                watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
+                image.waiters += 1
+                count += 1
+            with cython.nogil:
+                found = watch(watched, count, min(timeout_ns, 10_000_000))
+            for image in open_images:
+                image.waiters -= 1
+            return found
+        else:
+            return False

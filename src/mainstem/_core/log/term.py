@@ -1,0 +1,378 @@
+"""Operations on the terms of a log that the driver performs: scanning for datagrams and gaps, inserting, filling, unblocking.
+
+Memory is a base pointer, ``term`` the offset of a term in it, ``offset`` a place inside that term, ``at`` their sum.
+Frames become visible by the release store of their first word, and are read after an acquire load of it.
+"""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+
+    # The most runs that go to the kernel in one call; sendmmsg takes 1024, and 64 is where its gain flattens.
+    MAX_RUNS = 64
+    # No place in a message for a timestamp; -8 is the header's reserved value, as if it lay before the payload.
+    NO_TIMESTAMP = -1
+
+# Before a publisher writes again where it is cleaned now, it fills a term or two: from so long terms on, caches have forgotten by
+# then, and to fill them with zeroes costs twice the time.
+FAR_TERM_LENGTH = cython.declare(cython.longlong, 16 * 1024 * 1024)
+# One UDP payload is 65,507 bytes at most, and a run with segmentation offload is one payload to the kernel.
+MAX_RUN_LENGTH = cython.declare(cython.int, 65_000)
+
+
+def wrap32(value):
+    """``value`` as a 32-bit integer in two's complement: term ids wrap."""
+    if cython.compiled:
+        return cython.cast(cython.int, value)
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def aligned(length):
+    """``length`` rounded up to the frame alignment."""
+    return (length + 31) & ~31
+
+
+def bits_of(term_length):
+    """The position bits to shift: log2 of the term length."""
+    bits: cython.int = 0
+    while (cython.cast(cython.longlong, 1) << bits) < term_length:
+        bits += 1
+    return bits
+
+
+@cython.cclass
+class RunBatch:
+    """What is sent in one call: runs of datagrams that are contiguous in memory and, but for the last one, of equal size.
+
+    ``segment`` is the size of a datagram of the run, ``length`` of all of it, ``advance`` how far the position has moved
+    from the start of the scan when the run and those before it have left.
+    """
+
+    def __init__(self):
+        if not cython.compiled:
+            self.offset = [0] * MAX_RUNS
+            self.length = [0] * MAX_RUNS
+            self.segment = [0] * MAX_RUNS
+            self.advance = [0] * MAX_RUNS
+        self.count = 0
+        self.padding = 0
+        self.blocked = False
+
+    def scan(
+        self,
+        log: AtomicBuffer,
+        term: cython.longlong,
+        offset: cython.longlong,
+        term_length: cython.longlong,
+        window: cython.longlong,
+        mtu: cython.int,
+        max_runs: cython.int = 64,
+        max_segments: cython.int = 64,
+    ):
+        """Scans and returns ``[(offset in the log, length, segment, advance), …]``."""
+        log.check(term, term_length)
+        if not 0 < max_runs <= MAX_RUNS:
+            raise ValueError(f"max_runs: {max_runs} is not one of 1 to {MAX_RUNS}")
+        scan_runs(self, log.base, term, offset, term_length, window, mtu, max_runs, max_segments)
+        return [(self.offset[i], self.length[i], self.segment[i], self.advance[i]) for i in range(self.count)]
+
+    @property
+    def is_blocked(self):
+        return bool(self.blocked)
+
+
+def scan_datagram(batch, base, at, end, most):
+    """The bytes of one datagram from ``at``: whole committed frames, ``most`` at most; a PAD ends it with its header.
+
+    ``batch.padding`` becomes what the PAD covers behind its header. -1: the first frame alone is longer than ``most``.
+    """
+    size: cython.int = 0
+    length: cython.int
+    whole: cython.longlong
+    batch.padding = 0
+    while size < most and at + size < end:
+        length = ld32(base, at + size + FRAME_LENGTH_OFFSET)
+        if length <= 0:
+            break
+        whole = aligned(length)
+        if get16(base, at + size + FRAME_TYPE_OFFSET) == TYPE_PAD:
+            if size + DATA_HEADER_LENGTH > most:
+                return size if size > 0 else -1
+            batch.padding = whole - DATA_HEADER_LENGTH
+            return size + DATA_HEADER_LENGTH
+        if size + whole > most:
+            return size if size > 0 else -1
+        size += cython.cast(cython.int, whole)
+    return size
+
+
+def scan_runs(batch, base, term, offset, term_length, window, mtu, max_runs, max_segments):
+    """Fills ``batch`` with what may be sent from ``offset``: within ``window`` bytes and this term. Returns the runs' number.
+
+    ``batch.blocked`` says that a committed frame is there and the window left is too small for it.
+    """
+    at: cython.longlong = offset
+    n: cython.int = 0
+    segments: cython.int = 0
+    size: cython.int
+    most: cython.int
+    extends: cython.bint = False
+    batch.blocked = False
+    while at < term_length:
+        most = mtu
+        if window - (at - offset) < mtu:
+            most = cython.cast(cython.int, window - (at - offset))
+        if most <= 0:
+            batch.blocked = ld32(base, term + at) > 0
+            break
+        size = scan_datagram(batch, base, term + at, term + term_length, most)
+        if size <= 0:
+            batch.blocked = size < 0
+            break
+        if (
+            extends
+            and segments < max_segments
+            and size <= batch.segment[n - 1]
+            and batch.length[n - 1] + size <= MAX_RUN_LENGTH
+        ):
+            batch.length[n - 1] += size
+            segments += 1
+        elif n == max_runs:
+            break
+        else:
+            batch.offset[n] = term + at
+            batch.length[n] = size
+            batch.segment[n] = size
+            segments = 1
+            n += 1
+        # A shorter datagram, or one with a hole behind it, can only be the last of its run.
+        extends = size == batch.segment[n - 1] and batch.padding == 0
+        at += size + batch.padding
+        batch.advance[n - 1] = at - offset
+    batch.count = n
+    return n
+
+
+def first_gap(base, term, offset, limit):
+    """The offset where the first frame is missing, at or behind ``limit`` when none is."""
+    length: cython.int
+    while offset < limit:
+        length = ld32(base, term + offset)
+        if length <= 0:
+            break
+        offset += aligned(length)
+    return offset
+
+
+def gap_end(base, term, offset, limit):
+    """Where a gap that begins at ``offset`` ends: at the next frame, or at ``limit``."""
+    offset += FRAME_ALIGNMENT
+    while offset < limit and ld32(base, term + offset) == 0:
+        offset += FRAME_ALIGNMENT
+    return offset if offset < limit else limit
+
+
+def insert_frames(base, at, source, start, length):
+    """Copies a datagram's frames into a term unless they are there already; true when it did.
+
+    The payload goes first, then the header backwards, then its first word: a reader that sees it sees all.
+    """
+    if ld64(base, at) != 0:
+        return False
+    copy_bytes(base, at + DATA_HEADER_LENGTH, source, start + DATA_HEADER_LENGTH, length - DATA_HEADER_LENGTH)
+    put64(base, at + 24, get64(source, start + 24))
+    put64(base, at + 16, get64(source, start + 16))
+    put64(base, at + 8, get64(source, start + 8))
+    st64(base, at, get64(source, start))
+    return True
+
+
+def stamp_frames(base, at, length, offset, moment):
+    """Writes a time into the frames that begin a message, among whole frames of ``length`` bytes, where it fits."""
+    end: cython.longlong = at + length
+    frame: cython.longlong
+    while at + DATA_HEADER_LENGTH <= end:
+        frame = get32(base, at + FRAME_LENGTH_OFFSET)
+        if frame < DATA_HEADER_LENGTH or get16(base, at + FRAME_TYPE_OFFSET) != TYPE_DATA:
+            break
+        if (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_BEGIN) != 0 and DATA_HEADER_LENGTH + offset + 8 <= frame:
+            put64(base, at + DATA_HEADER_LENGTH + offset, moment)
+        at += aligned(frame)
+
+
+def write_padding(base, meta, term, offset, length, term_id):
+    """Makes [offset, offset + length) one PAD frame after the log's default header."""
+    at: cython.longlong = term + offset
+    put32(base, at + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, offset))
+    put32(base, at + FRAME_SESSION_ID_OFFSET, get32(base, meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET))
+    put32(base, at + FRAME_STREAM_ID_OFFSET, get32(base, meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET))
+    put32(base, at + FRAME_TERM_ID_OFFSET, term_id)
+    put64(base, at + FRAME_RESERVED_VALUE_OFFSET, 0)
+    put8(base, at + FRAME_VERSION_OFFSET, 0)
+    put8(base, at + FRAME_FLAGS_OFFSET, FLAG_UNFRAGMENTED)
+    put16(base, at + FRAME_TYPE_OFFSET, TYPE_PAD)
+    st32(base, at + FRAME_LENGTH_OFFSET, cython.cast(cython.int, length))
+
+
+def fill_with_padding(base, meta, term, offset, length, term_id):
+    """Fills a gap of an unreliable stream if it is still all zero."""
+    at: cython.longlong = offset
+    while at < offset + length:
+        if ld64(base, term + at) != 0:
+            return False
+        at += 8
+    write_padding(base, meta, term, offset, length, term_id)
+    return True
+
+
+def clean_bytes(base, at, length, is_far):
+    """Zeroes a region; its first word last, so that nobody meets a length without the frame."""
+    if is_far:
+        zero_past_caches(base, at + 8, length - 8)
+    else:
+        zero_out(base, at + 8, length - 8)
+    st64(base, at, 0)
+
+
+def clean_to(base, term_length, clean, target):
+    """Cleans the log from position ``clean`` to ``target``, a term's end at most. Returns the position cleaned to."""
+    offset: cython.longlong = clean & (term_length - 1)
+    length: cython.longlong = target - clean
+    if length <= 0:
+        return clean
+    if length > term_length - offset:
+        length = term_length - offset
+    at: cython.longlong = ((clean // term_length) % PARTITION_COUNT) * term_length + offset
+    clean_bytes(base, at, length, term_length >= FAR_TERM_LENGTH)
+    return clean + length
+
+
+def tail_position(base, meta, term_length, initial_term_id):
+    """The producers' position, from the raw tail of the active term."""
+    count: cython.int = ld32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+    raw: cython.longlong = ld64(base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (count % PARTITION_COUNT))
+    terms: cython.longlong = wrap32((raw >> 32) - initial_term_id)
+    offset: cython.longlong = raw - ((raw >> 32) << 32)
+    if offset > term_length:
+        offset = term_length
+    return terms * term_length + offset
+
+
+def rotate(base, meta, term_count, term_id):
+    """Moves the log to the term after ``term_count``; true for the one caller that did it."""
+    following: cython.int = wrap32(cython.cast(cython.longlong, term_id) + 1)
+    tail: cython.longlong = meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((term_count + 1) % PARTITION_COUNT)
+    expected: cython.int = wrap32(cython.cast(cython.longlong, following) - PARTITION_COUNT)
+    raw: cython.longlong = ld64(base, tail)
+    while (raw >> 32) == expected:
+        if cas64(base, tail, raw, cython.cast(cython.longlong, following) << 32):
+            break
+        raw = ld64(base, tail)
+    return cas32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET, term_count, term_count + 1)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def unblock_term(
+    base: cython.p_uchar,
+    meta: cython.longlong,
+    term: cython.longlong,
+    offset: cython.longlong,
+    tail: cython.longlong,
+    term_length: cython.longlong,
+    term_id: cython.int,
+) -> cython.int:
+    """0: nothing to do, 1: unblocked, 2: unblocked to the term's end."""
+    length: cython.int = ld32(base, term + offset)
+    at: cython.longlong = offset + FRAME_ALIGNMENT
+    back: cython.longlong
+    if length > 0:
+        return 0
+    if length < 0:
+        write_padding(base, meta, term, offset, -length, term_id)
+        return 1
+    while at < tail:
+        if ld32(base, term + at) != 0:
+            back = at - FRAME_ALIGNMENT
+            while back >= offset and ld32(base, term + back) == 0:
+                back -= FRAME_ALIGNMENT
+            if back >= offset:
+                return 0
+            write_padding(base, meta, term, offset, at - offset, term_id)
+            return 1
+        at += FRAME_ALIGNMENT
+    if at == term_length and ld32(base, term + offset) == 0:
+        write_padding(base, meta, term, offset, at - offset, term_id)
+        return 2
+    return 0
+
+
+@cython.ccall
+def unblock(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int, position: cython.longlong):
+    """Frees a log at whose consumer position a producer died in the middle of a claim."""
+    meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
+    count: cython.int = cython.cast(cython.int, position // term_length)
+    index: cython.int = count % PARTITION_COUNT
+    offset: cython.longlong = position & (term_length - 1)
+    log.check(0, 3 * term_length)
+    active: cython.int = ld32(log.base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+    raw: cython.longlong = ld64(log.base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (active % PARTITION_COUNT))
+    if active == count - 1 and offset == 0:
+        return bool(rotate(log.base, meta, active, cython.cast(cython.int, raw >> 32)))
+    if active != count:
+        raw = ld64(log.base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * index)
+    tail: cython.longlong = raw - ((raw >> 32) << 32)
+    if tail > term_length:
+        tail = term_length
+    term_id: cython.int = wrap32(cython.cast(cython.longlong, initial_term_id) + count)
+    result: cython.int = unblock_term(log.base, meta, index * term_length, offset, tail, term_length, term_id)
+    if result == 2:
+        rotate(log.base, meta, count, term_id)
+    return result != 0
+
+
+def gaps(
+    log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, limit: cython.longlong, most: cython.int = 64
+):
+    """The gaps of a term between two offsets, ``[(offset, length), …]``, the first ``most`` of them."""
+    log.check(term, limit)
+    result = []
+    end: cython.longlong
+    while len(result) < most:
+        offset = first_gap(log.base, term, offset, limit)
+        if offset >= limit:
+            break
+        end = gap_end(log.base, term, offset, limit)
+        result.append((offset, end - offset))
+        offset = end
+    return result
+
+
+def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer):
+    """Inserts a datagram's frames at a place of the log; false when something is there already."""
+    log.check(at, datagram.capacity)
+    datagram.check(0, DATA_HEADER_LENGTH)
+    return bool(insert_frames(log.base, at, datagram.base, 0, datagram.capacity))
+
+
+def fill_gap(
+    log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, length: cython.longlong, term_id: cython.int
+):
+    """Makes a gap one PAD frame; false when it is a gap no longer."""
+    log.check(term + offset, length)
+    return bool(fill_with_padding(log.base, log.capacity - LOG_METADATA_LENGTH, term, offset, length, term_id))
+
+
+def clean(log: AtomicBuffer, term_length: cython.longlong, position: cython.longlong, target: cython.longlong):
+    """Cleans from ``position`` to ``target`` or the term's end, whichever is first; returns the position reached."""
+    log.check(0, 3 * term_length)
+    return clean_to(log.base, term_length, position, target)
+
+
+def producer_position(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int):
+    """Where the producers are."""
+    return tail_position(log.base, log.capacity - LOG_METADATA_LENGTH, term_length, initial_term_id)

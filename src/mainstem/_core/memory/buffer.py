@@ -1,0 +1,145 @@
+"""AtomicBuffer: bounds-checked typed access, with named orderings, to a mapped file, a bytearray or a view."""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+else:
+    from mainstem._core.memory.plain import *
+    from mainstem._core.memory.plain import Memory
+
+from mmap import mmap
+
+
+# No cycle leads through it, and the collector, were it to clear one, would drop the view before the buffer exported from it.
+@cython.no_gc
+@cython.cclass
+class AtomicBuffer:
+    """A writable region of memory. Other compiled modules read ``base`` and ``capacity`` directly."""
+
+    def __init__(self, source, offset: cython.longlong = 0, length: cython.longlong = -1):
+        if isinstance(source, AtomicBuffer):
+            source = source.view()
+        view = memoryview(source).cast("B")
+        if view.readonly:
+            raise BufferError("AtomicBuffer needs writable memory")
+        if length < 0:
+            length = view.nbytes - offset
+        if offset < 0 or length < 0 or offset + length > view.nbytes:
+            raise IndexError(f"region [{offset}, {offset + length}) lies outside a buffer of {view.nbytes} bytes")
+        part = view[offset : offset + length]
+        self.owner = part
+        self.capacity = length
+        if cython.compiled:
+            PyObject_GetBuffer(part, cython.address(self.raw), PyBUF_SIMPLE | PyBUF_WRITABLE)
+            self.held = True
+            self.base = cython.cast(cython.pointer(cython.uchar), self.raw.buf)
+        else:
+            if isinstance(view.obj, mmap):
+                raise RuntimeError("shared memory needs the compiled modules: run 'make build' or install a wheel")
+            self.base = Memory(part)
+
+    if cython.compiled:
+
+        def __dealloc__(self):
+            if self.held:
+                PyBuffer_Release(cython.address(self.raw))
+
+    def close(self):
+        """Lets go of the memory, so that a mapping under it can be closed. Any later access raises IndexError."""
+        self.capacity = 0
+        if cython.compiled:
+            if self.held:
+                self.held = False
+                PyBuffer_Release(cython.address(self.raw))
+            self.base = cython.NULL
+        else:
+            self.base = None
+        if self.owner is not None:
+            self.owner.release()
+            self.owner = None
+
+    def __len__(self):
+        return self.capacity
+
+    def check(self, offset, length):
+        if offset < 0 or length < 0 or offset + length > self.capacity:
+            raise IndexError(f"access [{offset}, {offset + length}) lies outside a buffer of {self.capacity} bytes")
+        return 0
+
+    def get_u8(self, offset: cython.longlong):
+        self.check(offset, 1)
+        return get8(self.base, offset)
+
+    def put_u8(self, offset: cython.longlong, value: cython.uchar):
+        self.check(offset, 1)
+        put8(self.base, offset, value)
+
+    def get_u16(self, offset: cython.longlong):
+        self.check(offset, 2)
+        return get16(self.base, offset)
+
+    def get_i32(self, offset: cython.longlong):
+        self.check(offset, 4)
+        return get32(self.base, offset)
+
+    def put_i32(self, offset: cython.longlong, value: cython.int):
+        self.check(offset, 4)
+        put32(self.base, offset, value)
+
+    def get_i64(self, offset: cython.longlong):
+        self.check(offset, 8)
+        return get64(self.base, offset)
+
+    def put_i64(self, offset: cython.longlong, value: cython.longlong):
+        self.check(offset, 8)
+        put64(self.base, offset, value)
+
+    def get_i32_acquire(self, offset: cython.longlong):
+        self.check(offset, 4)
+        return ld32(self.base, offset)
+
+    def put_i32_release(self, offset: cython.longlong, value: cython.int):
+        self.check(offset, 4)
+        st32(self.base, offset, value)
+
+    def get_i64_acquire(self, offset: cython.longlong):
+        self.check(offset, 8)
+        return ld64(self.base, offset)
+
+    def put_i64_release(self, offset: cython.longlong, value: cython.longlong):
+        self.check(offset, 8)
+        st64(self.base, offset, value)
+
+    def add_i64(self, offset: cython.longlong, delta: cython.longlong):
+        """Adds atomically and returns the value from before."""
+        self.check(offset, 8)
+        return fadd64(self.base, offset, delta)
+
+    def compare_and_set_i32(self, offset: cython.longlong, expected: cython.int, value: cython.int):
+        self.check(offset, 4)
+        return bool(cas32(self.base, offset, expected, value))
+
+    def compare_and_set_i64(self, offset: cython.longlong, expected: cython.longlong, value: cython.longlong):
+        self.check(offset, 8)
+        return bool(cas64(self.base, offset, expected, value))
+
+    def get_bytes(self, offset: cython.longlong, length: cython.longlong):
+        self.check(offset, length)
+        return bytes(self.owner[offset : offset + length])
+
+    def put_bytes(self, offset: cython.longlong, data):
+        n = len(data)
+        self.check(offset, n)
+        self.owner[offset : offset + n] = data
+
+    def zero(self, offset: cython.longlong, length: cython.longlong):
+        self.check(offset, length)
+        zero_out(self.base, offset, length)
+
+    def view(self, offset: cython.longlong = 0, length: cython.longlong = -1):
+        """A writable memoryview of the region; it must be released before ``close``."""
+        if length < 0:
+            length = self.capacity - offset
+        self.check(offset, length)
+        return self.owner[offset : offset + length]

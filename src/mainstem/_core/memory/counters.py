@@ -1,0 +1,260 @@
+"""Counters: values that one process writes and every process reads (behaviour, sections 8.1 and 8.2)."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+
+from collections import deque
+
+NULL_COUNTER_ID = -1
+NEVER_MS = 0x7FFFFFFFFFFFFFFF
+
+
+@cython.cclass
+class CounterCell:
+    """One counter's value. Other compiled modules read ``base`` and ``offset`` directly."""
+
+    def __init__(self, values: AtomicBuffer, counter_id: cython.longlong):
+        if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > values.capacity:
+            raise IndexError(f"counter {counter_id} lies outside a buffer of {values.capacity} bytes")
+        self.buffer = values
+        self.base = values.base
+        self.offset = counter_id * COUNTER_VALUE_LENGTH
+        self.counter_id = counter_id
+
+    def check_open(self):
+        if self.buffer.capacity == 0:
+            raise IndexError("the memory of this counter has been closed")
+        return 0
+
+    def get(self):
+        self.check_open()
+        return get64(self.base, self.offset)
+
+    def get_acquire(self):
+        self.check_open()
+        return ld64(self.base, self.offset)
+
+    def set(self, value: cython.longlong):
+        self.check_open()
+        put64(self.base, self.offset, value)
+
+    def set_release(self, value: cython.longlong):
+        self.check_open()
+        st64(self.base, self.offset, value)
+
+    def add(self, delta: cython.longlong):
+        self.check_open()
+        return fadd64(self.base, self.offset, delta)
+
+    def add_release(self, delta: cython.longlong):
+        self.check_open()
+        st64(self.base, self.offset, get64(self.base, self.offset) + delta)
+
+    def compare_and_set(self, expected: cython.longlong, value: cython.longlong):
+        self.check_open()
+        return bool(cas64(self.base, self.offset, expected, value))
+
+    def propose_max_release(self, value: cython.longlong):
+        self.check_open()
+        if get64(self.base, self.offset) >= value:
+            return False
+        st64(self.base, self.offset, value)
+        return True
+
+
+@cython.cclass
+class CountersReader:
+    """Reads what the driver allocated; any process that maps the two buffers."""
+
+    def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer):
+        by_values: cython.longlong = values.capacity // COUNTER_VALUE_LENGTH
+        by_metadata: cython.longlong = metadata.capacity // COUNTER_METADATA_LENGTH
+        if by_metadata < by_values:
+            raise ValueError(f"metadata for {by_metadata} counters does not cover {by_values} values")
+        self.metadata = metadata
+        self.values = values
+        self.meta_base = metadata.base
+        self.value_base = values.base
+        self.capacity = by_values
+
+    def check_id(self, counter_id):
+        if self.metadata.capacity == 0 or self.values.capacity == 0:
+            raise IndexError("the memory of these counters has been closed")
+        if counter_id < 0 or counter_id >= self.capacity:
+            raise IndexError(f"counter {counter_id} is not one of 0 to {self.capacity - 1}")
+        return 0
+
+    def next_allocated(self, start):
+        """The first allocated id from ``start`` on, or NULL_COUNTER_ID; ids behind the first unused one are not in use."""
+        counter_id: cython.longlong = start
+        state: cython.int
+        while counter_id < self.capacity:
+            state = ld32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH)
+            if state == COUNTER_ALLOCATED:
+                return cython.cast(cython.int, counter_id)
+            if state == COUNTER_UNUSED:
+                break
+            counter_id += 1
+        return -1
+
+    def __iter__(self):
+        counter_id: cython.longlong = 0
+        while counter_id < self.capacity:
+            self.check_id(counter_id)
+            counter_id = self.next_allocated(counter_id)
+            if counter_id < 0:
+                return
+            yield counter_id
+            counter_id += 1
+
+    def state(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return ld32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH)
+
+    def type_id(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return get32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_TYPE_ID_OFFSET)
+
+    def free_for_reuse_ms(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return ld64(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_FREE_FOR_REUSE_OFFSET)
+
+    def key(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return self.metadata.get_bytes(
+            counter_id * COUNTER_METADATA_LENGTH + COUNTER_KEY_OFFSET, COUNTER_KEY_MAX_LENGTH
+        )
+
+    def label_bytes(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
+        length: cython.longlong = ld32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET)
+        return self.metadata.get_bytes(at + COUNTER_LABEL_OFFSET, min(max(length, 0), COUNTER_LABEL_MAX_LENGTH))
+
+    def label(self, counter_id: cython.longlong):
+        return self.label_bytes(counter_id).decode("utf-8", "replace")
+
+    def set_label(self, counter_id: cython.longlong, label):
+        data = label if isinstance(label, bytes) else label.encode("utf-8", "replace")
+        data = data[:COUNTER_LABEL_MAX_LENGTH]
+        self.check_id(counter_id)
+        at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
+        self.metadata.put_bytes(at + COUNTER_LABEL_OFFSET, data)
+        st32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET, len(data))
+
+    def append_to_label(self, counter_id: cython.longlong, text):
+        # The old bytes stay as they are, so a reader sees the old label or the longer one.
+        self.set_label(counter_id, self.label_bytes(counter_id) + text.encode("utf-8", "replace"))
+
+    def value(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH)
+
+    def registration_id(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REGISTRATION_ID_OFFSET)
+
+    def owner_id(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_OWNER_ID_OFFSET)
+
+    def reference_id(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REFERENCE_ID_OFFSET)
+
+    def cell(self, counter_id: cython.longlong):
+        self.check_id(counter_id)
+        return CounterCell(self.values, counter_id)
+
+    def find(self, type_id: cython.int, registration_id: cython.longlong):
+        self.check_id(0)
+        counter_id: cython.longlong = self.next_allocated(0)
+        while counter_id >= 0:
+            if (
+                get32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_TYPE_ID_OFFSET) == type_id
+                and ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REGISTRATION_ID_OFFSET)
+                == registration_id
+            ):
+                return counter_id
+            counter_id = self.next_allocated(counter_id + 1)
+        return NULL_COUNTER_ID
+
+
+@cython.cclass
+class CountersManager(CountersReader):
+    """Allocates and frees counters; the driver's conductor only."""
+
+    def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer, reuse_delay_ms: cython.longlong = 1000):
+        CountersReader.__init__(self, metadata, values)
+        self.reuse_delay_ms = reuse_delay_ms
+        self.high_water_mark = 0
+        self.freed = deque()
+
+    def take_id(self, now_ms):
+        i: cython.Py_ssize_t
+        for i in range(len(self.freed)):
+            if self.free_for_reuse_ms(self.freed[i]) <= now_ms:
+                counter_id = self.freed[i]
+                del self.freed[i]
+                return counter_id
+        if self.high_water_mark >= self.capacity:
+            raise BufferError(
+                f"all {self.capacity} counters are in use (AERON_COUNTERS_BUFFER_LENGTH sets how many there are)"
+            )
+        self.high_water_mark += 1
+        return self.high_water_mark - 1
+
+    def allocate(
+        self,
+        type_id: cython.int,
+        key,
+        label,
+        *,
+        now_ms: cython.longlong = 0,
+        registration_id: cython.longlong = 0,
+        owner_id: cython.longlong = -1,
+        reference_id: cython.longlong = 0,
+        value: cython.longlong = 0,
+    ):
+        self.check_id(0)
+        if len(key) > COUNTER_KEY_MAX_LENGTH:
+            raise ValueError(f"counter key of {len(key)} bytes exceeds the maximum of {COUNTER_KEY_MAX_LENGTH}")
+        counter_id: cython.longlong = self.take_id(now_ms)
+        at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
+        cell: cython.longlong = counter_id * COUNTER_VALUE_LENGTH
+        put64(self.value_base, cell + COUNTER_REGISTRATION_ID_OFFSET, registration_id)
+        put64(self.value_base, cell + COUNTER_OWNER_ID_OFFSET, owner_id)
+        put64(self.value_base, cell + COUNTER_REFERENCE_ID_OFFSET, reference_id)
+        st64(self.value_base, cell, value)
+        put32(self.meta_base, at + COUNTER_TYPE_ID_OFFSET, type_id)
+        put64(self.meta_base, at + COUNTER_FREE_FOR_REUSE_OFFSET, NEVER_MS)
+        zero_out(self.meta_base, at + COUNTER_KEY_OFFSET, COUNTER_KEY_MAX_LENGTH)
+        self.metadata.put_bytes(at + COUNTER_KEY_OFFSET, key)
+        self.set_label(counter_id, label)
+        st32(self.meta_base, at, COUNTER_ALLOCATED)
+        return counter_id
+
+    def free(self, counter_id: cython.longlong, now_ms: cython.longlong):
+        if self.state(counter_id) != COUNTER_ALLOCATED:
+            raise ValueError(f"counter {counter_id} is not allocated")
+        at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
+        zero_out(self.meta_base, at + COUNTER_KEY_OFFSET, COUNTER_KEY_MAX_LENGTH)
+        put64(self.meta_base, at + COUNTER_FREE_FOR_REUSE_OFFSET, now_ms + self.reuse_delay_ms)
+        st32(self.meta_base, at, COUNTER_RECLAIMED)
+        self.freed.append(counter_id)
+
+    def set_registration_id(self, counter_id: cython.longlong, registration_id: cython.longlong):
+        self.check_id(counter_id)
+        st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REGISTRATION_ID_OFFSET, registration_id)
+
+    def set_owner_id(self, counter_id: cython.longlong, owner_id: cython.longlong):
+        self.check_id(counter_id)
+        st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_OWNER_ID_OFFSET, owner_id)
+
+    def set_reference_id(self, counter_id: cython.longlong, reference_id: cython.longlong):
+        self.check_id(counter_id)
+        st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REFERENCE_ID_OFFSET, reference_id)

@@ -1,0 +1,215 @@
+"""The many-to-one ring buffer through which every client speaks to the driver (behaviour, section 3)."""
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.plain import *
+
+INSUFFICIENT_CAPACITY = -1
+UNLIMITED = 0x7FFFFFFF
+
+
+@cython.cclass
+class ManyToOneRingBuffer:
+    """Records of many producers for one consumer, over a buffer whose last 768 bytes are the trailer."""
+
+    def __init__(self, buffer: AtomicBuffer):
+        capacity: cython.longlong = buffer.capacity - RING_TRAILER_LENGTH
+        if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
+            raise ValueError(f"ring buffer capacity {capacity} is not a power of two of at least 64 bytes")
+        self.buffer = buffer
+        self.base = buffer.base
+        self.capacity = capacity
+        self.max_message_length = capacity // 8
+
+    def check_open(self):
+        if self.buffer.capacity == 0:
+            raise IndexError("the memory of this ring buffer has been closed")
+        return 0
+
+    def check_message(self, type_id, length):
+        self.check_open()
+        if type_id < 1:
+            raise ValueError(f"record type {type_id} is not positive")
+        if length < 0 or length > self.max_message_length:
+            raise ValueError(f"record of {length} bytes exceeds the maximum of {self.max_message_length}")
+        return 0
+
+    # ---- producers -------------------------------------------------------------------------------------------------
+
+    def claim_record(self, length):
+        """The offset of a claimed record whose length still reads zero, or INSUFFICIENT_CAPACITY."""
+        base = self.base
+        capacity: cython.longlong = self.capacity
+        mask: cython.longlong = capacity - 1
+        required: cython.longlong = (length + RECORD_HEADER_LENGTH + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1)
+        head: cython.longlong = ld64(base, capacity + RING_HEAD_CACHE_OFFSET)
+        tail: cython.longlong
+        index: cython.longlong
+        padding: cython.longlong
+        # Ends: a round is repeated only when another producer advanced the tail, and the ring is finite.
+        while True:
+            tail = ld64(base, capacity + RING_TAIL_OFFSET)
+            if required > capacity - (tail - head):
+                head = ld64(base, capacity + RING_HEAD_OFFSET)
+                if required > capacity - (tail - head):
+                    return -1
+                st64(base, capacity + RING_HEAD_CACHE_OFFSET, head)
+            padding = 0
+            index = tail & mask
+            if required > capacity - index:
+                # The record may not cross the end: it goes to the front, which must be free as far as it needs.
+                if required > (head & mask):
+                    head = ld64(base, capacity + RING_HEAD_OFFSET)
+                    if required > (head & mask):
+                        return -1
+                    st64(base, capacity + RING_HEAD_CACHE_OFFSET, head)
+                padding = capacity - index
+            if cas64(base, capacity + RING_TAIL_OFFSET, tail, tail + required + padding):
+                break
+        if padding:
+            put32(base, index, cython.cast(cython.int, -padding))
+            fence_release()
+            put32(base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
+            st32(base, index, cython.cast(cython.int, padding))
+            index = 0
+        return index
+
+    def try_claim(self, type_id: cython.int, length: cython.longlong):
+        self.check_message(type_id, length)
+        index: cython.longlong = self.claim_record(length)
+        if index < 0:
+            return INSUFFICIENT_CAPACITY
+        put32(self.base, index, cython.cast(cython.int, -(length + RECORD_HEADER_LENGTH)))
+        # The negative length must be seen before anything of the record: unblocking relies on it.
+        fence_release()
+        put32(self.base, index + RECORD_TYPE_OFFSET, type_id)
+        return index + RECORD_HEADER_LENGTH
+
+    def check_claim(self, payload_offset):
+        """The offset of the record that an open claim belongs to."""
+        self.check_open()
+        index: cython.longlong = payload_offset - RECORD_HEADER_LENGTH
+        if index < 0 or index >= self.capacity or index & (RECORD_ALIGNMENT - 1) or get32(self.base, index) >= 0:
+            raise ValueError(f"offset {payload_offset} is not that of a claim that is still open")
+        return index
+
+    def commit(self, payload_offset: cython.longlong):
+        index: cython.longlong = self.check_claim(payload_offset)
+        st32(self.base, index, -get32(self.base, index))
+
+    def abort(self, payload_offset: cython.longlong):
+        index: cython.longlong = self.check_claim(payload_offset)
+        put32(self.base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
+        st32(self.base, index, -get32(self.base, index))
+
+    def write(self, type_id: cython.int, payload):
+        offset: cython.longlong = self.try_claim(type_id, len(payload))
+        if offset < 0:
+            return False
+        self.buffer.put_bytes(offset, payload)
+        self.commit(offset)
+        return True
+
+    def next_correlation_id(self):
+        self.check_open()
+        return fadd64(self.base, self.capacity + RING_CORRELATION_OFFSET, 1)
+
+    # ---- the consumer ----------------------------------------------------------------------------------------------
+
+    def read(self, handler, limit: cython.int = UNLIMITED):
+        self.check_open()
+        base = self.base
+        head: cython.longlong = get64(base, self.capacity + RING_HEAD_OFFSET)
+        start: cython.longlong = head & (self.capacity - 1)
+        contiguous: cython.longlong = self.capacity - start
+        consumed: cython.longlong = 0
+        count: cython.int = 0
+        length: cython.longlong
+        type_id: cython.int
+        offset: cython.longlong
+        try:
+            while consumed < contiguous and count < limit:
+                offset = start + consumed
+                length = ld32(base, offset)
+                if length <= 0:
+                    break
+                if length < RECORD_HEADER_LENGTH or consumed + length > contiguous:
+                    raise ValueError(f"record of {length} bytes at offset {offset} does not fit in the ring buffer")
+                consumed += (length + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1)
+                type_id = get32(base, offset + RECORD_TYPE_OFFSET)
+                if type_id == RECORD_TYPE_PADDING:
+                    continue
+                count += 1
+                handler(type_id, self.buffer.get_bytes(offset + RECORD_HEADER_LENGTH, length - RECORD_HEADER_LENGTH))
+        finally:
+            if consumed > 0 and self.buffer.capacity:
+                zero_out(base, start, consumed)
+                st64(base, self.capacity + RING_HEAD_OFFSET, head + consumed)
+        return count
+
+    def unblock_record(self):
+        base = self.base
+        head: cython.longlong = ld64(base, self.capacity + RING_HEAD_OFFSET)
+        tail: cython.longlong = ld64(base, self.capacity + RING_TAIL_OFFSET)
+        if head == tail:
+            return False
+        mask: cython.longlong = self.capacity - 1
+        index: cython.longlong = head & mask
+        length: cython.int = ld32(base, index)
+        if length < 0:
+            put32(base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
+            st32(base, index, -length)
+            return True
+        if length > 0:
+            return False
+        end: cython.longlong = index + (tail - head)
+        wrapped: cython.bint = end >= self.capacity
+        if wrapped:
+            end = self.capacity
+        scan: cython.longlong = index + RECORD_ALIGNMENT
+        while scan < end and ld32(base, scan) == 0:
+            scan += RECORD_ALIGNMENT
+        # Nothing behind the claim tells its length, unless the tail passed the end of the ring: no record crosses it.
+        if scan >= end and not wrapped:
+            return False
+        back: cython.longlong = scan - RECORD_ALIGNMENT
+        while back >= index:
+            if ld32(base, back) != 0:
+                return False
+            back -= RECORD_ALIGNMENT
+        put32(base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
+        st32(base, index, cython.cast(cython.int, scan - index))
+        return True
+
+    def unblock(self):
+        self.check_open()
+        return bool(self.unblock_record())
+
+    @property
+    def consumer_heartbeat_ms(self):
+        self.check_open()
+        return ld64(self.base, self.capacity + RING_CONSUMER_HEARTBEAT_OFFSET)
+
+    @consumer_heartbeat_ms.setter
+    def consumer_heartbeat_ms(self, value: cython.longlong):
+        self.check_open()
+        st64(self.base, self.capacity + RING_CONSUMER_HEARTBEAT_OFFSET, value)
+
+    @property
+    def producer_position(self):
+        self.check_open()
+        return ld64(self.base, self.capacity + RING_TAIL_OFFSET)
+
+    @property
+    def consumer_position(self):
+        self.check_open()
+        return ld64(self.base, self.capacity + RING_HEAD_OFFSET)
+
+    @property
+    def size(self):
+        """Bytes claimed and not yet consumed: the head is read first, so that it is never negative."""
+        head: cython.longlong = self.consumer_position
+        return self.producer_position - head

@@ -1,0 +1,92 @@
+"""Counters that clients ask for: their own, which go with them, and static ones (aeron-behaviour §5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.command.responses import (
+    OnCounterReady,
+    OnOperationSuccess,
+    OnStaticCounter,
+    OnUnavailableCounter,
+)
+from mainstem.aeron.counters import CounterSpec
+from mainstem.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.command.commands import AddCounter, AddStaticCounter, RemoveCounter
+    from mainstem.aeron.driver.conductor.clients import Clients
+    from mainstem.aeron.driver.resources import Resources
+
+
+class ClientCounters:
+    """Counters by registration id; a static one by type id and registration id."""
+
+    def __init__(self, resources: Resources, clients: Clients) -> None:
+        self._resources = resources
+        self._clients = clients
+        self._owned: dict[int, tuple[int, CounterCell]] = {}
+        self._static: dict[tuple[int, int], CounterCell] = {}
+
+    def add(self, command: AddCounter, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """ADD_COUNTER."""
+        self._clients.get_or_add(command.client_id)
+        cell = self._resources.counters.allocate(
+            CounterSpec(command.type_id, command.key, command.label),
+            registration_id=command.correlation_id,
+            owner_id=command.client_id,
+        )
+        self._owned[command.correlation_id] = (command.client_id, cell)
+        self._resources.responses.send(
+            OnCounterReady(correlation_id=command.correlation_id, counter_id=cell.counter_id)
+        )
+
+    def remove(self, command: RemoveCounter, now_ns: int) -> None:  # noqa: ARG002
+        """REMOVE_COUNTER."""
+        owned = self._owned.pop(command.registration_id, None)
+        if owned is None:
+            raise RegistrationError(
+                f"unknown counter: registration id {command.registration_id}", code=ErrorCode.UNKNOWN_COUNTER
+            )
+        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._free(command.registration_id, owned[1])
+
+    def add_static(self, command: AddStaticCounter, now_ns: int) -> None:  # noqa: ARG002
+        """ADD_STATIC_COUNTER: the same type and registration always mean the same counter."""
+        self._clients.get_or_add(command.client_id)
+        key = (command.type_id, command.registration_id)
+        cell = self._static.get(key)
+        if cell is None:
+            self._refuse_taken(command)
+            cell = self._resources.counters.allocate(
+                CounterSpec(command.type_id, command.key, command.label), registration_id=command.registration_id
+            )
+            self._static[key] = cell
+        self._resources.responses.send(
+            OnStaticCounter(correlation_id=command.correlation_id, counter_id=cell.counter_id)
+        )
+
+    def release_client(self, client_id: int) -> None:
+        """Frees every counter that the client owns."""
+        for registration_id, (owner, cell) in list(self._owned.items()):
+            if owner == client_id:
+                del self._owned[registration_id]
+                self._free(registration_id, cell)
+
+    def _refuse_taken(self, command: AddStaticCounter) -> None:
+        manager = self._resources.counters.manager
+        taken = manager.find(command.type_id, command.registration_id)
+        if taken >= 0 and manager.owner_id(taken) != -1:
+            raise RegistrationError(
+                f"cannot add static counter: type id {command.type_id} and registration id {command.registration_id} "
+                f"belong to counter {taken} of client {manager.owner_id(taken)}",
+                code=ErrorCode.GENERIC_ERROR,
+            )
+
+    def _free(self, registration_id: int, cell: CounterCell) -> None:
+        self._resources.responses.send(
+            OnUnavailableCounter(registration_id=registration_id, counter_id=cell.counter_id)
+        )
+        self._resources.counters.free(cell)

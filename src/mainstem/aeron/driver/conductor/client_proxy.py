@@ -1,0 +1,32 @@
+"""The driver's answers: one record in the to-clients buffer each (aeron-behaviour §4, §6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem._core.memory.broadcast import BroadcastTransmitter
+    from mainstem.aeron.command.responses import Response
+    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.clock import Clock
+    from mainstem.instruments import Instrument
+
+
+class Responses:
+    """Sends responses to every client; each picks its own by the ids in them."""
+
+    def __init__(
+        self, transmitter: BroadcastTransmitter, clock: Clock, instrument: Instrument, events: EventLog | None = None
+    ) -> None:
+        self._transmitter = transmitter
+        self._clock = clock
+        self._instrument = instrument
+        self._events = events
+
+    def send(self, response: Response) -> None:
+        """Broadcasts ``response``; nobody is waited for."""
+        self._transmitter.transmit(response.TYPE, response.encode())
+        now_ns = self._clock.monotonic_ns()
+        self._instrument.command(type(response).__name__, repr(response), now_ns)
+        if self._events is not None:
+            self._events.record(response, now_ns)

@@ -1,0 +1,100 @@
+"""Client sessions: created by their first ADD command, kept by their heartbeat counter, reaped when it goes stale
+(aeron-behaviour §7).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.command.responses import OnClientTimeout, OnCounterReady, OnUnavailableCounter
+from mainstem.aeron.counters import client_heartbeat
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.clock import NS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.command.commands import ClientClose, ClientKeepalive
+    from mainstem.aeron.driver.resources import Resources
+
+logger = logging.getLogger(__name__)
+
+
+class ClientSession:
+    """One client: its id and the counter in which it stores the epoch's milliseconds twice a second."""
+
+    __slots__ = ("client_id", "closed", "heartbeat")
+
+    def __init__(self, client_id: int, heartbeat: CounterCell) -> None:
+        self.client_id = client_id
+        self.heartbeat = heartbeat
+        self.closed = False
+
+
+class Clients:
+    """Every client the driver knows.
+
+    ``release`` is called with a client id when the client is gone, to let go of what it owned.
+    """
+
+    def __init__(self, resources: Resources, *, liveness_timeout_ns: int, release: Callable[[int], None]) -> None:
+        self._resources = resources
+        self._liveness_timeout_ms = liveness_timeout_ns // NS_PER_MS
+        self._release = release
+        self._sessions: dict[int, ClientSession] = {}
+
+    def __contains__(self, client_id: int) -> bool:
+        return client_id in self._sessions
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get_or_add(self, client_id: int) -> ClientSession:
+        """The session of ``client_id``; a new one gets its heartbeat counter, announced before anything else."""
+        session = self._sessions.get(client_id)
+        if session is None:
+            heartbeat = self._resources.counters.allocate(
+                client_heartbeat(client_id),
+                registration_id=client_id,
+                owner_id=client_id,
+                value=self._resources.clock.epoch_ms(),
+            )
+            session = ClientSession(client_id, heartbeat)
+            self._sessions[client_id] = session
+            self._resources.responses.send(OnCounterReady(correlation_id=client_id, counter_id=heartbeat.counter_id))
+        return session
+
+    def on_keepalive(self, command: ClientKeepalive, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """CLIENT_KEEPALIVE: the heartbeat of clients that do not write the counter themselves."""
+        session = self._sessions.get(command.client_id)
+        if session is not None:
+            session.heartbeat.set_release(self._resources.clock.epoch_ms())
+
+    def on_close(self, command: ClientClose, now_ns: int) -> None:  # noqa: ARG002
+        """CLIENT_CLOSE: the next timer tick reaps the client, and it does not count as a timeout."""
+        session = self._sessions.get(command.client_id)
+        if session is not None:
+            session.closed = True
+            session.heartbeat.set_release(0)
+
+    def on_timer(self) -> None:
+        """Reaps every client that closed or whose heartbeat is older than the liveness timeout."""
+        now_ms = self._resources.clock.epoch_ms()
+        for session in list(self._sessions.values()):
+            if session.closed or now_ms > session.heartbeat.get_acquire() + self._liveness_timeout_ms:
+                self._reap(session)
+
+    def _reap(self, session: ClientSession) -> None:
+        resources = self._resources
+        if not session.closed:
+            resources.count(SystemCounter.CLIENT_TIMEOUTS)
+            resources.responses.send(OnClientTimeout(client_id=session.client_id))
+            logger.warning("client %d timed out", session.client_id)
+        del self._sessions[session.client_id]
+        self._release(session.client_id)
+        resources.responses.send(
+            OnUnavailableCounter(registration_id=session.client_id, counter_id=session.heartbeat.counter_id)
+        )
+        resources.counters.free(session.heartbeat)

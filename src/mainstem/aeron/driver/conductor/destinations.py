@@ -1,0 +1,187 @@
+"""Destinations added and removed by hand: where a publication sends to, and where a subscription receives (aeron-behaviour §19)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.command.responses import OnOperationSuccess
+from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
+from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.media.endpoints import ReceiveDestination
+from mainstem.errors import ChannelUriError, RegistrationError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.command.commands import (
+        AddDestination,
+        AddReceiveDestination,
+        RemoveDestination,
+        RemoveDestinationById,
+        RemoveReceiveDestination,
+    )
+    from mainstem.aeron.driver.conductor.endpoints import Endpoints, ReceiveEndpoint, SendEndpoint
+    from mainstem.aeron.driver.conductor.image_links import Linker
+    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
+    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.publications import Publications
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, Subscription
+    from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.driver.media.addresses import InetAddress
+    from mainstem.aeron.driver.resources import Resources
+
+
+class SendDestinations:
+    """ADD_DESTINATION, REMOVE_DESTINATION and REMOVE_DESTINATION_BY_ID, for publications with ``control-mode=manual``."""
+
+    def __init__(self, resources: Resources, publications: Publications, endpoints: Endpoints) -> None:
+        self._resources = resources
+        self._publications = publications
+        self._endpoints = endpoints
+
+    def add(self, command: AddDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """ADD_DESTINATION; the command's correlation id is the destination's from now on."""
+        endpoint = self._endpoint(command.registration_id)
+        uri = self._uri(command.channel)
+        name = uri.endpoint or ""
+        try:
+            address = self._endpoints.channel(uri).remote_data
+        except ChannelUriError as error:
+            if not isinstance(error.__cause__, LookupError):
+                raise
+            # It may be known later (19.3): the sender asks again.
+            self._resources.errors.record(str(error), code=ErrorCode.UNKNOWN_HOST)
+            self._resources.sender.add_unresolved(endpoint.media, name=name, registration_id=command.correlation_id)
+        else:
+            self._resources.sender.add_destination(
+                endpoint.media, address, name=name, registration_id=command.correlation_id
+            )
+        self._done(command.correlation_id)
+
+    def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
+        """REMOVE_DESTINATION: the one with the same resolved address."""
+        endpoint = self._endpoint(command.registration_id)
+        uri = self._uri(command.channel)
+        address: InetAddress | None = None
+        with suppress(ChannelUriError):  # an unknown name is found by its text
+            address = self._endpoints.channel(uri).remote_data
+        self._resources.sender.remove_destination(endpoint.media, name=uri.endpoint or "", address=address)
+        self._done(command.correlation_id)
+
+    def remove_by_id(self, command: RemoveDestinationById, now_ns: int) -> None:  # noqa: ARG002
+        """REMOVE_DESTINATION_BY_ID."""
+        endpoint = self._endpoint(command.resource_registration_id)
+        self._resources.sender.remove_destination_by_id(endpoint.media, command.destination_registration_id)
+        self._done(command.correlation_id)
+
+    def _endpoint(self, registration_id: int) -> SendEndpoint:
+        publication = self._publications.get(registration_id)
+        if not isinstance(publication, NetworkPublication) or not publication.endpoint.channel.is_manual:
+            raise invalid_channel(f"channel {publication.channel} does not say control-mode=manual")
+        return publication.endpoint
+
+    def _uri(self, channel: str) -> ChannelUri:
+        uri = ChannelUri.parse(channel)
+        uri.check_destination(receive=False)
+        if uri.endpoint is None:
+            raise invalid_channel(f"destination {channel} has no endpoint")
+        return uri
+
+    def _done(self, correlation_id: int) -> None:
+        self._resources.responses.send(OnOperationSuccess(correlation_id=correlation_id))
+
+
+class ReceiveDestinations:
+    """ADD_RCV_DESTINATION and REMOVE_RCV_DESTINATION, for subscriptions with ``control-mode=manual``."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        registry: SubscriptionRegistry,
+        endpoints: Endpoints,
+        linker: Linker,
+        ipc: IpcPublications,
+        network: NetworkPublications,
+    ) -> None:
+        self._resources = resources
+        self._registry = registry
+        self._endpoints = endpoints
+        self._linker = linker
+        self._ipc = ipc
+        self._network = network
+
+    def add(self, command: AddReceiveDestination, now_ns: int) -> None:
+        """ADD_RCV_DESTINATION: a socket, a publication to spy on, or IPC."""
+        subscription = self._manual(command.registration_id)
+        uri = ChannelUri.parse(command.channel)
+        uri.check_destination(receive=True)
+        if uri.is_ipc:
+            subscription.ipc = True
+        elif uri.spy:
+            subscription.spied.add(self._endpoints.channel(uri).canonical_form)
+        else:
+            self._add_socket(subscription, uri, command.correlation_id)
+        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._ipc.link_all(now_ns)
+        self._network.link_all(now_ns)
+
+    def remove(self, command: RemoveReceiveDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """REMOVE_RCV_DESTINATION: what came through it goes, what else carries the stream stays."""
+        subscription = self._manual(command.registration_id)
+        uri = ChannelUri.parse(command.channel)
+        if uri.is_ipc:
+            subscription.ipc = False
+            self._drop(subscription)
+        elif uri.spy:
+            subscription.spied.discard(self._endpoints.channel(uri).canonical_form)
+            self._drop(subscription)
+        else:
+            self._remove_socket(self._receive_endpoint(subscription), uri)
+        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+
+    def _add_socket(self, subscription: Subscription, uri: ChannelUri, registration_id: int) -> None:
+        endpoint = self._receive_endpoint(subscription)
+        settings = self._resources.settings
+        destination = ReceiveDestination(
+            self._endpoints.channel(uri),
+            self._resources.transports,
+            so_rcvbuf=endpoint.channel.uri.so_rcvbuf or settings.socket_so_rcvbuf,
+            so_sndbuf=endpoint.channel.uri.so_sndbuf or settings.socket_so_sndbuf,
+            ttl=settings.socket_multicast_ttl,
+        )
+        self._endpoints.add_address(endpoint, destination.local_address, registration_id=registration_id, receive=True)
+        self._resources.receiver.add_destination(endpoint.media, destination)
+
+    def _remove_socket(self, endpoint: ReceiveEndpoint, uri: ChannelUri) -> None:
+        destination = endpoint.media.find_destination(self._endpoints.channel(uri))
+        if destination is None:
+            raise invalid_channel(f"{endpoint.channel.uri} has no destination {uri}")
+        self._endpoints.remove_address(endpoint, destination.local_address)
+        self._resources.receiver.remove_destination(endpoint.media, destination)
+
+    def _drop(self, subscription: Subscription) -> None:
+        """Unlinks the local publications that the subscription no longer asks for."""
+        for publication in self._ipc.active:
+            if publication in subscription.positions and not subscription.wants_ipc(publication.stream_id):
+                self._unlink(subscription, publication)
+        for spied in self._network.active:
+            if spied in subscription.positions and not subscription.spies_on(spied.endpoint):
+                self._unlink(subscription, spied)
+
+    def _unlink(self, subscription: Subscription, source: StreamSource) -> None:
+        self._linker.announce_gone(source, subscription.positions[source])
+        self._linker.unlink(subscription, source)
+
+    def _manual(self, registration_id: int) -> Subscription:
+        subscription = self._registry.get(registration_id)
+        if not self._receive_endpoint(subscription).channel.is_manual:
+            raise invalid_channel(f"channel {subscription.channel} does not say control-mode=manual")
+        return subscription
+
+    def _receive_endpoint(self, subscription: Subscription) -> ReceiveEndpoint:
+        if subscription.endpoint is None:
+            raise RegistrationError(
+                f"channel {subscription.channel} takes no destinations", code=ErrorCode.INVALID_CHANNEL
+            )
+        return subscription.endpoint

@@ -1,0 +1,114 @@
+"""Linking subscriptions to the streams they match, and telling their clients about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.command.responses import OnAvailableImage, OnUnavailableImage
+from mainstem.aeron.counters import subscriber_position
+from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition, TetherState
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, Subscription
+    from mainstem.aeron.driver.resources import Resources
+
+
+class Linker:
+    """Makes and breaks the links between subscriptions and sources; it is also what sources tell of their own changes."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    def link(self, subscription: Subscription, source: StreamSource, now_ns: int) -> SubscriberPosition:
+        """Gives ``subscription`` a position in ``source``; its client is told by ``announce``, once the source is ready."""
+        join = source.join_position
+        spec = subscriber_position(
+            subscription.registration_id,
+            session_id=source.session_id,
+            stream_id=source.stream_id,
+            channel=subscription.channel,
+            join_position=join,
+        )
+        cell = self._resources.counters.allocate(
+            spec,
+            registration_id=subscription.registration_id,
+            owner_id=subscription.client_id,
+            reference_id=source.registration_id,
+            value=join,
+        )
+        position = SubscriberPosition(subscription=subscription, cell=cell, since_ns=now_ns)
+        subscription.positions[source] = position
+        source.add_subscriber(position)
+        return position
+
+    def announce(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """ON_AVAILABLE_IMAGE for one subscriber."""
+        self._resources.responses.send(
+            OnAvailableImage(
+                image_correlation_id=source.registration_id,
+                session_id=source.session_id,
+                stream_id=source.stream_id,
+                subscription_registration_id=position.subscription.registration_id,
+                subscriber_position_id=position.cell.counter_id,
+                log_file=source.log_file,
+                source_identity=source.source_identity,
+            )
+        )
+
+    def unlink(self, subscription: Subscription, source: StreamSource) -> None:
+        """Takes the subscription's position out of ``source`` and frees it. Nobody is told."""
+        position = subscription.positions.pop(source)
+        source.remove_subscriber(position)
+        self._resources.counters.free(position.cell)
+
+    def unlink_all(self, source: StreamSource) -> None:
+        """Takes every subscriber out of ``source``."""
+        for position in list(source.subscribers):
+            self.unlink(position.subscription, source)
+
+    def on_lingering(self, source: StreamSource) -> None:
+        """ON_UNAVAILABLE_IMAGE for every subscriber that still has the image."""
+        for position in source.subscribers:
+            if position.state is TetherState.ACTIVE:
+                self.announce_gone(source, position)
+
+    def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """An untethered subscriber fell too far behind."""
+        self.announce_gone(source, position)
+        self._state_changed(source, position, TetherState.ACTIVE)
+
+    def let_go(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """Flow control waits for it no longer."""
+        source.rest_subscriber(position)
+        self._state_changed(source, position, TetherState.LINGER)
+
+    def let_in(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """It is waited for again, from the join position on."""
+        source.add_subscriber(position)
+        self.announce(source, position)
+        self._state_changed(source, position, TetherState.RESTING)
+
+    def announce_gone(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """ON_UNAVAILABLE_IMAGE for one subscriber."""
+        subscription = position.subscription
+        self._resources.responses.send(
+            OnUnavailableImage(
+                image_correlation_id=source.registration_id,
+                subscription_registration_id=subscription.registration_id,
+                stream_id=source.stream_id,
+                channel=subscription.channel,
+            )
+        )
+
+    def _state_changed(self, source: StreamSource, position: SubscriberPosition, old: TetherState) -> None:
+        self._resources.instrument.state_change(
+            f"untethered subscription {position.subscription.registration_id} on {source.registration_id}",
+            old.name,
+            position.state.name,
+            position.since_ns,
+        )
+        self._resources.note(
+            "UNTETHERED_SUBSCRIPTION_STATE_CHANGE",
+            f"subscriptionId={position.subscription.registration_id} streamId={source.stream_id} "
+            f"sessionId={source.session_id} {old.name} -> {position.state.name}",
+        )

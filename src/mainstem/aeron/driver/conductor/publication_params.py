@@ -1,0 +1,164 @@
+"""What a publication's channel asks for, with the driver's settings where it asks for nothing (aeron-behaviour §23, §24)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem.aeron.channel_values import ControlMode
+from mainstem.aeron.driver.conductor.session_ids import random_i32
+from mainstem.aeron.driver.conductor.untethered import TetherTimeouts
+from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.logbuffer import wrap_i32
+from mainstem.errors import ChannelUriError
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from mainstem.aeron.channel import ChannelUri
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
+    from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
+    from mainstem.aeron.driver.settings import DriverSettings
+
+T = TypeVar("T")
+
+NO_RESPONSE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationParams:
+    """One publication's parameters. Lengths are in bytes."""
+
+    term_length: int
+    mtu: int
+    window_length: int
+    linger_ns: int
+    signal_eos: bool
+    spies_simulate_connection: bool
+    sparse: bool
+    max_resend: int
+    tether_timeouts: TetherTimeouts
+    session_id: int | None = None
+    initial_term_id: int | None = None
+    term_id: int | None = None
+    term_offset: int = 0
+    entity_tag: int = -1
+    response_correlation_id: int = NO_RESPONSE
+    is_response: bool = False
+    so_sndbuf: int = 0
+    so_rcvbuf: int = 0
+
+    @classmethod
+    def of(cls, uri: ChannelUri, settings: DriverSettings) -> PublicationParams:
+        """The parameters of a publication with that channel. Raises ChannelUriError where they contradict each other."""
+        uri.check_publication()
+        ipc = uri.is_ipc
+        term_length = pick(uri.term_length, settings.ipc_term_buffer_length if ipc else settings.term_buffer_length)
+        mtu = pick(uri.mtu, settings.ipc_mtu_length if ipc else settings.mtu_length)
+        window_limit_ns = pick(uri.untethered_window_limit_timeout_ns, settings.untethered_window_limit_timeout_ns)
+        if uri.term_offset is not None and uri.term_offset > term_length:
+            raise ChannelUriError(str(uri), f"term-offset {uri.term_offset} exceeds the term length of {term_length}")
+        response = pick(uri.response_correlation_id, NO_RESPONSE)
+        return cls(
+            term_length=term_length,
+            mtu=mtu,
+            window_length=_window(uri, settings, term_length=term_length, mtu=mtu),
+            linger_ns=pick(uri.linger_ns, settings.publication_linger_timeout_ns),
+            signal_eos=pick(uri.eos, True),
+            spies_simulate_connection=pick(uri.spies_simulate_connection, settings.spies_simulate_connection),
+            sparse=pick(uri.sparse, settings.term_buffer_sparse_file),
+            max_resend=pick(uri.max_resend, settings.max_resend),
+            tether_timeouts=tether_timeouts(uri, settings, window_limit_ns),
+            session_id=uri.session_id,
+            initial_term_id=uri.init_term_id,
+            term_id=uri.term_id,
+            term_offset=pick(uri.term_offset, 0),
+            entity_tag=pick(uri.entity_tag, -1),
+            response_correlation_id=response,
+            is_response=uri.control_mode is ControlMode.RESPONSE,
+            so_sndbuf=pick(uri.so_sndbuf, 0),
+            so_rcvbuf=pick(uri.so_rcvbuf, 0),
+        )
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of the log's metadata that come from here."""
+        return {
+            "term_length": self.term_length,
+            "mtu": self.mtu,
+            "publication_window_length": self.window_length,
+            "max_resend": self.max_resend,
+            "entity_tag": self.entity_tag,
+            "response_correlation_id": self.response_correlation_id,
+            "linger_ns": self.linger_ns,
+            "untethered_window_limit_timeout_ns": self.tether_timeouts.window_limit_ns,
+            "untethered_linger_timeout_ns": self.tether_timeouts.linger_ns,
+            "untethered_resting_timeout_ns": self.tether_timeouts.resting_ns,
+            "is_response": self.is_response,
+            "sparse": self.sparse,
+            "signal_eos": self.signal_eos,
+            "spies_simulate_connection": self.spies_simulate_connection,
+        }
+
+
+def pick(asked: T | None, default: T) -> T:
+    """What the channel asks for, or else the default."""
+    return default if asked is None else asked
+
+
+def tether_timeouts(uri: ChannelUri, settings: DriverSettings, window_limit_ns: int) -> TetherTimeouts:
+    """The three timeouts of untethered subscriptions; the linger is as long as the window limit unless something says so."""
+    linger_ns = pick(uri.untethered_linger_timeout_ns, settings.untethered_linger_timeout_ns)
+    return TetherTimeouts(
+        window_limit_ns=window_limit_ns,
+        linger_ns=window_limit_ns if linger_ns is None else linger_ns,
+        resting_ns=pick(uri.untethered_resting_timeout_ns, settings.untethered_resting_timeout_ns),
+    )
+
+
+def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu: int) -> int:
+    """How far the publisher may be ahead: half a term, unless less is asked for."""
+    if uri.is_ipc:
+        setting = settings.ipc_publication_term_window_length
+    else:
+        setting = settings.publication_term_window_length
+    window = pick(uri.publication_window, setting) or term_length // 2
+    if uri.publication_window is None:
+        return min(max(window, mtu), term_length // 2)
+    if not mtu <= window <= term_length // 2:
+        raise ChannelUriError(
+            str(uri), f"pub-wnd {window} is not from the mtu of {mtu} to half the term length of {term_length}"
+        )
+    return window
+
+
+def first_term_ids(params: PublicationParams, random: Random) -> tuple[int, int, int]:
+    """Initial term id, first term id and offset in it: as asked, or a random term from its start."""
+    if params.initial_term_id is None or params.term_id is None:
+        initial = random_i32(random)
+        return initial, initial, 0
+    if params.term_offset == params.term_length:
+        return params.initial_term_id, wrap_i32(params.term_id + 1), 0
+    return params.initial_term_id, params.term_id, params.term_offset
+
+
+def check_same(asked: PublicationParams, uri: ChannelUri, existing: IpcPublication | NetworkPublication) -> None:
+    """What a shared registration's channel names must be what the publication has. Raises RegistrationError."""
+    log = existing.log
+    pairs: list[tuple[str, object, object]] = [
+        ("session-id", uri.session_id, existing.session_id),
+        ("mtu", uri.mtu, log.mtu),
+        ("term-length", uri.term_length, log.term_length),
+    ]
+    if asked.initial_term_id is not None and asked.term_id is not None:
+        start = existing.params
+        pairs += [
+            ("init-term-id", asked.initial_term_id, log.initial_term_id),
+            ("term-id", asked.term_id, start.term_id),
+            ("term-offset", asked.term_offset, start.term_offset),
+        ]
+    for key, wanted, actual in pairs:
+        if wanted is not None and wanted != actual:
+            raise invalid_channel(
+                f"existing publication has different {key}: existing={actual} requested={wanted} "
+                f"existing channel={existing.channel} channel={uri}"
+            )

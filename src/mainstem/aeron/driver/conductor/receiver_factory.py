@@ -1,0 +1,115 @@
+"""An image's part in the receiver, made as its subscription and the settings say (aeron-behaviour §16.2, §18)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.driver.delay import BackoffDelay, StaticDelay
+from mainstem._core.driver.loss_detector import LossDetector
+from mainstem.aeron.channel_values import CongestionControl as Choice
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.driver.conductor.publication_params import pick
+from mainstem.aeron.driver.one_way import OneWayLatency
+from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
+from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
+from mainstem.aeron.driver.settings import GroupConsideration
+
+if TYPE_CHECKING:
+    from mainstem._core.driver.delay import DelayGenerator
+    from mainstem._core.driver.receive_path import ReceivePath
+    from mainstem.aeron.driver.conductor.endpoints import ReceiveEndpoint
+    from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
+    from mainstem.aeron.driver.conductor.subscription_params import SubscriptionParams
+    from mainstem.aeron.driver.messages import CreateImage
+    from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
+    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.settings import DriverSettings
+
+
+def is_group(
+    endpoint: ReceiveEndpoint, params: SubscriptionParams, message: CreateImage, settings: DriverSettings
+) -> bool:
+    """Whether loss is handled as in a group of receivers: as the channel says, the settings, the network or the sender."""
+    if params.group is not None:
+        return params.group
+    if settings.receiver_group_consideration is not GroupConsideration.INFER:
+        return settings.receiver_group_consideration is GroupConsideration.TRUE
+    return endpoint.channel.is_multicast or bool(message.flags & layout.SETUP_FLAG_GROUP)
+
+
+def make_receiving(
+    resources: Resources,
+    path: ReceivePath,
+    endpoint: ReceiveEndpoint,
+    params: SubscriptionParams,
+    message: CreateImage,
+    *,
+    stream: StreamCounters,
+    counters: ReceiveCounters,
+    now_ns: int,
+) -> ReceiverImage:
+    """The receiver's part of a new image."""
+    settings = resources.settings
+    path.status_interval_ns = settings.rcv_status_message_timeout_ns
+
+    group = is_group(endpoint, params, message, settings)
+    return ReceiverImage(
+        path,
+        receiver_id=endpoint.media.receiver_id,
+        source=message.source,
+        control_address=message.control_address,
+        transport_index=message.transport_index,
+        loss_detector=LossDetector(_delay(resources, params, is_group=group)),
+        congestion_control=_congestion_control(settings, path, params, stream, now_ns=now_ns),
+        reliable=params.reliable,
+        group_tag=endpoint.media.group_tag,
+        nak_counter_id=counters.naks_sent.counter_id,
+        one_way=_one_way(settings, stream),
+        epoch_ns=resources.clock.epoch_ns,
+    )
+
+
+def _one_way(settings: DriverSettings, stream: StreamCounters) -> OneWayLatency | None:
+    """Counters and estimates of the one-way latency, where the settings ask for them."""
+    if settings.one_way_latency_interval_ns is None:
+        return None
+    return OneWayLatency(
+        latency_gauge=stream.allocate(CounterType.PER_IMAGE, name="rcv-one-way-latency"),
+        drift_gauge=stream.allocate(CounterType.PER_IMAGE, name="rcv-clock-drift"),
+    )
+
+
+def _delay(resources: Resources, params: SubscriptionParams, *, is_group: bool) -> DelayGenerator:
+    settings = resources.settings
+    if not params.reliable:
+        return StaticDelay(0, 0)
+    if is_group:
+        return BackoffDelay(
+            resources.random,
+            max_backoff_ns=settings.nak_multicast_max_backoff_ns,
+            group_size=settings.nak_multicast_group_size,
+        )
+    return StaticDelay.unicast(
+        pick(params.nak_delay_ns, settings.nak_unicast_delay_ns), settings.nak_unicast_retry_delay_ratio
+    )
+
+
+def _congestion_control(
+    settings: DriverSettings, path: ReceivePath, params: SubscriptionParams, stream: StreamCounters, *, now_ns: int
+) -> CongestionControl:
+    wanted = params.congestion_control
+    if wanted is None and settings.congestioncontrol_supplier == Choice.CUBIC:
+        wanted = Choice.CUBIC
+    if wanted is not Choice.CUBIC:
+        return StaticWindow(path.window_length)
+    return CubicCongestionControl(
+        max_window_length=path.window_length,
+        mtu=path.mtu,
+        now_ns=now_ns,
+        initial_round_trip_ns=settings.cubiccongestioncontrol_initialrtt_ns,
+        measures=settings.cubiccongestioncontrol_measurertt,
+        tcp_mode=settings.cubiccongestioncontrol_tcpmode,
+        round_trip_gauge=stream.allocate(CounterType.PER_IMAGE, name="rcv-cc-cubic-rtt"),
+        window_gauge=stream.allocate(CounterType.PER_IMAGE, name="rcv-cc-cubic-wnd"),
+    )

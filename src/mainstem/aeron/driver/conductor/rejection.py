@@ -1,0 +1,74 @@
+"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher is told why (aeron-behaviour §21)."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.command.commands import MAX_REASON_LENGTH
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.command.responses import ADDRESS_IPV4, OnOperationSuccess, OnPublicationError
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from mainstem.aeron.command.commands import RejectImage
+    from mainstem.aeron.driver.conductor.image_links import Linker
+    from mainstem.aeron.driver.conductor.images import Images
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
+    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
+    from mainstem.aeron.driver.resources import Resources
+
+# What stands for "no network": an IPC reader has no receiver id, tag or address.
+NO_ID = -1
+LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
+
+
+class Rejections:
+    """Rejects images by their correlation ids; for IPC that is the publication's registration id."""
+
+    def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, linker: Linker) -> None:
+        self._resources = resources
+        self._ipc = ipc
+        self._images = images
+        self._linker = linker
+
+    def reject(self, command: RejectImage, now_ns: int) -> None:
+        """REJECT_IMAGE. Raises RegistrationError when there is no such image."""
+        if len(command.reason.encode()) > MAX_REASON_LENGTH:
+            raise RegistrationError(
+                f"a reason of more than {MAX_REASON_LENGTH} bytes does not fit an error frame",
+                code=ErrorCode.MALFORMED_COMMAND,
+            )
+        image = self._images.find(command.image_correlation_id)
+        publication = self._ipc.find(command.image_correlation_id)
+        if image is not None:
+            self._resources.receiver.reject_image(image.receiving, command.reason)
+        elif publication is not None:
+            self._reject_ipc(publication, command.reason, now_ns)
+        else:
+            raise RegistrationError(
+                f"unable to reject image {command.image_correlation_id}: there is none", code=ErrorCode.GENERIC_ERROR
+            )
+        self._resources.count(SystemCounter.IMAGES_REJECTED)
+        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+
+    def _reject_ipc(self, publication: IpcPublication, reason: str, now_ns: int) -> None:
+        self._resources.responses.send(
+            OnPublicationError(
+                registration_id=publication.registration_id,
+                destination_registration_id=NO_ID,
+                session_id=publication.session_id,
+                stream_id=publication.stream_id,
+                receiver_id=NO_ID,
+                group_tag=NO_ID,
+                address_type=ADDRESS_IPV4,
+                source_port=0,
+                source_address=LOOPBACK,
+                error_code=ErrorCode.IMAGE_REJECTED,
+                message=reason,
+            )
+        )
+        self._linker.on_lingering(publication)
+        self._linker.unlink_all(publication)
+        publication.cool_down_until_ns = now_ns + self._resources.settings.image_liveness_timeout_ns

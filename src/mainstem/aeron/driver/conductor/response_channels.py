@@ -1,0 +1,99 @@
+"""Response channels: a publication that answers an image, and the subscription that waits for it (aeron-behaviour §20)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
+from mainstem.aeron.driver.conductor.publication_params import NO_RESPONSE
+from mainstem.aeron.driver.errors import invalid_channel
+
+if TYPE_CHECKING:
+    from mainstem.aeron.channel import ChannelUri
+    from mainstem.aeron.driver.conductor.images import Images
+    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
+    from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
+    from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.publication_params import PublicationParams
+    from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.driver.messages import ResponseConnected, ResponseSetup
+    from mainstem.aeron.driver.resources import Resources
+
+# "prototype": the endpoint and the settings are made before there is anything to answer.
+PROTOTYPE = -2
+
+
+class ResponseChannels:
+    """Connects requests and responses by their correlation ids."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        registry: SubscriptionRegistry,
+        ipc: IpcPublications,
+        network: NetworkPublications,
+        images: Images,
+    ) -> None:
+        self._resources = resources
+        self._registry = registry
+        self._ipc = ipc
+        self._network = network
+        self._images = images
+
+    def check(self, uri: ChannelUri, params: PublicationParams) -> None:
+        """Refuses a response that answers nothing, and a request that nobody waits for. Raises RegistrationError."""
+        correlation_id = params.response_correlation_id
+        if params.is_response:
+            self._check_response(uri, correlation_id)
+        elif correlation_id not in (NO_RESPONSE, PROTOTYPE):
+            subscription = self._registry.find(correlation_id)
+            if subscription is None or not subscription.params.is_response:
+                raise invalid_channel(
+                    f"channel {uri}: response-correlation-id={correlation_id} names no subscription with control-mode=response"
+                )
+
+    def _check_response(self, uri: ChannelUri, correlation_id: int) -> None:
+        if correlation_id == NO_RESPONSE:
+            raise invalid_channel(f"channel {uri}: control-mode=response needs a response-correlation-id")
+        if correlation_id == PROTOTYPE:
+            return
+        if uri.is_ipc:
+            request = self._ipc.find(correlation_id)
+            if request is None:
+                raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} names no publication")
+            return
+        image = self._images.find(correlation_id)
+        if image is None:
+            raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} names no image")
+        if not image.wants_response:
+            raise invalid_channel(f"channel {uri}: image {correlation_id} did not ask for a response")
+
+    def on_added(self, publication: IpcPublication | NetworkPublication) -> None:
+        """A publication is there: where it answers an image, that image's sender is told its session."""
+        if isinstance(publication, NetworkPublication) and publication.params.is_response:
+            image = self._images.find(publication.params.response_correlation_id)
+            if image is not None:
+                self._resources.receiver.set_response_session(image.receiving, publication.session_id)
+
+    def on_response_setup(self, message: ResponseSetup, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """The other side told which session answers a request: the waiting subscription takes that session alone."""
+        publication = self._network.of_sending(message.publication)
+        if publication is None:
+            return
+        subscription = self._registry.find(publication.params.response_correlation_id)
+        if subscription is None or subscription.endpoint is None or not subscription.params.is_response:
+            return
+        session_id = message.response_session_id
+        if subscription.session_id != session_id:
+            endpoint = subscription.endpoint
+            endpoint.add_interest(subscription.stream_id, session_id)
+            endpoint.remove_interest(subscription.stream_id, subscription.session_id)
+            subscription.session_id = session_id
+        self._resources.receiver.request_setup(subscription.endpoint.media, subscription.stream_id, session_id)
+
+    def on_connected(self, message: ResponseConnected, now_ns: int) -> None:  # noqa: ARG002
+        """A response publication has its receiver: nobody has to be told of its session any more."""
+        publication = self._network.of_sending(message.publication)
+        image = None if publication is None else self._images.find(publication.params.response_correlation_id)
+        if image is not None:
+            self._resources.receiver.set_response_session(image.receiving, None)

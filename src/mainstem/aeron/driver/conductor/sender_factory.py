@@ -1,0 +1,101 @@
+"""A publication's part in the sender, made as its channel and the settings say (aeron-behaviour §16.4, §17)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem.aeron.channel_values import FlowControlStrategy
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.driver.event_log import StreamEvents
+from mainstem.aeron.driver.one_way import MeasurementBurst
+from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
+from mainstem.aeron.driver.sender.sender_publication import SenderPublication
+from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mainstem._core.driver.send_path import SendPath
+    from mainstem.aeron.driver.conductor.endpoints import SendEndpoint
+    from mainstem.aeron.driver.conductor.publication_params import PublicationParams
+    from mainstem.aeron.driver.conductor.stream_counters import SendCounters, StreamCounters
+    from mainstem.aeron.driver.resources import Resources
+from mainstem.aeron.driver.settings import DriverSettings
+
+MAX_RUNS = 16  # what a compiled batch has room for
+UNICAST = "AERON_UNICAST_FLOWCONTROL_SUPPLIER"
+MULTICAST = "AERON_MULTICAST_FLOWCONTROL_SUPPLIER"
+STRATEGIES = {
+    "unicast_max": FlowControlStrategy.MAX,
+    "multicast_max": FlowControlStrategy.MAX,
+    "multicast_min": FlowControlStrategy.MIN,
+    "multicast_tagged": FlowControlStrategy.TAGGED,
+}
+
+
+def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
+    """What holds where a channel's ``fc`` says nothing. Raises ConfigurationError for a strategy that there is not."""
+    return FlowControlDefaults(
+        strategy=_strategy(MULTICAST, settings.multicast_flowcontrol_supplier),
+        unicast=_strategy(UNICAST, settings.unicast_flowcontrol_supplier),
+        group_tag=settings.flow_control_group_tag,
+        group_min_size=settings.flow_control_group_min_size,
+        receiver_timeout_ns=settings.flow_control_receiver_timeout_ns,
+    )
+
+
+def _strategy(setting: str, name: str) -> FlowControlStrategy:
+    strategy = STRATEGIES.get(name)
+    if strategy is None:
+        raise ConfigurationError(f"{setting} {name!r} is not one of {', '.join(STRATEGIES)}")
+    return strategy
+
+
+def runs_at_once(settings: DriverSettings) -> int:
+    """Runs of datagrams that a publication gives to its socket at once."""
+    vectors = min(settings.network_publication_max_messages_per_send, settings.sender_io_vector_capacity)
+    return min(vectors * DATAGRAMS_PER_VECTOR, MAX_RUNS)
+
+
+def make_sending(
+    resources: Resources,
+    path: SendPath,
+    endpoint: SendEndpoint,
+    params: PublicationParams,
+    *,
+    stream: StreamCounters,
+    counters: SendCounters,
+) -> SenderPublication:
+    """The sender's part of a new publication. ``fc-receivers`` is allocated where receivers are counted."""
+    settings, channel = resources.settings, endpoint.channel
+    group = channel.has_group_semantics
+    flow_control = choose_flow_control(channel.uri.flow_control, group=group, defaults=flow_control_defaults(settings))
+    path.receiver_timeout_ns = settings.publication_connection_timeout_ns
+    gauge = None
+    if not isinstance(flow_control, MaxFlowControl):
+        gauge = stream.allocate(CounterType.FLOW_CONTROL_RECEIVERS)
+    return SenderPublication(
+        path,
+        endpoint.media,
+        registration_id=stream.registration_id,
+        flow_control=flow_control,
+        retransmit=RetransmitHandler(
+            params.term_length,
+            group=group,
+            max_actions=params.max_resend,
+            window_multiple=flow_control.window_multiple,
+            delay_ns=settings.retransmit_unicast_delay_ns,
+            linger_ns=settings.retransmit_unicast_linger_ns,
+        ),
+        response_correlation_id=params.response_correlation_id,
+        is_response=params.is_response,
+        nak_counter_id=counters.naks_received.counter_id,
+        on_group_size=None if gauge is None else gauge.set_release,
+        measurements=None
+        if settings.one_way_latency_interval_ns is None
+        else MeasurementBurst(settings.one_way_latency_interval_ns, resources.clock.monotonic_ns()),
+        epoch_ns=resources.clock.epoch_ns,
+        events=None
+        if resources.events is None
+        else StreamEvents(resources.events, resources.clock, path, str(channel.uri)),
+    )

@@ -1,0 +1,109 @@
+"""The counters of streams and endpoints, allocated and freed together (aeron-behaviour §8.3, §8.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import CounterType, publisher_position, stream_counter
+
+if TYPE_CHECKING:
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.counters import CounterSpec
+    from mainstem.aeron.driver.counters import DriverCounters
+
+
+class StreamCounters:
+    """Allocates the counters of one stream and frees them together.
+
+    ``registration_id`` is the publication's or the image's; it is both in the key and the counter's registration id.
+    """
+
+    def __init__(
+        self, counters: DriverCounters, registration_id: int, *, session_id: int, stream_id: int, channel: str
+    ) -> None:
+        self._counters = counters
+        self.registration_id = registration_id
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.channel = channel
+        self._cells: list[CounterCell] = []
+
+    def allocate(self, type_id: CounterType, *, name: str = "", value: int = 0) -> CounterCell:
+        """A new counter of the stream, starting at ``value``; ``name`` is for PER_IMAGE counters."""
+        return self._allocate(
+            stream_counter(
+                type_id,
+                self.registration_id,
+                session_id=self.session_id,
+                stream_id=self.stream_id,
+                channel=self.channel,
+                name=name,
+            ),
+            value,
+        )
+
+    def allocate_publisher_position(self, *, is_exclusive: bool, value: int) -> CounterCell:
+        """``pub-pos (concurrent)`` or ``pub-pos (exclusive)``."""
+        return self._allocate(
+            publisher_position(
+                self.registration_id,
+                session_id=self.session_id,
+                stream_id=self.stream_id,
+                channel=self.channel,
+                exclusive=is_exclusive,
+            ),
+            value,
+        )
+
+    def _allocate(self, spec: CounterSpec, value: int) -> CounterCell:
+        cell = self._counters.allocate(spec, registration_id=self.registration_id, value=value)
+        self._cells.append(cell)
+        return cell
+
+    def close(self) -> None:
+        """Frees every counter; may be called twice."""
+        while self._cells:
+            self._counters.free(self._cells.pop())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendCounters:
+    """The counters of a network publication, in the order in which the reference allocates them."""
+
+    publisher_position: CounterCell
+    publisher_limit: CounterCell
+    sender_position: CounterCell
+    sender_limit: CounterCell
+    back_pressure: CounterCell
+    naks_received: CounterCell
+
+    @classmethod
+    def allocate(cls, stream: StreamCounters, *, start: int, is_exclusive: bool) -> SendCounters:
+        """All of them, the positions at ``start``."""
+        return cls(
+            publisher_position=stream.allocate_publisher_position(is_exclusive=is_exclusive, value=start),
+            publisher_limit=stream.allocate(CounterType.PUBLISHER_LIMIT, value=start),
+            sender_position=stream.allocate(CounterType.SENDER_POSITION, value=start),
+            sender_limit=stream.allocate(CounterType.SENDER_LIMIT, value=start),
+            back_pressure=stream.allocate(CounterType.SENDER_BACK_PRESSURE_EVENTS),
+            naks_received=stream.allocate(CounterType.SENDER_NAKS_RECEIVED),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveCounters:
+    """The counters of an image."""
+
+    high_water_mark: CounterCell
+    position: CounterCell
+    naks_sent: CounterCell
+
+    @classmethod
+    def allocate(cls, stream: StreamCounters, *, start: int) -> ReceiveCounters:
+        """All of them, the positions at ``start``."""
+        return cls(
+            high_water_mark=stream.allocate(CounterType.RECEIVER_HIGH_WATER_MARK, value=start),
+            position=stream.allocate(CounterType.RECEIVER_POSITION, value=start),
+            naks_sent=stream.allocate(CounterType.RECEIVER_NAKS_SENT),
+        )

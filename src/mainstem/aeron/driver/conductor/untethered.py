@@ -1,0 +1,104 @@
+"""Untethered subscriptions: cut off when they fall too far behind, let in again after a rest (aeron-behaviour §19.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.aeron.driver.conductor.subscription_link import TetherState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TetherTimeouts:
+    """How long below the limit, how long still counted after that, and how long at rest."""
+
+    window_limit_ns: int
+    linger_ns: int
+    resting_ns: int
+
+
+class TetherListener(Protocol):
+    """Who tells the clients, and makes the source stop and start waiting for a subscriber."""
+
+    def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """The client must close its image now."""
+        ...
+
+    def let_go(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """Flow control no longer waits for it."""
+        ...
+
+    def let_in(self, source: StreamSource, position: SubscriberPosition) -> None:
+        """It may read again, from the source's join position."""
+        ...
+
+
+def untethered_limit(reference_position: int, window_length: int) -> int:
+    """Below this an untethered subscriber is in danger: the last quarter of the window behind the reference."""
+    return reference_position - window_length + window_length // 4
+
+
+def untethered_image_limit(reference_position: int, window_length: int, told_position: int, mtu: int) -> int:
+    """The same at a receiver, which tells its sender of every quarter of the window only.
+
+    A subscriber that sleeps less than a quarter beyond ``told_position`` is the reason why nothing more is told: once the
+    sender has used up what it knows of, down to the last quarter or the last datagram, it is in danger too. By the plain
+    limit it would hold the stream up for ever.
+    """
+    limit = untethered_limit(reference_position, window_length)
+    quarter = window_length // 4
+    if reference_position + max(quarter, mtu) >= told_position + window_length:
+        return max(limit, told_position + quarter)
+    return limit
+
+
+def have_read(
+    subscribers: Iterable[SubscriberPosition], end: int, timeouts: TetherTimeouts, *, draining_ns: int
+) -> bool:
+    """Whether a stream that has been draining for so long need wait for nobody any more: everybody has read to ``end``.
+
+    An untethered subscriber has the time that it may be far behind; one that sleeps does not keep a stream from ending.
+    """
+    patient = draining_ns < timeouts.window_limit_ns
+    return all(
+        position.cell.get_acquire() >= end
+        for position in subscribers
+        if position.is_counted and (patient or position.subscription.params.tether)
+    )
+
+
+def check_untethered(
+    source: StreamSource, limit: int, timeouts: TetherTimeouts, listener: TetherListener, *, now_ns: int
+) -> None:
+    """Moves every untethered subscriber of ``source`` one state on where its time has come."""
+    for position in list(source.subscribers):
+        if position.subscription.params.tether:
+            continue
+        state = position.state
+        if state is TetherState.ACTIVE:
+            if position.cell.get_acquire() > limit:
+                position.since_ns = now_ns
+            elif now_ns - position.since_ns >= timeouts.window_limit_ns:
+                _move(position, TetherState.LINGER, now_ns)
+                listener.cut_off(source, position)
+        elif state is TetherState.LINGER:
+            if now_ns - position.since_ns >= timeouts.linger_ns:
+                rejoin = position.subscription.params.rejoin
+                _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
+                listener.let_go(source, position)
+        elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
+            # Before it counts again: else the place where it fell asleep would be where it joins.
+            position.cell.set_release(source.join_position)
+            _move(position, TetherState.ACTIVE, now_ns)
+            listener.let_in(source, position)
+
+
+def _move(position: SubscriberPosition, state: TetherState, now_ns: int) -> None:
+    assert state in position.state.successors
+    position.state = state
+    position.since_ns = now_ns

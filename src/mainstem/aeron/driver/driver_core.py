@@ -1,0 +1,203 @@
+"""One driver put together: its shared memory, its agents, and the cycle that runs them all. No thread is started here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.driver.ipc_path import IpcCycle
+from mainstem._core.memory.counters import CountersManager
+from mainstem.aeron.cnc import CncFile, CncLayout
+from mainstem.aeron.counters import endpoint_filter_refusals
+from mainstem.aeron.directory import loss_report_path
+from mainstem.aeron.driver.conductor.client_proxy import Responses
+from mainstem.aeron.driver.conductor.conductor import DriverConductor
+from mainstem.aeron.driver.conductor.logs import LogStore
+from mainstem.aeron.driver.counters import DriverCounters
+from mainstem.aeron.driver.directory_lock import claim_directory
+from mainstem.aeron.driver.errors import ErrorRecorder
+from mainstem.aeron.driver.event_log import event_log, watched
+from mainstem.aeron.driver.media.buffers import check_buffers
+from mainstem.aeron.driver.naming import make_names
+from mainstem.aeron.driver.receiver.receiver import Receiver
+from mainstem.aeron.driver.resources import Resources
+from mainstem.aeron.driver.runner import EventQueue
+from mainstem.aeron.driver.sender.sender import Sender
+from mainstem.aeron.error_log import DistinctErrorLog
+from mainstem.aeron.logbuffer import align
+from mainstem.aeron.loss_report import LossReport
+from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
+from mainstem.clock import NS_PER_MS
+from mainstem.units import format_duration_ns
+
+VERSION = "0.1.0"
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.settings import DriverSettings
+
+
+class DriverCore:
+    """The agents of one driver over its CnC file. ``do_work`` is all of them once: what INVOKER mode runs.
+
+    Raises ActiveDriverError when the directory belongs to a driver that is alive.
+    """
+
+    def __init__(self, context: DriverContext) -> None:
+        self.context = context
+        settings = context.settings
+        self._event_log = events = event_log(settings)
+        transports = watched(context.network(), events, context.clock)
+        limits = transports.buffer_limits()
+        check_buffers(settings, limits)
+        now_ns, now_ms = context.clock.monotonic_ns(), context.clock.epoch_ms()
+        self.cnc = _create_cnc(context, now_ms)
+        cnc = self.cnc
+        self._loss_buffer = context.files.create(
+            loss_report_path(context.directory), align(settings.loss_report_buffer_length, settings.file_page_size)
+        )
+        manager = CountersManager(
+            cnc.counters_metadata, cnc.counters_values, settings.counters_free_to_reuse_timeout_ns // NS_PER_MS
+        )
+        counters = DriverCounters(manager, context.clock)
+        self.system_counters = SystemCounters(manager, now_ms=now_ms, suffixes=_label_suffixes(settings))
+        self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
+        self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters, events)
+        self.to_conductor = EventQueue()
+        self.ipc_cycle = IpcCycle()
+        self.sender = self._make_sender(now_ns)
+        self.receiver = self._make_receiver(counters, now_ns)
+        resources = Resources(
+            settings=settings,
+            clock=context.clock,
+            random=context.random,
+            instrument=context.instrument,
+            events=events,
+            buffer_limits=limits,
+            transports=transports,
+            names=make_names(
+                settings, transports, context.clock, counters, self.system_counters, context.instrument, events
+            ),
+            counter_values=cnc.counters_values,
+            counters=counters,
+            system_counters=self.system_counters,
+            to_driver=cnc.to_driver,
+            responses=Responses(cnc.transmitter(), context.clock, context.instrument, events),
+            errors=self.errors,
+            loss_report=LossReport(self._loss_buffer),
+            logs=LogStore(
+                context.files,
+                context.directory,
+                self.system_counters,
+                check_storage=settings.perform_storage_checks,
+                low_storage_warning=settings.low_file_store_warning_threshold,
+            ),
+            ipc_cycle=self.ipc_cycle,
+            sender=self.sender.proxy,
+            receiver=self.receiver.proxy,
+        )
+        self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
+        cnc.to_driver.consumer_heartbeat_ms = now_ms
+        cnc.signal_ready()
+
+    def _make_sender(self, now_ns: int) -> Sender:
+        settings = self.context.settings
+        return Sender(
+            counters=self.cnc.counters_values,
+            to_conductor=self.to_conductor,
+            status_poll_ratio=settings.send_to_status_poll_ratio,
+            status_poll_interval_ns=settings.rcv_status_message_timeout_ns // 2,
+            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
+            now_ns=now_ns,
+        )
+
+    def _make_receiver(self, counters: DriverCounters, now_ns: int) -> Receiver:
+        settings = self.context.settings
+        source_filter = self.context.source_filter()
+        return Receiver(
+            counters=self.cnc.counters_values,
+            to_conductor=self.to_conductor,
+            stream_session_limit=settings.driver_stream_session_limit,
+            resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
+            now_ns=now_ns,
+            source_filter=source_filter,
+            refusals=None if source_filter is None else counters.allocate(endpoint_filter_refusals()),
+        )
+
+    def do_work(self, now_ns: int) -> int:
+        """One duty cycle of every agent; how much work there was."""
+        return (
+            self.conductor.do_work(now_ns)
+            + self.ipc_cycle.do_work(now_ns)
+            + self.sender.do_work(now_ns)
+            + self.receiver.do_work(now_ns)
+        )
+
+    def close(self) -> None:
+        """Says goodbye to the clients, closes sockets and memory, and removes the directory where the settings say so."""
+        self.sender.close()
+        self.receiver.close()
+        self.conductor.close()
+        self.context.files.unmap(self._loss_buffer)
+        self.cnc.close()
+        if self._event_log is not None:
+            self._event_log.close()
+        if self.context.settings.dir_delete_on_shutdown:
+            self.context.files.delete_directory(self.context.directory)
+
+
+def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
+    """Takes the directory and lays out the file in which clients find the driver."""
+    settings = context.settings
+    claim_directory(
+        context.files,
+        context.directory,
+        now_ms=now_ms,
+        driver_timeout_ms=settings.driver_timeout_ns // NS_PER_MS,
+        delete_on_start=settings.dir_delete_on_start,
+        warn_if_exists=settings.dir_warn_if_exists,
+    )
+    return CncFile.create(
+        context.files,
+        context.directory,
+        client_liveness_timeout_ns=settings.client_liveness_timeout_ns,
+        start_timestamp_ms=now_ms,
+        pid=context.pid,
+        cnc_layout=_layout(settings),
+    )
+
+
+def _layout(settings: DriverSettings) -> CncLayout:
+    return CncLayout(
+        to_driver_length=settings.conductor_buffer_length,
+        to_clients_length=settings.clients_buffer_length,
+        counters_metadata_length=4 * settings.counters_buffer_length,
+        counters_values_length=settings.counters_buffer_length,
+        error_log_length=settings.error_buffer_length,
+        page_size=settings.file_page_size,
+    )
+
+
+def _label_suffixes(settings: DriverSettings) -> dict[SystemCounter, str]:
+    """What this driver adds to the labels of its system counters."""
+    suffixes = cycle_time_suffixes(
+        settings.threading_mode,
+        {
+            SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED: settings.driver_conductor_cycle_threshold_ns,
+            SystemCounter.SENDER_CYCLE_TIME_EXCEEDED: settings.driver_sender_cycle_threshold_ns,
+            SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED: settings.driver_receiver_cycle_threshold_ns,
+        },
+    )
+    software = f": version={VERSION} commit="
+    threshold = format_duration_ns(settings.driver_name_resolver_threshold_ns)
+    return suffixes | {
+        SystemCounter.ERRORS: software,
+        SystemCounter.SOFTWARE_VERSION: software,
+        SystemCounter.RESOLUTION_CHANGES: f": driverName={settings.driver_resolver_name or ''}",
+        SystemCounter.NAME_RESOLVER_TIME_EXCEEDED: f": threshold={threshold}",
+    }
+
+
+def composite_version(version: str) -> int:
+    """``1.53.0`` as major << 16 | minor << 8 | patch."""
+    numbers = [int(part) for part in version.split(".")[:3]]
+    return numbers[0] << 16 | numbers[1] << 8 | numbers[2]

@@ -1,0 +1,110 @@
+"""CUBIC: the window grows with the cube of the time since the last loss (RFC 8312; behaviour, 18)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.control_frames import RoundTrip
+
+NS_PER_SECOND = 1_000_000_000
+C = 0.4
+B = 0.2
+INITIAL_WINDOW = 10
+INITIAL_ROUND_TRIP_NS = 100_000
+# Round trips are measured this many round trips apart, and not at all beyond the longest that is believed.
+MEASURE_INTERVAL = 4
+MAX_ROUND_TRIP_NS = NS_PER_SECOND
+
+
+class Gauge(Protocol):
+    """Where a figure is shown: a counter."""
+
+    def set_release(self, value: int) -> None: ...
+
+
+class CubicCongestionControl:
+    """Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds."""
+
+    def __init__(
+        self,
+        *,
+        max_window_length: int,
+        mtu: int,
+        now_ns: int,
+        initial_round_trip_ns: int = INITIAL_ROUND_TRIP_NS,
+        measures: bool = False,
+        tcp_mode: bool = False,
+        round_trip_gauge: Gauge | None = None,
+        window_gauge: Gauge | None = None,
+    ) -> None:
+        self._mtu = mtu
+        self._max = max(1, max_window_length // mtu)
+        self._cwnd = min(INITIAL_WINDOW, self._max)
+        self._w_max = self._max
+        self._k = (self._max * B / C) ** (1 / 3)
+        self._initial_round_trip_ns = initial_round_trip_ns
+        self._tcp_mode = tcp_mode
+        self._measures = measures
+        self._round_trip_gauge = round_trip_gauge
+        self._window_gauge = window_gauge
+        self._loss_ns = now_ns
+        self._measured_ns = now_ns
+        self._awaits_answer = False
+        self.round_trip_ns = initial_round_trip_ns
+        self.deadline_ns = now_ns + initial_round_trip_ns
+        self._show()
+
+    @property
+    def window_length(self) -> int:
+        return self._cwnd * self._mtu
+
+    def on_loss(self, now_ns: int) -> bool:
+        self._w_max = self._cwnd
+        self._k = (self._w_max * B / C) ** (1 / 3)
+        self._cwnd = max(1, int(self._cwnd * (1 - B)))
+        self._loss_ns = now_ns
+        self.deadline_ns = now_ns + self.round_trip_ns
+        self._show()
+        return True
+
+    def on_time(self, now_ns: int, *, progressed: bool) -> bool:
+        if now_ns < self.deadline_ns:
+            return False
+        self.deadline_ns = now_ns + self.round_trip_ns
+        if self._cwnd < self._max:
+            seconds = (now_ns - self._loss_ns) / NS_PER_SECOND
+            # The growth counts in whole datagrams, cut towards zero: a window of up to five is back at once after a loss.
+            # Else it would sink to one, where every lost datagram is the last one and waits for a heartbeat.
+            target = float(self._w_max + int(C * (seconds - self._k) ** 3))
+            if self._tcp_mode and self._cwnd < self._w_max:
+                round_trip = self.round_trip_ns / NS_PER_SECOND
+                target = max(target, self._w_max * (1 - B) + 3 * B / (2 - B) * seconds / round_trip)
+            self._cwnd = max(1, min(self._max, int(target)))
+            self._show()
+        elif self._w_max < self._max:
+            self._w_max = self._max
+        return self._cwnd == 1 and progressed
+
+    def measures_at(self, now_ns: int) -> bool:
+        interval_ns = max(self.round_trip_ns, self._initial_round_trip_ns) * MEASURE_INTERVAL
+        if not self._measures or now_ns - self._measured_ns < interval_ns:
+            return False
+        self._measured_ns = now_ns
+        self._awaits_answer = True
+        return True
+
+    def on_measurement(self, measure: RoundTrip, now_ns: int) -> None:
+        round_trip_ns = now_ns - measure.echo_timestamp - measure.reception_delta
+        if self._awaits_answer and 0 < round_trip_ns <= MAX_ROUND_TRIP_NS:
+            self._awaits_answer = False
+            self.round_trip_ns = round_trip_ns
+            if self._round_trip_gauge is not None:
+                self._round_trip_gauge.set_release(round_trip_ns)
+
+    def close(self) -> None:
+        """Its counters belong to the image's."""
+
+    def _show(self) -> None:
+        if self._window_gauge is not None:
+            self._window_gauge.set_release(self.window_length)

@@ -1,0 +1,413 @@
+"""The receiver agent: one compiled cycle for all images, then whatever was exceptional in it (behaviour, 15)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.driver.datagram import Address
+from mainstem._core.driver.receive_cycle import ReceiverCycle
+from mainstem.aeron.driver import control_frames
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.messages import (
+    CreateImage,
+    EndpointClosed,
+    ImageEndOfStream,
+    ImageReleased,
+    NetworkFault,
+    ResolveAgain,
+)
+from mainstem.aeron.driver.proxy import AgentProxy, CommandQueue
+from mainstem.aeron.driver.receiver.data_packet_dispatcher import Dispatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.admission import EndpointFilter
+    from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination
+    from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
+    from mainstem.aeron.driver.sender.sender import Mailbox
+
+# How often sessions are forgotten, and senders with an explicit control address asked for a SETUP (behaviour, 15.1).
+CHECK_INTERVAL_NS = 1_000_000_000
+SILENCE_NS = 5_000_000_000
+INVALID_PACKETS_OFFSET = 14 * layout.COUNTER_VALUE_LENGTH
+TTL_ASYMMETRY_OFFSET = 21 * layout.COUNTER_VALUE_LENGTH
+ERROR_FRAMES_SENT_OFFSET = 39 * layout.COUNTER_VALUE_LENGTH
+
+
+class ReceiverProxy(AgentProxy):
+    """The receiver as other threads see it."""
+
+    def __init__(self, receiver: Receiver, queue: CommandQueue) -> None:
+        super().__init__(queue)
+        self._receiver = receiver
+
+    def register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
+        self._queue.put(partial(self._receiver.on_register_endpoint, endpoint))
+
+    def close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
+        """Closes its sockets; answered by ``EndpointClosed``. Its images must be gone."""
+        self._queue.put(partial(self._receiver.on_close_endpoint, endpoint))
+
+    def add_subscription(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None) -> None:
+        self._queue.put(partial(self._receiver.on_add_subscription, endpoint, stream_id, session_id))
+
+    def remove_subscription(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
+    ) -> None:
+        self._queue.put(partial(self._receiver.on_remove_subscription, endpoint, stream_id, session_id))
+
+    def request_setup(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+        """Asks the endpoint's senders for a SETUP of that session (response channels)."""
+        self._queue.put(partial(self._receiver.on_request_setup, endpoint, stream_id, session_id))
+
+    def add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
+        """The answer to ``CreateImage``."""
+        self._queue.put(partial(self._receiver.on_add_image, endpoint, image))
+
+    def image_refused(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int, now_ns: int) -> None:  # noqa: ARG002
+        """The other answer to ``CreateImage``: the next SETUP asks again."""
+        self._queue.put(partial(self._receiver.on_image_refused, endpoint, stream_id, session_id))
+
+    def remove_image(self, image: ReceiverImage, *, cool_down_ns: int = 0) -> None:
+        """Answered by ``ImageReleased``; the session is not welcome again for ``cool_down_ns``."""
+        self._queue.put(partial(self._receiver.on_remove_image, image, cool_down_ns))
+
+    def lift_cool_down(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+        self._queue.put(partial(self._receiver.on_image_refused, endpoint, stream_id, session_id))
+
+    def add_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
+        """One more socket of a multi-destination subscription."""
+        self._queue.put(partial(self._receiver.on_add_destination, endpoint, destination))
+
+    def remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
+        """Closes that socket; images forget the connections through it."""
+        self._queue.put(partial(self._receiver.on_remove_destination, endpoint, destination))
+
+    def reject_image(self, image: ReceiverImage, reason: str) -> None:
+        self._queue.put(partial(image.reject, reason))
+
+    def set_draining(self, image: ReceiverImage) -> None:
+        """Its status messages say from now on that this receiver leaves."""
+        self._queue.put(partial(setattr, image.path, "draining", True))
+
+    def set_response_session(self, image: ReceiverImage, session_id: int | None) -> None:
+        self._queue.put(partial(image.set_response_session, session_id))
+
+    def resolution_change(self, destination: ReceiveDestination, address: InetAddress) -> None:
+        """The answer to ``ResolveAgain`` where the sender's control address has changed."""
+        self._queue.put(partial(destination.move_control_to, address))
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Anything else, in the receiver's thread."""
+        self._queue.put(function)
+
+
+class Receiver:
+    """Runs in whatever thread calls ``do_work``, always the same one. ``cycle`` is for a compiled loop to drive besides."""
+
+    def __init__(
+        self,
+        *,
+        counters: AtomicBuffer,
+        to_conductor: Mailbox,
+        stream_session_limit: int = 0x7FFFFFFF,
+        resolve_interval_ns: int = CHECK_INTERVAL_NS,
+        now_ns: int = 0,
+        source_filter: EndpointFilter | None = None,
+        refusals: CounterCell | None = None,
+    ) -> None:
+        self._filter = source_filter
+        self._refusals = refusals
+        self.cycle = ReceiverCycle(counters)
+        self._counters = counters
+        self._to_conductor = to_conductor
+        self._session_limit = stream_session_limit
+        self._queue = CommandQueue()
+        self.proxy = ReceiverProxy(self, self._queue)
+        self._endpoints: dict[int, ReceiveChannelEndpoint] = {}
+        self._dispatchers: dict[int, Dispatcher] = {}
+        self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
+        self._now_ns = now_ns
+        self._resolve_interval_ns = resolve_interval_ns
+        self._resolve_due_ns = now_ns
+        self._check_due_ns = now_ns + CHECK_INTERVAL_NS
+        self.cycle.set_deadline(self._check_due_ns)
+        self._errors: dict[tuple[int, int], int] = {}
+
+    @property
+    def role_name(self) -> str:
+        return "receiver"
+
+    def do_work(self, now_ns: int) -> int:
+        """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
+        self._now_ns = now_ns
+        work = self._queue.run()
+        work += self.cycle.run_cycle(now_ns)
+        return work + self._decide(now_ns)
+
+    def decide(self, now_ns: int) -> int:
+        """Commands, and what the compiled cycle left to decide; for a thread whose compiled loop drives ``cycle`` itself."""
+        self._now_ns = now_ns
+        return self._queue.run() + self._decide(now_ns)
+
+    def _decide(self, now_ns: int) -> int:
+        if not self.cycle.due(now_ns):
+            return 0
+        events = self.cycle.events.take()
+        for kind, endpoint_key, path_key, _, value, index, source, frame in events:
+            if kind in (layout.EVENT_UNKNOWN_SESSION, layout.EVENT_SETUP, layout.EVENT_FRAME):
+                endpoint = self._endpoints.get(endpoint_key)
+                if endpoint is not None:
+                    self._on_frame(endpoint, kind, index, source, frame, now_ns)
+                continue
+            entry = self._images.get(path_key)
+            if entry is None:
+                continue
+            image = entry[0]
+            if kind == layout.EVENT_LOSS:
+                self._tell(image.on_loss(value, now_ns))
+            elif kind == layout.EVENT_STATUS_DUE:
+                if image.on_status_due(now_ns):
+                    self._counters.add_i64(ERROR_FRAMES_SENT_OFFSET, 1)
+            elif kind == layout.EVENT_END_OF_STREAM:
+                end = image.path.end_of_stream_position
+                self._tell(ImageEndOfStream(image=image, position=end, revoked=bool(value)))
+        for image, _ in self._images.values():
+            if now_ns >= image.path.next_python_ns:
+                image.on_time(now_ns)
+        if now_ns >= self._check_due_ns:
+            self._check_due_ns = now_ns + CHECK_INTERVAL_NS
+            self.cycle.set_deadline(self._check_due_ns)
+            self._check(now_ns)
+        return len(events)
+
+    def _on_frame(
+        self, endpoint: ReceiveChannelEndpoint, kind: int, index: int, source: bytes, frame: bytes, now_ns: int
+    ) -> None:
+        if kind == layout.EVENT_SETUP:
+            self._on_setup(endpoint, index, source, control_frames.read_setup(frame), now_ns)
+        elif kind == layout.EVENT_FRAME:
+            measure = control_frames.read_round_trip(frame)
+            image = self._image_of(endpoint, measure.stream_id, measure.session_id)
+            if image is not None and not image.on_measurement(measure, now_ns):
+                self._counters.add_i64(INVALID_PACKETS_OFFSET, 1)
+        else:
+            session_id = int.from_bytes(frame[12:16], "little", signed=True)
+            stream_id = int.from_bytes(frame[16:20], "little", signed=True)
+            image = self._image_of(endpoint, stream_id, session_id)
+            if self._filter is not None and not self._filter.admits(InetAddress.unpack(source).ip):
+                self._refuse()
+                if image is None:
+                    self._dispatchers[endpoint.key].on_refused(stream_id, session_id, now_ns)
+            elif image is not None:
+                self._connect(endpoint, image, index, source, now_ns)
+            elif self._dispatchers[endpoint.key].on_unknown(stream_id, session_id, now_ns):
+                self._elicit(endpoint, index, source, stream_id, session_id)
+
+    def _image_of(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> ReceiverImage | None:
+        path = endpoint.core.paths.get(session_id, stream_id)
+        entry = None if path is None else self._images.get(path.key)  # type: ignore[attr-defined]
+        return None if entry is None else entry[0]
+
+    def _control_address(self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes) -> Address:
+        destination = endpoint.destinations.get(index)
+        if destination is not None and destination.control_address is not None:
+            return destination.control_address
+        return Address(source)
+
+    def _elicit(
+        self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes, stream_id: int, session_id: int
+    ) -> None:
+        """Asks for a SETUP: where the data came from, or at the control address."""
+        transport = endpoint.core.transport(index)
+        if transport is not None:
+            frame = control_frames.eliciting_status(
+                session_id, stream_id, receiver_id=endpoint.receiver_id, group_tag=endpoint.group_tag
+            )
+            transport.send(frame, self._control_address(endpoint, index, source))
+
+    def _on_setup(
+        self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes, setup: control_frames.Setup, now_ns: int
+    ) -> None:
+        destination = endpoint.destinations.get(index)
+        if destination is None:
+            return
+        address = InetAddress.unpack(source).ip if self._filter is not None else ""
+        if self._filter is not None and not self._filter.admits(address):
+            self._refuse()
+            return
+        image = self._image_of(endpoint, setup.stream_id, setup.session_id)
+        if image is not None:
+            self._connect(endpoint, image, index, source, now_ns)
+            return
+        images = sum(
+            1 for each, where in self._images.values() if where is endpoint and each.path.stream_id == setup.stream_id
+        )
+        dispatcher = self._dispatchers[endpoint.key]
+        if dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns, images=images):
+            if self._filter is not None and not self._filter.admits_stream(
+                address, term_length=setup.term_length, now_ns=now_ns
+            ):
+                self._refuse()
+                dispatcher.on_refused(setup.stream_id, setup.session_id, now_ns)
+                return
+            if destination.channel.is_multicast and setup.ttl > destination.ttl:
+                # Its data reaches further than what is answered from here.
+                self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
+            self._tell(
+                CreateImage(
+                    endpoint=endpoint,
+                    transport_index=index,
+                    session_id=setup.session_id,
+                    stream_id=setup.stream_id,
+                    initial_term_id=setup.initial_term_id,
+                    active_term_id=setup.active_term_id,
+                    term_offset=setup.term_offset,
+                    term_length=setup.term_length,
+                    mtu=setup.mtu,
+                    ttl=setup.ttl,
+                    flags=setup.flags,
+                    source=source,
+                    control_address=bytes(self._control_address(endpoint, index, source)),
+                )
+            )
+
+    def _refuse(self) -> None:
+        if self._refusals is not None:
+            self._refusals.add(1)
+
+    def _connect(
+        self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int
+    ) -> None:
+        """A way to the image's sender; over multicast and an explicit control address one for each socket."""
+        transport = endpoint.core.transport(index)
+        destination = endpoint.destinations.get(index)
+        if transport is None or destination is None:
+            return
+        fixed = destination.control_address
+        image.path.add_connection(
+            transport,
+            index,
+            Address(source) if fixed is None else fixed,
+            Address(source) if fixed is None else None,
+            now_ns,
+        )
+
+    def _check(self, now_ns: int) -> None:
+        """Once a second: sessions that expired, senders that must be asked, sockets that fail."""
+        resolves = now_ns >= self._resolve_due_ns
+        if resolves:
+            self._resolve_due_ns = now_ns + self._resolve_interval_ns
+        for key, endpoint in self._endpoints.items():
+            self._dispatchers[key].on_time(now_ns)
+            for index, destination in endpoint.destinations.items():
+                if destination.elicits_setup and self._dispatchers[key].has_interest:
+                    self._elicit(endpoint, index, b"", 0, 0)
+                    if (
+                        resolves
+                        and now_ns - endpoint.core.last_packet_ns > SILENCE_NS
+                        and destination.channel.uri.control is not None
+                    ):
+                        self._tell(
+                            ResolveAgain(
+                                endpoint=endpoint,
+                                name=destination.channel.uri.control,
+                                address=bytes(self._control_address(endpoint, index, b"")),
+                                destination=index,
+                            )
+                        )
+                transport = destination.transport
+                if transport.error_count != self._errors.get((key, index), 0):
+                    self._errors[key, index] = transport.error_count
+                    name = destination.channel.canonical_form
+                    text = f"{name}: the system refused to send or receive (errno {transport.last_error})"
+                    self._tell(NetworkFault(text=text))
+
+    def _tell(self, message: ToConductor | None) -> None:
+        if message is not None:
+            self._to_conductor.append(message)
+
+    def on_register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
+        self._endpoints[endpoint.key] = endpoint
+        self._dispatchers[endpoint.key] = Dispatcher(endpoint.core, session_limit=self._session_limit)
+        self.cycle.add_endpoint(endpoint.core)
+
+    def on_close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
+        if self._endpoints.pop(endpoint.key, None) is not None:
+            del self._dispatchers[endpoint.key]
+            self.cycle.remove_endpoint(endpoint.core)
+            self._errors = {key: count for key, count in self._errors.items() if key[0] != endpoint.key}
+        endpoint.close()
+        self._tell(EndpointClosed(endpoint=endpoint))
+
+    def on_add_subscription(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None) -> None:
+        dispatcher = self._dispatchers[endpoint.key]
+        first = not dispatcher.has_interest
+        dispatcher.add_subscription(stream_id, session_id)
+        if first:
+            for index, destination in endpoint.destinations.items():
+                if destination.elicits_setup:
+                    self._elicit(endpoint, index, b"", 0, 0)
+
+    def on_remove_subscription(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None) -> None:
+        dispatcher = self._dispatchers.get(endpoint.key)
+        if dispatcher is not None:
+            dispatcher.remove_subscription(stream_id, session_id)
+
+    def on_request_setup(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+        for index, destination in endpoint.destinations.items():
+            if destination.control_address is not None:
+                self._elicit(endpoint, index, b"", stream_id, session_id)
+
+    def on_add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
+        path = image.path
+        self._dispatchers[endpoint.key].forget(path.stream_id, path.session_id)
+        self._images[path.key] = (image, endpoint)
+        self._connect(endpoint, image, image.transport_index, image.source, self._now_ns)
+        self.cycle.add_path(path, endpoint.core)
+
+    def on_image_refused(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+        dispatcher = self._dispatchers.get(endpoint.key)
+        if dispatcher is not None:
+            dispatcher.forget(stream_id, session_id)
+
+    def on_remove_image(self, image: ReceiverImage, cool_down_ns: int) -> None:
+        entry = self._images.pop(image.path.key, None)
+        if entry is not None:
+            endpoint = entry[1]
+            self.cycle.remove_from_dispatch(image.path, endpoint.core)
+            self.cycle.remove_path(image.path)
+            dispatcher = self._dispatchers.get(endpoint.key)
+            if dispatcher is not None and cool_down_ns > 0:
+                dispatcher.cool_down(image.path.stream_id, image.path.session_id, self._now_ns + cool_down_ns)
+            image.congestion_control.close()
+        self._tell(ImageReleased(image=image))
+
+    def on_add_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
+        try:
+            endpoint.add_destination(destination)
+        except OverflowError as error:
+            destination.close()
+            self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
+            return
+        if destination.elicits_setup and self._dispatchers[endpoint.key].has_interest:
+            self._elicit(endpoint, destination.index, b"", 0, 0)
+
+    def on_remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
+        for image, where in self._images.values():
+            if where is endpoint:
+                image.path.remove_transport(destination.index, self._now_ns)
+        endpoint.remove_destination(destination)
+
+    def close(self) -> None:
+        """Closes every socket. After the last duty cycle."""
+        for endpoint in list(self._endpoints.values()):
+            self.on_close_endpoint(endpoint)
+
+    on_close = close

@@ -1,0 +1,158 @@
+"""What an image needs from its receiver besides the ordinary: windows, refusals, answers (behaviour, 15.4, 18, 20, 21)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.driver.delay import StaticDelay
+from mainstem._core.driver.loss_detector import LossDetector
+from mainstem.aeron.driver import control_frames
+from mainstem.aeron.driver.messages import LossObserved
+from mainstem.aeron.driver.receiver.congestion_control import StaticWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.driver.receive_path import ReceivePath
+    from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.one_way import OneWayLatency
+    from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
+
+NEVER_NS = 0x7FFFFFFFFFFFFFFF
+# The error code of an image that its subscriber rejected (behaviour, 21).
+IMAGE_REJECTED = 13
+# A measurement is answered this long after the last one at the earliest: a forged request must not make a receiver shout.
+MEASURE_SPACING_NS = 100_000
+
+_keys = itertools.count(1)
+
+
+class ReceiverImage:
+    """One image in the receiver's hands. Made by the conductor, then used in the receiver's thread only.
+
+    ``transport_index``, ``source`` and ``control_address`` are those of the ``CreateImage`` that it answers. ``reliable=False``
+    fills gaps instead of asking for them. ``one_way`` learns from the times that the sender tells, with ``epoch_ns``.
+    ``nak_counter_id`` counts this image's requests.
+    """
+
+    def __init__(
+        self,
+        path: ReceivePath,
+        *,
+        receiver_id: int,
+        source: bytes,
+        control_address: bytes,
+        transport_index: int = 0,
+        loss_detector: LossDetector | None = None,
+        congestion_control: CongestionControl | None = None,
+        reliable: bool = True,
+        group_tag: int | None = None,
+        nak_counter_id: int = -1,
+        one_way: OneWayLatency | None = None,
+        epoch_ns: Callable[[], int] | None = None,
+    ) -> None:
+        self.path = path
+        self.receiver_id = receiver_id
+        self.group_tag = group_tag
+        self.source = source
+        self.control_address = control_address
+        self.transport_index = transport_index
+        if loss_detector is None:
+            loss_detector = LossDetector(StaticDelay.unicast() if reliable else StaticDelay(0, 0))
+        path.set_loss_detector(loss_detector, reliable)
+        if nak_counter_id >= 0:
+            path.set_nak_counter(nak_counter_id)
+        self.congestion_control: CongestionControl = congestion_control or StaticWindow(path.window_length)
+        path.reports_loss_at_once = not isinstance(self.congestion_control, StaticWindow)
+        self.one_way = one_way
+        self._epoch_ns = epoch_ns
+        self._rejection: str | None = None
+        self._response_session_id: int | None = None
+        self._seen_mark = path.high_water_mark
+        self._measured_ns = -MEASURE_SPACING_NS
+        path.key = next(_keys)
+        self._set_deadline()
+
+    def on_loss(self, bytes_lost: int, now_ns: int) -> ToConductor:
+        """The path found bytes missing that were not missing before, and asks for them itself."""
+        if self.congestion_control.on_loss(now_ns):
+            self._take_window(force=True)
+        self._set_deadline()
+        return LossObserved(image=self, bytes_lost=bytes_lost, now_ns=now_ns)
+
+    def on_time(self, now_ns: int) -> None:
+        """The timer of congestion control."""
+        if now_ns >= self.congestion_control.deadline_ns:
+            mark = self.path.high_water_mark
+            force = self.congestion_control.on_time(now_ns, progressed=mark > self._seen_mark)
+            self._seen_mark = mark
+            self._take_window(force=force)
+            if self.congestion_control.measures_at(now_ns):
+                request = control_frames.RoundTrip(
+                    self.path.session_id, self.path.stream_id, now_ns, 0, self.receiver_id, is_request=True
+                )
+                self.path.send_frame(control_frames.round_trip_frame(request), now_ns)
+        self._set_deadline()
+
+    def on_measurement(self, measure: control_frames.RoundTrip, now_ns: int) -> bool:
+        """The sender measures the round trip, or answers a measurement of ours. False for one that cannot be true."""
+        if measure.receiver_id == 0 and not measure.is_request:
+            if self.one_way is not None and self._epoch_ns is not None:
+                return self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
+        elif measure.is_request:
+            if measure.receiver_id in (0, self.receiver_id) and now_ns - self._measured_ns >= MEASURE_SPACING_NS:
+                self._measured_ns = now_ns
+                answer = measure._replace(reception_delta=0, is_request=False)
+                self.path.send_frame(control_frames.round_trip_frame(answer), now_ns)
+        elif measure.receiver_id == self.receiver_id:
+            self.congestion_control.on_measurement(measure, now_ns)
+        return True
+
+    def on_status_due(self, now_ns: int) -> bool:
+        """At the time of each status message: the refusal that stands in its place, or the answering session beside it.
+
+        True when an ERR frame has left.
+        """
+        path = self.path
+        if self._rejection is not None:
+            return bool(
+                path.send_frame(
+                    control_frames.error_frame(
+                        path.session_id,
+                        path.stream_id,
+                        receiver_id=self.receiver_id,
+                        group_tag=self.group_tag,
+                        code=IMAGE_REJECTED,
+                        text=self._rejection,
+                    ),
+                    now_ns,
+                )
+            )
+        if self._response_session_id is not None:
+            path.send_frame(
+                control_frames.response_setup_frame(path.session_id, path.stream_id, self._response_session_id), now_ns
+            )
+        return False
+
+    def reject(self, reason: str) -> None:
+        """Takes nothing in any more and says so instead of status messages."""
+        self._rejection = reason.encode()[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
+        self.path.rejected = True
+        self.path.status_now()
+
+    def set_response_session(self, session_id: int | None) -> None:
+        """Tells the sender from now on which session answers it; None ends that."""
+        self._response_session_id = session_id
+        self.path.status_events = session_id is not None
+        if session_id is not None:
+            self.path.status_now()
+
+    def _take_window(self, *, force: bool) -> None:
+        self.path.window_length = self.congestion_control.window_length
+        if force:
+            self.path.force_status = True
+
+    def _set_deadline(self) -> None:
+        self.path.next_python_ns = self.congestion_control.deadline_ns

@@ -1,0 +1,216 @@
+"""What a publication needs from its sender besides the ordinary: set-ups, receivers, who has a say (behaviour, 14 to 17)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem._core.driver.datagram import Address
+from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem.aeron.driver.control_frames import RoundTrip, round_trip_frame
+from mainstem.aeron.driver.messages import PublicationError, ResponseConnected, ResponseSetup
+from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.driver.send_path import SendPath
+    from mainstem.aeron.driver.control_frames import ErrorFrame, ResponseSetupFrame, StatusMessage
+    from mainstem.aeron.driver.event_log import StreamEvents
+    from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
+    from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.one_way import MeasurementBurst
+    from mainstem.aeron.driver.sender.flow_control import FlowControlStrategy
+
+NEVER_NS = 0x7FFFFFFFFFFFFFFF
+# A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
+# cannot make a sender shout. Cubic measures every 400 µs at its fastest.
+MEASURE_SPACING_NS = 100_000
+# Receivers whose measurements are kept apart.
+MAX_MEASURERS = 256
+
+_keys = itertools.count(1)
+
+
+class SenderPublication:
+    """One publication in the sender's hands. Made by the conductor, then used in the sender's thread only.
+
+    ``flow_control`` and ``retransmit`` default to what the endpoint's channel asks for. ``response_correlation_id`` is the
+    channel's, -1 for none; ``is_response`` tells the answering side of a response channel, which sends to whoever asked.
+    ``measurements`` and ``epoch_ns`` are there when receivers are told the time.
+    ``nak_counter_id`` counts this publication's requests for retransmission. ``events`` writes to the event log.
+    """
+
+    def __init__(
+        self,
+        path: SendPath,
+        endpoint: SendChannelEndpoint,
+        *,
+        registration_id: int = -1,
+        flow_control: FlowControlStrategy | None = None,
+        flow_control_defaults: FlowControlDefaults | None = None,
+        retransmit: RetransmitHandler | None = None,
+        response_correlation_id: int = -1,
+        is_response: bool = False,
+        nak_counter_id: int = -1,
+        on_group_size: Callable[[int], None] | None = None,
+        measurements: MeasurementBurst | None = None,
+        epoch_ns: Callable[[], int] | None = None,
+        events: StreamEvents | None = None,
+    ) -> None:
+        channel = endpoint.channel
+        group = channel.has_group_semantics
+        self.path = path
+        self.endpoint = endpoint
+        self.registration_id = registration_id
+        self.is_response = is_response or channel.is_response
+        self.flow_control = flow_control or choose_flow_control(
+            channel.uri.flow_control, group=group, defaults=flow_control_defaults or FlowControlDefaults()
+        )
+        path.set_retransmit(
+            retransmit
+            or RetransmitHandler(
+                path.term_length,
+                group=group,
+                max_actions=channel.uri.max_resend,
+                window_multiple=self.flow_control.window_multiple,
+            )
+        )
+        if nak_counter_id >= 0:
+            path.set_nak_counter(nak_counter_id)
+        self.setup_flags = layout.SETUP_FLAG_GROUP if group else 0
+        if response_correlation_id != -1 and not self.is_response:
+            self.setup_flags |= layout.SETUP_FLAG_SEND_RESPONSE
+        self._is_unicast = not group
+        self._measured: dict[int, int] = {}
+        self._on_group_size = on_group_size
+        self._measurements = measurements
+        self._epoch_ns = epoch_ns
+        self._events = events
+        if events is not None:
+            events.watch_resends()
+        path.key = next(_keys)
+        stamp = channel.uri.channel_send_timestamp_offset
+        if stamp is not None:
+            path.timestamp_offset = stamp
+        self.flow_control.prepare(path)
+        if self.is_response:
+            # Nobody has asked yet, and nothing is sent to nobody.
+            path.setup_due_ns = NEVER_NS
+
+    def on_setup_due(self, now_ns: int) -> None:
+        """The path wants a SETUP sent."""
+        self.path.send_setup(self.setup_flags, self.endpoint.ttl)
+        self.flow_control.on_setup_sent(self.path, now_ns)
+        if self.path.has_receivers:
+            self.path.setup_elicited = False
+        self._set_deadline()
+
+    def on_elicited(self, status: StatusMessage, source: bytes, now_ns: int) -> None:
+        """A receiver asks for a SETUP; a response publication learns from it where its peer is."""
+        path = self.path
+        if path.end_of_stream or (path.draining and path.sender_position >= path.producer_position()):
+            return  # there is nothing more to come, whether that is announced or not
+        if self.is_response and (self.path.destination is None or bytes(self.path.destination) != source):
+            self.path.set_destination(Address(source))
+            self.path.setup_due_ns = now_ns
+        self.flow_control.on_elicited(self.path, status, now_ns)
+        self.path.setup_elicited = True
+        self._set_deadline()
+
+    def on_receiver(self, status: StatusMessage, now_ns: int) -> ToConductor | None:
+        """A receiver that the path does not know, or that has no say yet, reported."""
+        path = self.path
+        terms = _wrap32(status.term_id - path.initial_term_id)
+        edge = terms * path.term_length + status.term_offset + status.window
+        first = not path.has_receivers
+        counts = self.flow_control.on_receiver(path, status, edge, now_ns)
+        path.add_receiver(status.receiver_id, edge, now_ns, counts)
+        self._changed(now_ns)
+        if self._measurements is not None:
+            self._measurements.begin(now_ns)
+            self._set_deadline()
+        if first:
+            # Connected just now: who waits for the stream hears of it at once.
+            path.heartbeat_now()
+            return ResponseConnected(publication=self) if self.is_response else None
+        return None
+
+    def on_receiver_gone(self, receiver_id: int, now_ns: int, *, left: bool) -> None:
+        """A receiver was silent for too long, or said that it leaves (``left``)."""
+        self.path.remove_receiver(receiver_id)
+        if left and self._is_unicast:
+            self.path.received_unicast_eos = True
+        self._changed(now_ns)
+
+    def on_measurement(self, measure: RoundTrip, source: bytes, now_ns: int) -> None:
+        """A receiver measures the round trip: echoed at once, unless it asks too often."""
+        if not measure.is_request or now_ns - self._measured.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
+            return
+        if len(self._measured) >= MAX_MEASURERS:
+            self._measured.clear()
+        self._measured[measure.receiver_id] = now_ns
+        answer = round_trip_frame(measure._replace(reception_delta=0, is_request=False))
+        # Over a multicast channel the answer goes where the data goes: nobody listens for it at its source.
+        self.endpoint.core.send_frame(answer, None if self.endpoint.channel.is_multicast else self._only(source))
+
+    def _only(self, source: bytes) -> Address | None:
+        return None if self.endpoint.is_connected else Address(source)
+
+    def on_error(self, error: ErrorFrame, source: bytes, now_ns: int) -> ToConductor | None:
+        """A receiver refuses this stream (behaviour, 21). Reported when it was a receiver."""
+        known = self.path.remove_receiver(error.receiver_id)
+        self._changed(now_ns)
+        if not known:
+            return None
+        return PublicationError(
+            publication=self,
+            receiver_id=error.receiver_id,
+            group_tag=error.group_tag,
+            source=source,
+            code=error.code,
+            text=error.text,
+        )
+
+    def on_response_setup(self, frame: ResponseSetupFrame, source: bytes) -> ToConductor:
+        """The other side told which session answers this stream."""
+        return ResponseSetup(publication=self, response_session_id=frame.response_session_id, source=source)
+
+    def on_time(self, now_ns: int) -> None:
+        """The timer of flow control."""
+        if now_ns >= self.flow_control.deadline_ns:
+            self.flow_control.on_time(self.path, now_ns)
+            self._show_group()
+        self._measure(now_ns)
+        self._set_deadline()
+
+    def _measure(self, now_ns: int) -> None:
+        """Tells every receiver the time, so that each may learn the one-way latency; nobody answers."""
+        due = self._measurements
+        if due is None or self._epoch_ns is None or now_ns < due.due_ns or not self.path.has_receivers:
+            return
+        due.sent(now_ns)
+        measure = RoundTrip(self.path.session_id, self.path.stream_id, self._epoch_ns(), 0, 0, is_request=False)
+        self.endpoint.core.send_frame(round_trip_frame(measure), self.path.destination)
+
+    def _changed(self, now_ns: int) -> None:
+        self.flow_control.on_change(self.path, now_ns)
+        self._show_group()
+        self._set_deadline()
+
+    def _show_group(self) -> None:
+        if self._on_group_size is not None:
+            self._on_group_size(self.flow_control.group_size(self.path))
+        if self._events is not None and self.flow_control.tracks_minimum:
+            self._events.receivers(row[0] for row in self.path.receivers() if row[3])
+
+    def _set_deadline(self) -> None:
+        deadline_ns = self.flow_control.deadline_ns
+        if self._measurements is not None and self.path.has_receivers:
+            deadline_ns = min(deadline_ns, self._measurements.due_ns)
+        self.path.next_python_ns = deadline_ns
+
+
+def _wrap32(value: int) -> int:
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000

@@ -1,0 +1,82 @@
+"""What concerns the whole driver and not one stream, beside the diagnosis of the streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import ChannelStatus, CounterType
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
+from mainstem.aeron.tools.streams import group_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.error_log import ErrorObservation
+    from mainstem.aeron.tools.snapshot import Snapshot
+
+# How drivers word it when a log buffer finds no room: the error's name, or the operating system's text.
+STORAGE_WORDS = ("storage space", "storage_space", "no space left", "insufficient usable storage")
+
+_RISING = (
+    (SystemCounter.FLOW_CONTROL_OVER_RUNS, "datagrams came beyond a receiver's window and were dropped"),
+    (SystemCounter.INVALID_PACKETS, "datagrams were malformed and dropped"),
+    (SystemCounter.SHORT_SENDS, "times the operating system took less than was sent (a full socket buffer)"),
+    (SystemCounter.RETRANSMIT_OVERFLOW, "NAKs found no room in a retransmit pool"),
+    (SystemCounter.LOSS_GAP_FILLS, "holes of unreliable streams were filled instead of repaired"),
+    (SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED, "cycles of the conductor took longer than their threshold"),
+    (SystemCounter.SENDER_CYCLE_TIME_EXCEEDED, "cycles of the sender took longer than their threshold"),
+    (SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED, "cycles of the receiver took longer than their threshold"),
+    (SystemCounter.CLIENT_TIMEOUTS, "clients were given up"),
+    (SystemCounter.STATUS_MESSAGES_REJECTED, "status messages were too far from the sender's position"),
+)
+
+
+def driver_notes(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
+    """Sentences about the driver, from all looks and from its error log; the last look is what is described."""
+    first, last = snapshots[0], snapshots[-1]
+    notes = []
+    if not last.is_driver_alive(DRIVER_TIMEOUT_MS):
+        age = last.heartbeat_age_ms
+        how = "has shut down" if age is None else f"gave its last heartbeat {age / 1000:.1f} s ago"
+        notes.append(f"the driver (pid {last.pid}) {how}: what follows is how it left things")
+    notes += _storage(last, errors)
+    notes += _channels(last)
+    if first.start_ms == last.start_ms:
+        for counter, what in _RISING:
+            risen = last.system(counter) - first.system(counter)
+            if risen > 0:
+                notes.append(f"{risen:,} {what}")
+    return tuple(notes)
+
+
+def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
+    notes = []
+    for error in errors:
+        if any(words in error.text.lower() for words in STORAGE_WORDS):
+            age = max(0, last.epoch_ms - error.last_observation_ms) / 1000
+            times = f"{error.observation_count} times" if error.observation_count > 1 else "once"
+            text = " ".join(error.text.split())
+            notes.append(f"disk: a log was refused for want of space {times}, last {age:,.0f} s ago: {text:.120}")
+    needed = sum(log.unallocated for log in last.logs.values())
+    if last.free_space is not None and needed > last.free_space:
+        notes.append(
+            f"disk: the logs may still need {needed:,} bytes, and their file system has {last.free_space:,}: whoever "
+            "writes the page that finds no room is killed"
+        )
+    return notes
+
+
+def _channels(last: Snapshot) -> list[str]:
+    """Channels in error, and subscriptions that nobody sends to."""
+    notes = []
+    heard = {s.registration_id for stream in group_streams(last) for i in stream.images for s in i.subscribers}
+    for counter in last.counters:
+        if counter.type_id not in (CounterType.SEND_CHANNEL_STATUS, CounterType.RECEIVE_CHANNEL_STATUS):
+            continue
+        channel = counter.label.partition(": ")[2]
+        if counter.value == ChannelStatus.ERRORED:
+            notes.append(f"the channel {channel} is in error: `mainstem errors` shows why")
+        elif counter.type_id == CounterType.RECEIVE_CHANNEL_STATUS and counter.registration_id not in heard:
+            notes.append(f"subscription {counter.registration_id} on {channel} has no image: nobody sends to it")
+    return notes

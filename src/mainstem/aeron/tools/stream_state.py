@@ -1,0 +1,328 @@
+"""What can be concluded about one stream from one look and the look before it: the questions that the decision table asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import ChannelStatus
+from mainstem.aeron.logbuffer import align_frame
+from mainstem.aeron.system_counter import SystemCounter
+
+if TYPE_CHECKING:
+    from mainstem.aeron.tools.log_state import LogFacts
+    from mainstem.aeron.tools.snapshot import Snapshot
+    from mainstem.aeron.tools.streams import Image, Publication, Subscriber
+
+DRIVER_TIMEOUT_MS = 10_000  # what clients allow a driver
+PAGE = 4096  # a disk with less free than one page cannot take the next new page of a sparse log
+# A receiver reports consumption in steps of a quarter window, so a subscriber may lag so far without holding anybody up.
+REPORTED_STEP = 4
+# A publisher's limit is raised in steps of an eighth of its window at most.
+LIMIT_STEP = 8
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """An image now and at the look before (None at the first look)."""
+
+    snapshot: Snapshot
+    image: Image
+    before: Image | None = None
+
+    @property
+    def log(self) -> LogFacts | None:
+        """The image's log, if it could be read."""
+        return self.image.log
+
+    @property
+    def driver_is_gone(self) -> bool:
+        """Whether the driver has shut down or stopped."""
+        return not self.snapshot.is_driver_alive(DRIVER_TIMEOUT_MS)
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether the next new page of the log would find no room."""
+        return _disk_is_full(self.snapshot, self.log)
+
+    @cached_property
+    def slowest(self) -> Subscriber | None:
+        """The subscriber that is furthest behind."""
+        return min(self.image.subscribers, key=lambda s: s.position, default=None)
+
+    @property
+    def consumed(self) -> int:
+        """Where the slowest subscriber is; without subscribers, where the receiver is."""
+        return self.slowest.position if self.slowest else self.image.position
+
+    @property
+    def unread(self) -> int:
+        """Bytes in order that the slowest subscriber has not read."""
+        return max(0, self.image.position - self.consumed)
+
+    @property
+    def missing(self) -> int:
+        """Bytes from the first gap to the furthest byte seen; 0 without a gap."""
+        return self.image.high_water_mark - self.image.position
+
+    @property
+    def naks_sent(self) -> int:
+        """NAKs since the look before."""
+        return _rise(self.image.naks, self.before.naks if self.before else None)
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether data after a hole waits for the hole to be repaired (not merely for the driver's next cycle)."""
+        if self.missing == 0:
+            return False
+        return self.naks_sent > 0 or (self.before is not None and self.before.position == self.image.position)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the receiver has got anything in order since the look before."""
+        return self.before is not None and self.before.position != self.image.position
+
+    @property
+    def window(self) -> int | None:
+        """What the receiver grants the sender: the congestion window where it is smaller than the configured one."""
+        windows = [w for w in (self.image.window, self.image.cubic_window) if w]
+        return min(windows, default=None)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether congestion control has made the window smaller than it was configured."""
+        cubic, full = self.image.cubic_window, self.image.window
+        return cubic is not None and full is not None and cubic < full
+
+    @property
+    def subscriber_lags(self) -> bool:
+        """Whether the slowest subscriber is so far behind that the receiver cannot report progress."""
+        return self.window is not None and self.unread >= self.window // REPORTED_STEP
+
+    @property
+    def window_is_used_up(self) -> bool:
+        """Whether what arrived and was not read fills the window, but for the step in which progress is reported."""
+        if self.window is None:
+            return False
+        return self.image.high_water_mark - self.consumed >= self.window - self.window // REPORTED_STEP
+
+
+@dataclass(frozen=True)
+class PublicationFacts:
+    """A publication now and at the look before (None at the first look), with the images of it that this driver holds."""
+
+    snapshot: Snapshot
+    publication: Publication
+    before: Publication | None = None
+    images: tuple[ImageFacts, ...] = ()
+    previous: Snapshot | None = None
+
+    @property
+    def log(self) -> LogFacts | None:
+        """The publication's log, if it could be read."""
+        return self.publication.log
+
+    @property
+    def driver_is_gone(self) -> bool:
+        """Whether the driver has shut down or stopped."""
+        return not self.snapshot.is_driver_alive(DRIVER_TIMEOUT_MS)
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Whether the next new page of the log would find no room."""
+        return _disk_is_full(self.snapshot, self.log)
+
+    @property
+    def channel_is_broken(self) -> bool:
+        """Whether the driver could not open the send channel's socket."""
+        return self.publication.channel_status == ChannelStatus.ERRORED
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the publication was closed and is draining or lingering."""
+        return self.log is not None and (self.log.is_ended or self.log.is_revoked)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the driver lets the publisher offer."""
+        if self.log is not None:
+            return self.log.is_connected
+        # Without the log: a driver pulls the limit down to the sender where nobody is connected.
+        return self.publication.limit > (self.publication.sender_position or 0)
+
+    @cached_property
+    def implied_consumer(self) -> int | None:
+        """Where the limit says that the slowest counted consumer was."""
+        window = self.publication.window
+        return None if window is None else self.publication.limit - window
+
+    @cached_property
+    def counted(self) -> tuple[Subscriber, ...]:
+        """The spies or IPC subscribers that may hold the limit."""
+        return tuple(s for s in self.publication.subscribers if not self._is_left_out(s))
+
+    @property
+    def left_out(self) -> tuple[Subscriber, ...]:
+        """Those that are further behind than the limit allows: untethered and resting, so that nobody waits for them."""
+        return tuple(s for s in self.publication.subscribers if self._is_left_out(s))
+
+    def _is_left_out(self, subscriber: Subscriber) -> bool:
+        window, implied = self.publication.window, self.implied_consumer
+        if window is None or implied is None or not self.is_connected:
+            return False
+        return subscriber.position < implied - window // LIMIT_STEP
+
+    @cached_property
+    def slowest(self) -> Subscriber | None:
+        """The spy or IPC subscriber that is furthest behind of those that count."""
+        return min(self.counted, key=lambda s: s.position, default=None)
+
+    @cached_property
+    def consumer(self) -> int:
+        """The lowest position on which the limit stands: the sender's, a spy's, an IPC subscriber's."""
+        places = [s.position for s in self.counted]
+        if self.publication.sender_position is not None:
+            places.append(self.publication.sender_position)
+        return min(places, default=self.publication.position)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the publisher has written and that consumer has not taken."""
+        return max(0, self.publication.position - self.consumer)
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether an offer is refused now."""
+        return self.publication.position >= self.publication.limit
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether something waits and the consumer has not moved since the look before."""
+        if self.before is None or not self.backlog:
+            return False
+        return PublicationFacts(self.snapshot, self.before).consumer == self.consumer
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody holds the stream back: offers are refused, or what was written stands still."""
+        return (self.is_at_limit and self.backlog > 0) or self.has_stopped
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything was published since the look before."""
+        return self.before is not None and self.before.position != self.publication.position
+
+    @property
+    def spy_is_slowest(self) -> bool:
+        """Whether a spy is behind the sender."""
+        sent = self.publication.sender_position
+        return sent is not None and self.slowest is not None and self.slowest.position < sent
+
+    @property
+    def claim_is_open(self) -> bool:
+        """Whether the next frame was claimed and never finished: nobody can pass it."""
+        return self.log is not None and self.log.next_frame_length is not None and self.log.next_frame_length <= 0
+
+    @property
+    def next_frame(self) -> int:
+        """Bytes that the next frame takes; a whole datagram's where that cannot be read."""
+        if self.log is None:
+            return align_frame(1)
+        length = self.log.next_frame_length
+        return align_frame(length) if length is not None and length > 0 else self.log.mtu
+
+    @property
+    def sender_room(self) -> int | None:
+        """Bytes that the receivers still let the sender send."""
+        publication = self.publication
+        if publication.sender_limit is None or publication.sender_position is None:
+            return None
+        return max(0, publication.sender_limit - publication.sender_position)
+
+    @property
+    def sender_is_out_of_window(self) -> bool:
+        """Whether the next frame does not fit into what the receivers granted."""
+        return self.sender_room is not None and self.sender_room < min(self.next_frame, self.mtu)
+
+    @property
+    def mtu(self) -> int:
+        """The longest datagram; a padding frame is longer in the log and goes out as its header."""
+        return self.log.mtu if self.log is not None else align_frame(1)
+
+    @cached_property
+    def holding_image(self) -> ImageFacts | None:
+        """The image of this driver whose progress explains the sender's limit, if one does."""
+        limit = self.publication.sender_limit
+        if limit is None:
+            return None
+        for image in sorted(self.images, key=lambda i: i.consumed):
+            window = image.window
+            if window and limit - window - window // REPORTED_STEP <= image.consumed <= limit - window // 2:
+                return image
+        return None
+
+    @property
+    def only_image(self) -> ImageFacts | None:
+        """The receiver of a unicast stream, where it is this driver's: nobody else can hold the window."""
+        publication = self.publication
+        if publication.receivers is not None or publication.destinations is not None or len(self.images) != 1:
+            return None
+        return None if is_multicast(publication.key.channel) else self.images[0]
+
+    @property
+    def news_is_late(self) -> bool:
+        """Whether that receiver's subscribers have read on, and the sender does not know of it."""
+        image, limit = self.only_image, self.publication.sender_limit
+        if image is None or image.window is None or limit is None:
+            return False
+        return image.consumed > limit - image.window // 2
+
+    @property
+    def reader(self) -> Subscriber | None:
+        """The subscriber for whom the stream waits: the slowest of an IPC log, or of the image that holds the window."""
+        if self.publication.is_ipc:
+            return self.slowest if self.is_held and not self.limit_lags else None
+        image = self.holding_image
+        if not self.sender_is_out_of_window or image is None or not image.subscriber_lags:
+            return None
+        return image.slowest
+
+    @property
+    def limit_lags(self) -> bool:
+        """Whether every consumer has moved on and the driver has not raised the publisher's limit."""
+        window, implied = self.publication.window, self.implied_consumer
+        return window is not None and implied is not None and self.consumer - implied > window // LIMIT_STEP
+
+    @property
+    def short_sends(self) -> int:
+        """Datagrams that the operating system did not take since the look before, over all streams of the driver."""
+        if self.previous is None:
+            return 0
+        return self.snapshot.system(SystemCounter.SHORT_SENDS) - self.previous.system(SystemCounter.SHORT_SENDS)
+
+    @property
+    def back_pressure_events(self) -> int:
+        """How often the sender ran out of window since the look before."""
+        return _rise(self.publication.back_pressure_events, self.before.back_pressure_events if self.before else None)
+
+
+def is_multicast(channel: str) -> bool:
+    """Whether the channel's endpoint is a group; a name is taken for a single host."""
+    for parameter in channel.partition("?")[2].split("|"):
+        name, _, value = parameter.partition("=")
+        if name == "endpoint":
+            try:
+                return ip_address(value.rpartition(":")[0].strip("[]")).is_multicast
+            except ValueError:
+                return False
+    return False
+
+
+def _rise(now: int | None, before: int | None) -> int:
+    return max(0, now - before) if now is not None and before is not None else 0
+
+
+def _disk_is_full(snapshot: Snapshot, log: LogFacts | None) -> bool:
+    return snapshot.free_space is not None and log is not None and log.unallocated > 0 and snapshot.free_space < PAGE

@@ -1,0 +1,486 @@
+"""What one side knows of a sender and of a receiver: numbers, acknowledgements, what waits, and what hangs on each
+message.
+
+Nothing here decides what happens next; that is `lifecycle`. Ranges from the peer are checked against what was really
+sent before any number in them is visited, so that the work is bounded by the messages sent and not by what the peer
+writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
+from mainstem.aqueduct.channel_id import ONESHOT
+from mainstem.aqueduct.codec import encode_uint, violation
+from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
+from mainstem.aqueduct.ranges import RangeSet
+from mainstem.aqueduct.state import ReceiverState, SenderState
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.events import Mode
+    from mainstem.aqueduct.frames import Message
+    from mainstem.aqueduct.streams import Stream
+
+RANGES_A_FRAME = 256
+"""Ranges in one acknowledgement frame: two integers each, at most 20 bytes, so that any frame stays a few kilobytes."""
+
+DECLARATION_GRAIN_NS = 50_000_000
+"""Declarations that come closer together than this share one deadline, so that a flood of them is a few entries."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message that something hangs on: creation links to the halves attached to it, or the application's tag."""
+
+    links: tuple[Half, ...]
+    tag: object
+
+
+@dataclass(slots=True)
+class Pending:
+    """A message that waits for a stream or for room for a datagram. It has no number yet."""
+
+    payload: bytes
+    mode: Mode
+    ids: tuple[int, ...]
+    links: tuple[Half, ...]
+    tag: object
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message that waits for the application, with the halves that came attached to it."""
+
+    message: Message
+    halves: tuple[Half, ...]
+    unreliable: bool
+
+
+class Unreliable:
+    """A run of unreliable messages without attachments that wait for the application: their payloads, and their
+    numbers."""
+
+    __slots__ = ("numbers", "payloads")
+
+    def __init__(self) -> None:
+        self.payloads: deque[bytes] = deque()
+        self.numbers: deque[int] = deque()
+
+
+class SenderHalf:
+    """The sending half of a channel, at the side where messages go in."""
+
+    __slots__ = (
+        "acked",
+        "channel_id",
+        "control",
+        "declared",
+        "ledger",
+        "mark",
+        "minted_here",
+        "next_unreliable",
+        "oneshot",
+        "ordered_stream",
+        "pending",
+        "pending_bytes",
+        "reachable",
+        "state",
+        "unreliable",
+        "wants_room",
+    )
+
+    def __init__(
+        self, channel_id: int, *, minted_here: bool, reachable: bool, limits: Limits, writer: MessageWriter
+    ) -> None:
+        self.channel_id = channel_id
+        self.oneshot = bool(channel_id & ONESHOT)
+        self.minted_here = minted_here
+        self.reachable = reachable
+        self.state = SenderState.OPEN
+        self.control: Stream | None = None
+        self.ordered_stream: int | None = None
+        # What is reliable and not acknowledged.
+        prefix = b"\x03" + encode_uint(channel_id)
+        self.ledger = Ledger(writer, prefix, limits.send_messages, limits.send_bytes, limits.max_payload)
+        self.next_unreliable = 0
+        self.declared = 0
+        self.mark = 0
+        # Of the unreliable messages that nothing is known of: those that something hangs on.
+        self.unreliable: dict[int, Sent] = {}
+        # Acknowledged while the sender was not reachable: their links must stay.
+        self.acked: list[Sent] = []
+        self.pending: deque[Pending] = deque()
+        self.pending_bytes = 0
+        self.wants_room = False
+
+    @property
+    def has_room(self) -> bool:
+        """Another reliable message is within the bounds that the application chose."""
+        ledger = self.ledger
+        return (
+            ledger.count + len(self.pending) < ledger.max_messages
+            and ledger.size + self.pending_bytes < ledger.max_bytes
+        )
+
+    @property
+    def has_much_room(self) -> bool:
+        """So much is free that it is worth waking somebody: a quarter of the bounds, one message at least."""
+        ledger = self.ledger
+        messages, size = ledger.max_messages, ledger.max_bytes
+        return ledger.count + len(self.pending) <= messages - max(
+            1, messages // 4
+        ) and ledger.size + self.pending_bytes <= size - max(1, size // 4)
+
+    @property
+    def outstanding_messages(self) -> int:
+        """Reliable messages that were sent and not acknowledged, and all that wait."""
+        return self.ledger.count + len(self.pending)
+
+    @property
+    def outstanding_bytes(self) -> int:
+        """The bytes of `outstanding_messages`."""
+        return self.ledger.size + self.pending_bytes
+
+    @property
+    def unreliable_count(self) -> int:
+        """Unreliable messages that nothing is known of."""
+        return self.next_unreliable - self.mark
+
+    def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
+        """Note acknowledged numbers; returns the messages among them that something hangs on."""
+        ledger = self.ledger
+        position = ledger.first
+        out: list[Sent] = []
+        for index, count in enumerate(counts):
+            stop = position + count
+            if index % 2 == 0:
+                if stop > ledger.next:
+                    raise violation(f"acknowledgement of {stop - 1}, which was never sent", "acknowledged unsent")
+                try:
+                    out += ledger.acknowledge(position, stop)
+                except ValueError as error:
+                    raise violation(f"reliable message {error} acknowledged twice", "acknowledged twice") from None
+            position = stop
+        ledger.settle()
+        return out
+
+    def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
+        """Note acknowledged and given-up numbers; returns those of either kind that something hangs on."""
+        stop = self.mark + sum(counts)
+        if stop > self.next_unreliable:
+            raise violation(f"answer for unreliable message {stop - 1}, which was never sent", "acknowledged unsent")
+        acked: list[Sent] = []
+        nacked: list[Sent] = []
+        position = self.mark
+        for index, count in enumerate(counts):
+            out = nacked if index % 2 else acked
+            if self.unreliable:
+                for number in range(position, position + count):
+                    entry = self.unreliable.pop(number, None)
+                    if entry is not None:
+                        out.append(entry)
+            position += count
+        self.mark = stop
+        return acked, nacked
+
+    def take_outstanding(self) -> list[Sent]:
+        """Take out every unacknowledged or waiting message that something hangs on; nothing is outstanding
+        afterwards."""
+        entries: list[Sent] = self.ledger.clear()
+        entries += self.unreliable.values()
+        entries += self.take_pending()
+        self.unreliable.clear()
+        return entries
+
+    def take_pending(self) -> list[Sent]:
+        """Take out the messages that wait, as `Sent` where something hangs on them."""
+        entries = [Sent(item.links, item.tag) for item in self.pending if item.links or item.tag is not None]
+        self.pending.clear()
+        self.pending_bytes = 0
+        return entries
+
+
+class ReceiverHalf:
+    """The receiving half of a channel, at the side where messages come out."""
+
+    __slots__ = (
+        "ack_scheduled",
+        "acked",
+        "blocked",
+        "channel_id",
+        "control",
+        "declared",
+        "expired",
+        "expiries",
+        "finish_count",
+        "mark",
+        "minted_here",
+        "nack_scheduled",
+        "oneshot",
+        "prefix",
+        "queue",
+        "queued",
+        "queued_bytes",
+        "reachable",
+        "received",
+        "reliable_count",
+        "state",
+        "taken",
+        "unacked",
+        "unacked_bytes",
+        "unacked_count",
+    )
+
+    def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, taken: bool) -> None:
+        self.channel_id = channel_id
+        self.oneshot = bool(channel_id & ONESHOT)
+        self.prefix = b"\x03" + encode_uint(channel_id)
+        self.minted_here = minted_here
+        self.reachable = reachable
+        self.state = ReceiverState.OPEN
+        self.control: Stream | None = None
+        # Whether the message that the receiver was attached to has come: only then can the application get at it.
+        self.taken = taken
+        # Messages with something attached, and runs of all the others.
+        self.queue: deque[Delivery | Unreliable | deque[bytes]] = deque()
+        self.queued = 0
+        self.queued_bytes = 0
+        self.blocked: dict[Stream, None] = {}
+        self.acked = RangeSet()
+        self.unacked = RangeSet()
+        self.unacked_count = 0
+        self.unacked_bytes = 0
+        self.reliable_count = 0
+        self.mark = 0
+        self.received = RangeSet()
+        self.declared = 0
+        self.expired = 0
+        self.expiries: deque[tuple[int, int, int]] = deque()
+        self.finish_count: int | None = None
+        self.ack_scheduled = False
+        self.nack_scheduled = False
+
+    def is_full(self, limits: Limits) -> bool:
+        """The application is behind by as much as it may be."""
+        return self.queued >= limits.receive_messages or self.queued_bytes >= limits.receive_bytes
+
+    def put(self, delivery: Delivery) -> int:
+        """Queue a message for the application; returns the bytes that it takes here."""
+        self.queue.append(delivery)
+        self.queued += 1
+        size = len(delivery.message.payload) + QUEUED_MESSAGE_OVERHEAD
+        self.queued_bytes += size
+        return size
+
+    def put_run(self, payloads: list[bytes], size: int) -> int:
+        """Queue plain reliable messages of ``size`` bytes; returns the bytes that they take here."""
+        queue = self.queue
+        if queue and type(queue[-1]) is deque:
+            queue[-1].extend(payloads)
+        else:
+            queue.append(deque(payloads))
+        self.queued += len(payloads)
+        size += len(payloads) * QUEUED_MESSAGE_OVERHEAD
+        self.queued_bytes += size
+        return size
+
+    def put_unreliable(self, first: int, payloads: list[bytes], size: int) -> int:
+        """Queue plain unreliable messages of ``size`` bytes, numbered from ``first`` on; returns the bytes that they take
+        here."""
+        queue = self.queue
+        run = queue[-1] if queue else None
+        if not isinstance(run, Unreliable):
+            run = Unreliable()
+            queue.append(run)
+        count = len(payloads)
+        run.payloads.extend(payloads)
+        run.numbers.extend(range(first, first + count))
+        self.queued += count
+        size += count * QUEUED_MESSAGE_OVERHEAD
+        self.queued_bytes += size
+        return size
+
+    def pop(self) -> tuple[Delivery | bytes, int]:
+        """Take out the oldest message, and the bytes that it took."""
+        entry: Delivery | bytes
+        head = self.queue[0]
+        if not isinstance(head, Delivery):
+            if isinstance(head, Unreliable):
+                head.numbers.popleft()
+            payloads = head.payloads if isinstance(head, Unreliable) else head
+            entry = payloads.popleft()
+            size = len(entry) + QUEUED_MESSAGE_OVERHEAD
+            if not payloads:
+                self.queue.popleft()
+        else:
+            entry = head
+            size = len(head.message.payload) + QUEUED_MESSAGE_OVERHEAD
+            self.queue.popleft()
+        self.queued -= 1
+        self.queued_bytes -= size
+        return entry, size
+
+    def pop_run(self) -> tuple[deque[bytes] | None, int]:
+        """Take out the run of plain messages at the head of the queue, and the bytes that they took."""
+        queue = self.queue
+        if not queue or isinstance(queue[0], Delivery):
+            return None, 0
+        head = queue[0]
+        run = head.payloads if isinstance(head, Unreliable) else head
+        queue.popleft()
+        size = sum(map(len, run)) + len(run) * QUEUED_MESSAGE_OVERHEAD
+        self.queued -= len(run)
+        self.queued_bytes -= size
+        return run, size
+
+    def note_run(self, first: int, count: int, size: int) -> None:
+        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed."""
+        self.unacked.add_range(first, first + count)
+        self.reliable_count += count
+        self.unacked_count += count
+        self.unacked_bytes += size
+
+    def note_reliable(self, first: int, count: int, size: int, limits: Limits) -> None:
+        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed. Raises
+        RemoteProtocolError where they cannot be."""
+        stop = first + count
+        if self.finish_count is not None and stop > self.finish_count:
+            raise violation(
+                f"reliable message {stop - 1} on a channel that finished at {self.finish_count}", "message after finish"
+            )
+        if stop > MAX_UINT:
+            raise violation(f"message number {stop - 1}", "message number")
+        if first >= self.unacked.top and first >= self.acked.top:
+            self.unacked.add_range(first, stop)
+        else:
+            for number in range(first, stop):
+                if number in self.acked or not self.unacked.add(number):
+                    raise violation(f"reliable message {number} came twice", "duplicate message")
+        if len(self.unacked) > limits.max_gaps or len(self.acked) > limits.max_gaps:
+            raise violation(f"more than {limits.max_gaps} gaps in the message numbers", "gap limit")
+        self.reliable_count += count
+        self.unacked_count += count
+        self.unacked_bytes += size
+
+    def note_unreliable(self, first: int, count: int, limits: Limits) -> bool:
+        """Note ``count`` unreliable messages, numbered from ``first`` on; False where the first was given up before, and
+        none must be processed."""
+        stop = first + count
+        if first < self.mark:
+            return False
+        if self.finish_count is not None and stop > self.declared:
+            raise violation(
+                f"unreliable message {stop - 1} beyond the {self.declared} declared", "message after finish"
+            )
+        if stop > MAX_UINT:
+            raise violation(f"message number {stop - 1}", "message number")
+        if first >= self.received.top:
+            self.received.add_range(first, stop)
+        else:
+            for number in range(first, stop):
+                if not self.received.add(number):
+                    raise violation(f"unreliable message {number} came twice", "duplicate message")
+        if len(self.received) > limits.max_gaps:
+            raise violation(f"more than {limits.max_gaps} gaps in the message numbers", "gap limit")
+        return True
+
+    def declare(self, count: int, now_ns: int, grace_ns: int) -> None:
+        """The sender declares ``count`` more unreliable messages."""
+        if count == 0:
+            raise violation("a SentUnreliable of nothing", "empty declaration")
+        if self.declared + count > MAX_UINT:
+            raise violation("more declared messages than there are numbers", "declaration overflow")
+        self.declared += count
+        expiries = self.expiries
+        if expiries and now_ns - expiries[-1][1] < DECLARATION_GRAIN_NS:
+            created = expiries.pop()[1]
+        else:
+            created = now_ns
+        expiries.append((self.declared, created, now_ns + grace_ns))
+
+    def finish(self, count: int) -> None:
+        """The sender says how many reliable messages there ever were."""
+        if max(self.unacked.top, self.acked.top) > count:
+            raise violation(f"finished at {count} reliable messages, yet a later one came", "message after finish")
+        if self.received.top > self.declared:
+            raise violation("finished with unreliable messages that were never declared", "message after finish")
+        self.finish_count = count
+
+    def expire(self, now_ns: int) -> None:
+        """Let the grace of declared messages run out."""
+        while self.expiries and self.expiries[0][2] <= now_ns:
+            self.expired = self.expiries.popleft()[0]
+
+    @property
+    def is_accounted_for(self) -> bool:
+        """The sender has finished, and every message it declared was received or given up."""
+        return (
+            self.finish_count is not None
+            and self.reliable_count == self.finish_count
+            and max(self.received.first_missing(self.mark), self.expired) >= self.declared
+        )
+
+    def take_ack_reliable(self) -> tuple[int, ...]:
+        """Run lengths of an AckReliable frame, empty where there is nothing to acknowledge. Counts as sent."""
+        position = self.acked.first_missing(0)
+        counts: list[int] = []
+        taken = []
+        for start, stop in self.unacked:
+            gap = start - position
+            if gap:
+                counts.extend((gap,) if counts else (0, gap))
+            counts.append(stop - start)
+            taken.append((start, stop))
+            position = stop
+            if len(taken) == RANGES_A_FRAME:
+                break
+        for start, stop in taken:
+            self.acked.add_range(start, stop)
+        if taken:
+            self.unacked.discard_below(taken[-1][1])
+        if not len(self.unacked):
+            self.unacked_count = self.unacked_bytes = 0
+        return tuple(counts)
+
+    def take_ack_nack(self, *, final: bool = False) -> tuple[int, ...]:
+        """Run lengths of an AckNackUnreliable frame, empty where there is nothing to say. Counts as sent.
+
+        A gap is given up only where its grace has run out; ``final`` gives up every gap below the last message
+        received, because the receiver is about to cease.
+        """
+        position = self.mark
+        counts: list[int] = []
+        stopped = False
+        for taken, (start, stop) in enumerate(self.received, 1):
+            if start > position:
+                reach = start if final else min(start, self.expired)
+                if reach > position:
+                    counts.extend((reach - position,) if counts else (0, reach - position))
+                    position = reach
+                if position < start:
+                    stopped = True
+                    break
+            counts.append(stop - position)
+            position = stop
+            if taken == RANGES_A_FRAME:
+                stopped = True
+                break
+        if not stopped and not final and self.expired > position:
+            counts.extend((self.expired - position,) if counts else (0, self.expired - position))
+            position = self.expired
+        self.mark = position
+        self.received.discard_below(position)
+        return tuple(counts)
+
+    def take_queue(self) -> list[Delivery]:
+        """Take out everything that the application has not received; what something hangs on is returned."""
+        deliveries = [entry for entry in self.queue if isinstance(entry, Delivery)]
+        self.queue.clear()
+        self.queued = self.queued_bytes = 0
+        return deliveries
+
+
+Half = SenderHalf | ReceiverHalf

@@ -1,0 +1,316 @@
+"""The state that the parts of a connection share: its halves, its filters, its output, its events and its work lists.
+
+The work lists are how the protocol's cascades run: whatever loses, reaches or drops a half puts it on a list, and
+`lifecycle.settle` works the lists off, one half at a time. Nothing recurses, however deep channels hang on one another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core.aqueduct.run_writer import RunReader
+from mainstem.aqueduct.channel_id import MINTED_BY_SERVER, SPACE_MASK, TO_CLIENT, Minter, describe
+from mainstem.aqueduct.codec import violation
+from mainstem.aqueduct.events import Event, HoldConnection
+from mainstem.aqueduct.ranges import RangeSet
+from mainstem.aqueduct.state import RECEIVER_TABLE, SENDER_TABLE, ReceiverInput, SenderInput
+from mainstem.aqueduct.streams import Output, Role, Stream
+from mainstem.instruments import NULL_INSTRUMENT, Instrument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.aqueduct.channel_halves import Half, ReceiverHalf, SenderHalf
+    from mainstem.aqueduct.frames import Frame
+    from mainstem.aqueduct.limits import Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """The protocol's own delays, in nanoseconds. Each stays below what the specification calls reasonable."""
+
+    ack_delay_ns: int = 5_000_000
+    """From processing a message to its acknowledgement, at most (the specification asks for less than 1 s)."""
+
+    declare_delay_ns: int = 100_000_000
+    """From sending a datagram to declaring it, at most; half the round trip where that is less."""
+
+    declare_floor_ns: int = 10_000_000
+    """The least delay of a declaration, so that short round trips do not make a frame for each message."""
+
+    grace_ns: int = 1_000_000_000
+    """From a declaration to giving up what it declared, at least; twice the round trip where that is more."""
+
+    ack_messages: int = 256
+    """Messages after which an acknowledgement goes out at once: a quarter of any sensible sender's bound, or less."""
+
+    ack_bytes: int = 256 << 10
+    """Bytes after which an acknowledgement goes out at once: a sixteenth of a sender's default bound. Each one costs the
+    sender a packet to read and one to send."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a connection has seen that is worth counting."""
+
+    messages_received: int = 0
+    messages_discarded: int = 0
+    """Messages for a receiver that is not there, or no longer."""
+    ghosts_refused: int = 0
+    """Control streams for a half that is not there: the peer made a ghost receiver."""
+    unreliable_evicted: int = 0
+    """Unreliable messages dropped because newer ones came before the application had taken them."""
+    unreliable_late: int = 0
+    """Unreliable messages that came after they had been given up."""
+    unreliable_dropped: int = 0
+    """Unreliable messages dropped here because there was no room to send them."""
+
+
+class Core:
+    """One connection's shared state."""
+
+    def __init__(self, *, is_client: bool, limits: Limits, timing: Timing, instrument: Instrument, peer: str) -> None:
+        self.is_client = is_client
+        self.limits = limits
+        self.timing = timing
+        self.peer = peer
+        self.now_ns = 0
+        self.rtt_ns = 0
+        self.out = Output(is_client=is_client)
+        self.minter = Minter(is_client=is_client)
+        self.runs = RunReader()
+        self.events: deque[Event] = deque()
+        self.counts = Counts()
+        self.senders: dict[int, SenderHalf] = {}
+        self.receivers: dict[int, ReceiverHalf] = {}
+        # Receivers that ceased on the wire and that the application still has to read, or still has to be given.
+        self.drained: dict[int, ReceiverHalf] = {}
+        self.streams: dict[int, Stream] = {}
+        # The control streams that could not be opened yet, for want of stream credit.
+        self.awaiting_control: deque[Half] = deque()
+        # Senders with messages that wait for room in the transport.
+        self.waiting: dict[SenderHalf, None] = {}
+        self.buffered = 0
+        self.held = False
+        # Receivers that somebody waits at, with nothing to read.
+        self.thirsty: dict[ReceiverHalf, None] = {}
+        # Exact filters over the ids that the peer minted, for each index space.
+        self._closed: dict[int, RangeSet] = {}
+        self._taken: dict[int, RangeSet] = {}
+        # Work lists of `lifecycle.settle`.
+        self.reached: list[Half] = []
+        self.lost: list[Half] = []
+        self.dropped: list[tuple[Half, bool]] = []
+        self.unblocked: deque[Stream] = deque()
+        # ClosedChannelLost frames, each of which wants a stream of its own.
+        self.notices: deque[bytes] = deque()
+        self.resume: Callable[[Stream], None]
+        # Timers: acknowledgements and declarations are due together, each list at one time.
+        self.ack_list: list[ReceiverHalf] = []
+        self.ack_due_ns: int | None = None
+        self.declare_list: dict[SenderHalf, None] = {}
+        self.declare_due_ns: int | None = None
+        self.nack_heap: list[tuple[int, int, ReceiverHalf]] = []
+        self.nack_sequence = 0
+        self._instrument = instrument
+        self._observed = instrument is not NULL_INSTRUMENT
+
+    # Who minted an id, and which way it flows.
+
+    def is_minted_here(self, channel_id: int) -> bool:
+        return bool(channel_id & MINTED_BY_SERVER) != self.is_client
+
+    def flows_here(self, channel_id: int) -> bool:
+        return bool(channel_id & TO_CLIENT) == self.is_client
+
+    # The filters.
+
+    def _note(self, table: dict[int, RangeSet], channel_id: int) -> bool:
+        ranges = table.setdefault(channel_id & SPACE_MASK, RangeSet())
+        added = ranges.add(channel_id >> 3)
+        if len(ranges) > self.limits.max_filter_ranges:
+            ranges.drop_oldest()
+        return added
+
+    def note_closed(self, channel_id: int) -> None:
+        """A peer-minted half ceased here: late frames for it are dropped from now on."""
+        self._note(self._closed, channel_id)
+
+    def was_closed(self, channel_id: int) -> bool:
+        ranges = self._closed.get(channel_id & SPACE_MASK)
+        return ranges is not None and channel_id >> 3 in ranges
+
+    def note_taken(self, channel_id: int) -> None:
+        """A peer-minted half came attached to a message, which may happen once. Raises RemoteProtocolError."""
+        if not self._note(self._taken, channel_id):
+            raise violation(f"channel {describe(channel_id)} was attached to two messages", "attached twice")
+
+    @property
+    def filter_ranges(self) -> int:
+        """Ranges in all filters together."""
+        return sum(map(len, (*self._closed.values(), *self._taken.values())))
+
+    # Memory.
+
+    def account(self, change: int) -> None:
+        """Note that bytes began or ceased to wait here; reading stops and goes on by it. Raises RemoteProtocolError."""
+        self.buffered += change
+        limit = self.limits.max_buffered_bytes
+        if change > 0:
+            if self.buffered > limit and not self.held and self.buffered > self._hold_bound():
+                self.held = True
+                self.out.command(HoldConnection(held=True))
+            if self.buffered > 2 * limit:
+                raise violation(
+                    f"{self.buffered} bytes wait here, sent past flow control; the limit is {limit}", "buffer limit"
+                )
+        elif self.held:
+            self.release()
+
+    def _hold_bound(self) -> int:
+        """How many bytes may wait before reading stops: half as many again while a reader waits with nothing to read.
+
+        What it waits for may be behind what other channels do not read, and those may never be read.
+        """
+        limit = self.limits.max_buffered_bytes
+        return limit + limit // 2 if any(not receiver.queued for receiver in self.thirsty) else limit
+
+    def release(self) -> None:
+        """Read on, if little enough waits; or, where a reader has nothing to read, as soon as there is any room."""
+        limit = self.limits.max_buffered_bytes
+        if self.held and (
+            self.buffered < limit // 2
+            or (self.thirsty and self._hold_bound() > limit and self.buffered < limit + limit // 2 - limit // 16)
+        ):
+            self.held = False
+            self.out.command(HoldConnection(held=False))
+
+    def account_stream(self, stream: Stream) -> None:
+        """Note how many bytes of a stream wait now. Raises RemoteProtocolError."""
+        waiting = stream.reader.buffered
+        if waiting != stream.accounted:
+            change, stream.accounted = waiting - stream.accounted, waiting
+            self.account(change)
+
+    def check_channel_count(self) -> None:
+        """Refuse another peer-minted half beyond the limit. Raises RemoteProtocolError."""
+        count = len(self.senders) + len(self.receivers) + len(self.drained)
+        if count >= self.limits.max_channels:
+            raise violation(f"more than {self.limits.max_channels} channels at once", "channel limit")
+
+    # Observation.
+
+    @property
+    def is_observed(self) -> bool:
+        return self._observed
+
+    def saw_frame(self, frame: Frame) -> None:
+        if self._observed:
+            self._instrument.frame_in(self.peer, frame.encode(), self.now_ns)
+
+    def sent_frame(self, data: bytes) -> None:
+        if self._observed:
+            self._instrument.frame_out(self.peer, data, self.now_ns)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    # Halves change state through these two.
+
+    def move_sender(self, sender: SenderHalf, happened: SenderInput) -> None:
+        old = sender.state
+        sender.state = SENDER_TABLE[old, happened]
+        sender.ledger.shut()
+        if self._observed and sender.state is not old:
+            self._instrument.state_change(
+                f"sender {describe(sender.channel_id)}", old.name, sender.state.name, self.now_ns
+            )
+
+    def move_receiver(self, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
+        old = receiver.state
+        receiver.state = RECEIVER_TABLE[old, happened]
+        if self._observed and receiver.state is not old:
+            self._instrument.state_change(
+                f"receiver {describe(receiver.channel_id)}", old.name, receiver.state.name, self.now_ns
+            )
+
+    # Streams.
+
+    def write_control(self, half: Half, data: bytes) -> None:
+        """Send a frame on a half's control stream."""
+        assert half.control is not None
+        self.out.write(half.control.stream_id, data)
+        self.sent_frame(data)
+
+    def finish_control(self, half: Half) -> None:
+        """End this side's direction of a half's control stream."""
+        stream = half.control
+        assert stream is not None
+        self.out.finish(stream.stream_id)
+        stream.out_done = True
+        self.forget_if_done(stream)
+
+    def reset_stream(self, stream: Stream, code: int) -> None:
+        """Reset this side's direction, but never before the peer can know which channel the stream belongs to.
+
+        A reset may overtake the bytes before it, and a stream that is reset before its first frame was read cannot be
+        told apart from any other. So the side that opened the stream waits until its ChannelControl has been delivered.
+        """
+        if stream.out_done:
+            return
+        if stream.heard:
+            self.out.reset(stream.stream_id, code)
+            stream.out_done = True
+            self.forget_if_done(stream)
+        elif stream.reset_pending is None:
+            stream.reset_pending = code
+            self.out.watch(stream.stream_id)
+
+    def heard(self, stream: Stream) -> None:
+        """The peer is now known to know this stream: a reset that waited for it goes out."""
+        if stream.heard:
+            return
+        stream.heard = True
+        if stream.reset_pending is not None:
+            code, stream.reset_pending = stream.reset_pending, None
+            self.reset_stream(stream, code)
+
+    def abandon(self, stream: Stream) -> None:
+        """Nothing that still comes on this stream matters."""
+        if stream.blocked_on is not None:
+            stream.blocked_on.blocked.pop(stream, None)
+            stream.blocked_on = None
+        stream.role = Role.ABANDONED
+        stream.half = None
+        stream.held_frame = None
+        stream.reader.clear()
+        self.account_stream(stream)
+        if stream.fin:
+            stream.in_done = True
+        self.forget_if_done(stream)
+
+    def forget_if_done(self, stream: Stream) -> None:
+        """Both directions have ended: nothing more can happen on this stream."""
+        if stream.in_done and stream.out_done:
+            self.streams.pop(stream.stream_id, None)
+
+    def disconnect(self) -> None:
+        """The connection ended: forget everything that only it could need. What was kept to be read stays."""
+        self.senders.clear()
+        self.receivers.clear()
+        self.streams.clear()
+        self.awaiting_control.clear()
+        self.waiting.clear()
+        self.reached.clear()
+        self.lost.clear()
+        self.dropped.clear()
+        self.unblocked.clear()
+        self.thirsty.clear()
+        self.notices.clear()
+        self.ack_list.clear()
+        self.declare_list.clear()
+        self.nack_heap.clear()
+        self.ack_due_ns = self.declare_due_ns = None
+        self.buffered = sum(receiver.queued_bytes for receiver in self.drained.values())

@@ -1,0 +1,119 @@
+"""The all-clients channel as the server sees it: who is there, and what each said first."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.duologue.limits import address_of
+from mainstem.duologue.messages import MAX_TEXT_LENGTH
+from mainstem.errors import MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem._core.log.fragment import Fragment
+    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.duologue.settings import ServerSettings
+    from mainstem.duologue.statistics import ServerStatistics
+
+UNFRAGMENTED = 0xC0
+MESSAGES_AT_ONCE = 10  # in one duty cycle: a flood of HELLOs leaves time for those who have joined
+# Requests of one stream that are looked at: a client whose first was refused may try again, not for ever.
+MAX_REQUESTS = 4
+
+
+@dataclass(slots=True)
+class Introduction:
+    """A client on the all-clients channel, by the session of its stream."""
+
+    image: Image
+    address: str
+    since_ns: int
+    requests: int = 0
+
+
+class Introductions:
+    """Who is on the all-clients channel. The conductor's handlers only queue; the rest is the server's thread's."""
+
+    def __init__(self, settings: ServerSettings, statistics: ServerStatistics, *, timeout_ns: int) -> None:
+        self._settings = settings
+        self._statistics = statistics
+        self._timeout_ns = timeout_ns
+        self._changes: deque[tuple[bool, Image]] = deque()
+        self._clients: dict[int, Introduction] = {}
+
+    def on_available(self, image: Image) -> None:
+        """For the subscription: in the conductor's thread."""
+        self._changes.append((True, image))
+
+    def on_unavailable(self, image: Image) -> None:
+        """The same."""
+        self._changes.append((False, image))
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def get(self, session_id: int) -> Introduction | None:
+        """The client whose stream has that session."""
+        return self._clients.get(session_id)
+
+    def do_work(
+        self, subscription: Subscription, now_ns: int, on_request: Callable[[Introduction, bytes], None]
+    ) -> int:
+        """One duty cycle; every request that may be looked at goes to ``on_request``."""
+        work = self._take_changes(now_ns)
+        work += subscription.poll(lambda fragment: self._on_fragment(fragment, now_ns, on_request), MESSAGES_AT_ONCE)
+        silent = [each for each in self._clients.values() if now_ns - each.since_ns >= self._timeout_ns]
+        for client in silent:
+            self.refuse(client, "nothing more to say here")
+        return work
+
+    def _take_changes(self, now_ns: int) -> int:
+        work = 0
+        while self._changes:
+            available, image = self._changes.popleft()
+            work += 1
+            if not available:
+                client = self._clients.get(image.session_id)
+                if client is not None and client.image is image:
+                    del self._clients[image.session_id]
+                continue
+            self._statistics.introductions += 1
+            self._take_in(image, now_ns)
+        return work
+
+    def _take_in(self, image: Image, now_ns: int) -> Introduction:
+        client = Introduction(image, address_of(image.source_identity), now_ns)
+        self._clients[image.session_id] = client
+        if image.term_length > self._settings.max_term_length:
+            self.refuse(client, f"a term of {image.term_length} bytes is too long")
+        return client
+
+    def _on_fragment(self, fragment: Fragment, now_ns: int, on_request: Callable[[Introduction, bytes], None]) -> None:
+        # The image's handler ran before its first message could be polled, but possibly after the queue was emptied above.
+        self._take_changes(now_ns)
+        client = self._clients.get(fragment.header.session_id)
+        if client is None:
+            return
+        client.requests += 1
+        if client.requests > MAX_REQUESTS:
+            self.refuse(client, "too many requests")
+            return
+        client.since_ns = now_ns
+        # What does not fit into one frame is no HELLO, and is never put together.
+        whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
+        on_request(client, bytes(fragment) if whole else b"")
+
+    def refuse(self, client: Introduction, reason: str) -> None:
+        """Has the driver end the client's stream."""
+        if self._clients.get(client.image.session_id) is client:
+            del self._clients[client.image.session_id]
+        self._statistics.introductions_refused += 1
+        if not client.image.is_closed:
+            # Under a flood the driver may be behind with its commands; then the stream ends by itself, later.
+            with suppress(MainstemError):
+                client.image.async_reject(reason)

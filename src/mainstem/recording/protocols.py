@@ -1,0 +1,49 @@
+"""What recording needs of a subscription and of an image. The client's own have it; so may streams of other protocols."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem._core.memory.buffer import AtomicBuffer
+
+
+class RecordableImage(Protocol):
+    """What the recorder needs of an image; the client's ``Image`` has it."""
+
+    @property
+    def session_id(self) -> int: ...
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def initial_term_id(self) -> int: ...
+    @property
+    def term_length(self) -> int: ...
+    @property
+    def mtu(self) -> int: ...
+    @property
+    def source_identity(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def log(self) -> AtomicBuffer: ...
+    def readable(self) -> tuple[int, int]:
+        """The offset in ``log`` of the next frame, and the end of its term."""
+        ...
+
+    def release(self, position: int, /) -> None:
+        """Moves the subscriber's position."""
+        ...
+
+
+class RecordableSubscription(Protocol):
+    """What the recorder needs of a subscription."""
+
+    @property
+    def channel(self) -> str: ...
+    @property
+    def images(self) -> Iterable[Any]: ...
