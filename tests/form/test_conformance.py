@@ -17,9 +17,7 @@ from mainstem.sim.scenarios import SCENARIOS
 pytestmark = pytest.mark.form
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = (
-    (ROOT / "README.md").read_text().partition("## What is implemented")[2].partition("\n`tests/interop` carries")[0]
-)
+TABLE = (ROOT / "docs/conformance.md").read_text().partition("\n`tests/interop` carries")[0]
 ROWS = [line for line in TABLE.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
 
 

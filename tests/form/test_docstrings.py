@@ -1,0 +1,88 @@
+"""What users may import is documented in Google's style: meaning, arguments, result, an example for each function."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import griffe
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.form
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLIC: dict[str, tuple[str, str]] = runpy.run_path(str(ROOT / "tools" / "public_api.py"))["PUBLIC"]
+SECTIONS = griffe.DocstringSectionKind
+RESULTS = {SECTIONS.returns, SECTIONS.yields}
+EXAMPLES = {SECTIONS.examples, SECTIONS.admonition}
+
+
+@pytest.fixture(scope="module")
+def package() -> griffe.Module:
+    loaded = griffe.load("mainstem", search_paths=[ROOT / "src"], docstring_parser="google")
+    assert isinstance(loaded, griffe.Module)
+    return loaded
+
+
+def public_objects(package: griffe.Module, module_name: str) -> Iterator[griffe.Object]:
+    """The classes and functions that a module exports, and their public methods."""
+    module = package if module_name == "mainstem" else package[module_name.removeprefix("mainstem.")]
+    exports = [str(name) for name in module.exports or []] or [
+        name for name, member in module.members.items() if not name.startswith("_") and not member.is_alias
+    ]
+    for name in exports:
+        member = module.members.get(name)
+        if member is None:
+            continue  # exported lazily: its own module is in the list
+        target = member.final_target if isinstance(member, griffe.Alias) else member
+        if target.is_function or target.is_class:
+            yield target
+        if target.is_class:
+            for method_name, method in target.members.items():
+                if not method_name.startswith("_") and not method.is_alias and method.is_function:
+                    assert isinstance(method, griffe.Object)
+                    yield method
+
+
+def has_example(sections: list[griffe.DocstringSection]) -> bool:
+    return any(
+        section.kind is SECTIONS.examples
+        or (section.title or getattr(section.value, "kind", "")).lower().startswith("example")
+        for section in sections
+    )
+
+
+def faults(target: griffe.Object) -> Iterator[str]:
+    """What the docstring of one public object lacks."""
+    if target.docstring is None:
+        yield "no docstring"
+        return
+    sections = target.docstring.parse("google", warnings=False)
+    if target.is_function:
+        assert isinstance(target, griffe.Function)
+        if "property" in target.labels or "overload" in str(target.decorators):
+            return
+        described = {
+            parameter.name.lstrip("*")
+            for section in sections
+            if section.kind in (SECTIONS.parameters, SECTIONS.other_parameters)
+            for parameter in section.value
+        }
+        names = [parameter.name for parameter in target.parameters if parameter.name not in ("self", "cls")]
+        if missing := [name for name in names if name.lstrip("*") not in described]:
+            yield f"Args lacks {', '.join(missing)}"
+        result = str(target.returns) if target.returns is not None else "None"
+        if result not in ("None", "NoReturn", "Never") and not any(section.kind in RESULTS for section in sections):
+            yield "no Returns"
+        if not has_example(sections):
+            yield "no Example"
+
+
+@pytest.mark.parametrize("module_name", PUBLIC)
+def test_everything_public_is_documented(package: griffe.Module, module_name: str) -> None:
+    lacking = [f"{target.path}: {fault}" for target in public_objects(package, module_name) for fault in faults(target)]
+    assert lacking == []

@@ -1,0 +1,29 @@
+"""The modules that users may import, once: the reference pages, the docstring test and the docs read this list.
+
+Public are the names in a module's ``__all__``; where there is none, those it defines without a leading underscore. Every other
+module is private: it may move or go in any release.
+"""
+
+from __future__ import annotations
+
+# Module: the name of its page in docs/reference/, and what it is for.
+PUBLIC = {
+    "mainstem": ("mainstem", "Aeron: the media driver and the client, poll, blocking and batch"),
+    "mainstem.aeron.aio": ("aio", "Aeron for asyncio; imported as `mainstem.aio`"),
+    "mainstem.aeron.driver.settings": ("driver-settings", "the settings of a media driver"),
+    "mainstem.errors": ("errors", "every error that Mainstem raises"),
+    "mainstem.mux.bymux": ("bymux", "many streams over one byte stream"),
+    "mainstem.mux.bymux.blocking": ("bymux-blocking", "bymux without asyncio"),
+    "mainstem.mux.jmux": ("jmux", "requests and responses over one byte stream"),
+    "mainstem.mux.jmux.blocking": ("jmux-blocking", "Jmux without asyncio"),
+    "mainstem.aqueduct": ("aqueduct", "message channels through message channels, over QUIC"),
+    "mainstem.duologue": ("duologue", "a server with a private channel to each client, over Aeron"),
+    "mainstem.recording": ("recording", "streams recorded to segments, read by position, replayed"),
+    "mainstem.capture": ("capture", "packet captures as rows of frames"),
+    "mainstem.spark": ("spark", "sources, sinks and sessions for PySpark"),
+    "mainstem.spark.tables": ("spark-tables", "tables over recordings and captures"),
+    "mainstem.spark.parsers": ("spark-parsers", "parsers of payloads into columns"),
+    "mainstem.metrics": ("metrics", "a driver's counters for monitoring systems"),
+    "mainstem.repeats": ("repeats", "dropping what a sink sent twice"),
+    "mainstem.sim": ("sim", "the deterministic simulator"),
+}
