@@ -50,7 +50,7 @@ def free_port() -> int:
 
 
 def measure(script: str, directory: str, **question: Any) -> dict[str, float]:
-    """One peer's answer to one question."""
+    """One peer's figures for one question."""
     options = {"port": free_port(), "directory": directory, "backend": BACKEND}
     with running(script, "serve", options):
         role = Role(script, "ask", {**options, "seconds": SECONDS, **question})

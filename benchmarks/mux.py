@@ -62,7 +62,7 @@ def free_port() -> int:
 
 
 def measure(peer: str, mode: str, streams: int, seconds: float) -> dict[str, Any]:
-    """One run: a server, a client, the client's answer."""
+    """One run: a server, a client, the client's figures."""
     options = {"mode": mode, "streams": streams, "seconds": seconds, "port": free_port()}
     with running(f"mux_{peer}", "server", options):
         client = Role(f"mux_{peer}", "client", options)

@@ -29,7 +29,7 @@ class Question:
     invoker: bool = False
     goals: dict[str, float] = field(default_factory=dict)
 
-    def answer(self, peer: Peer, transport: str) -> float:
+    def measure(self, peer: Peer, transport: str) -> float:
         if self.mode == "round trip":
             return round_trip_us(peer, transport=transport, size=self.size)
         return throughput(peer, transport=transport, size=self.size, mode=self.mode)
@@ -81,11 +81,11 @@ def _note_interpreter(report: Report, peer: Peer) -> None:
 
 
 def _ask(report: Report, question: Question, available: list[Peer], transport: str) -> None:
-    ours = question.answer(mainstem(invoker=question.invoker), transport)
+    ours = question.measure(mainstem(invoker=question.invoker), transport)
     report.figure(f"mainstem: {question.name} [{question.unit}]", ours)
     for peer in available:
         try:
-            theirs = question.answer(peer, transport)
+            theirs = question.measure(peer, transport)
         except RoleFailed as failure:
             print(f"{peer.name}, {question.name}: {failure}", file=sys.stderr)
             continue

@@ -8,7 +8,7 @@ import gc
 import time
 from pathlib import Path
 
-from aqueduct_common import PACKET, Options, answer, rate, ready, resident_bytes, run, time_rounds
+from aqueduct_common import PACKET, Options, rate, ready, report, resident_bytes, run, time_rounds
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Message, Mode, Receiver, Sender, channel, oneshot
@@ -23,7 +23,7 @@ async def serve(options: Options) -> None:
 
     async def count(name: bytes, receiver: Receiver[bytes]) -> None:
         counts[name] = 0
-        # The client goes when it has its answer, whatever is still on its way.
+        # The client goes when it has its report, whatever is still on its way.
         with contextlib.suppress(MainstemError):
             async for _ in receiver:
                 counts[name] += 1
@@ -86,7 +86,7 @@ async def ask(options: Options) -> None:
             await _echo(connection)
             await asyncio.sleep(0.5)
         if options.what == "memory":
-            answer(bytes=(resident_bytes() - before) / max(1, options.live))
+            report(bytes=(resident_bytes() - before) / max(1, options.live))
         elif options.what in MODES:
             await _stream(connection, options)
         elif options.what == "open":
@@ -117,7 +117,7 @@ async def _stream(connection: aqueduct.Connection, options: Options) -> None:
         await asyncio.sleep(0.3)
         await connection.sender.send(Message(b"count?", [answer_to]))
         received = int(await count)
-        answer(messages=received / (ended - started), lost=1 - received / sent)
+        report(messages=received / (ended - started), lost=1 - received / sent)
     else:
         sender.finish()
         await sender.wait_closed()

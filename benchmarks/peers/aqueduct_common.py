@@ -1,24 +1,25 @@
 """What the peers of the Aqueduct benchmark share: their options, and how rates and times are taken.
 
-Roles: ``serve`` (until told to stop) and ``ask``, which measures one thing against the server and answers in JSON. What
+Roles: ``serve`` (until it is stopped) and ``ask``, which measures one thing against the server and reports it. What
 is measured: ``ordered`` (messages of ``size`` bytes in one stream), ``unordered``, ``datagrams``, ``open`` (a channel
-or stream opened, its first message answered) and ``again`` (the same on one that is open).
+or stream opened, the response to its first message) and ``again`` (the same on one that is open).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from role import options, report
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-BATCH = 64  # messages between two turns of the event loop, for those that must be told to take one
+BATCH = 64  # messages between two turns of the event loop, for those that must take one explicitly
 PACKET = 1200  # UDP payload, the same for all who use UDP
 
 
@@ -38,24 +39,8 @@ class Options:
     delay: float = 0.0
 
 
-def options() -> Options:
-    values: dict[str, object] = {}
-    for word in sys.argv[2:]:
-        key, _, value = word.partition("=")
-        values[key] = type(getattr(Options(), key))(value)
-    return Options(**values)  # type: ignore[arg-type]
-
-
-def ready() -> None:
-    print("ready", flush=True)
-
-
-def answer(**facts: float) -> None:
-    print(json.dumps(facts), flush=True)
-
-
 def run(serve: Callable[[Options], Awaitable[None]], ask: Callable[[Options], Awaitable[None]]) -> None:
-    asyncio.run({"serve": serve, "ask": ask}[sys.argv[1]](options()))  # type: ignore[arg-type]
+    asyncio.run({"serve": serve, "ask": ask}[sys.argv[1]](options(Options)))  # type: ignore[arg-type]
 
 
 def resident_bytes() -> int:
@@ -64,17 +49,17 @@ def resident_bytes() -> int:
 
 
 async def time_rounds(rounds: int, once: Callable[[], Awaitable[None]]) -> None:
-    """Run ``once`` so often, and answer with its median in microseconds."""
+    """Runs ``once`` so often, and reports its median in microseconds."""
     times = []
     for _ in range(rounds):
         started = time.perf_counter()
         await once()
         times.append(time.perf_counter() - started)
     times = sorted(times[rounds // 10 :])
-    answer(p50_us=times[len(times) // 2] * 1e6)
+    report(p50_us=times[len(times) // 2] * 1e6)
 
 
 def rate(count: int, size: int, started: float) -> None:
-    """Answer with what ``count`` messages since ``started`` come to."""
+    """Reports what ``count`` messages since ``started`` come to."""
     elapsed = time.perf_counter() - started
-    answer(messages=count / elapsed, megabytes=count * size / elapsed / 1e6)
+    report(messages=count / elapsed, megabytes=count * size / elapsed / 1e6)

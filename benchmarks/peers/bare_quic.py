@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from aqueduct_common import BATCH, PACKET, Options, answer, rate, ready, run, time_rounds
+from aqueduct_common import BATCH, PACKET, Options, rate, ready, report, run, time_rounds
 
 from mainstem.aqueduct.quic import load_backend
 from mainstem.aqueduct.quic.settings import QuicSettings
@@ -286,7 +286,7 @@ async def _stream(client: Asking, options: Options) -> None:
     await asyncio.sleep(0.3)
     last = quic.get_next_available_stream_id()
     received = int(await client.ask(last, (1).to_bytes(4, "big") + b"x", end=True)) - 2
-    answer(messages=received / (ended - started), lost=1 - received / sent)
+    report(messages=received / (ended - started), lost=1 - received / sent)
 
 
 def _streams_left(quic: Any) -> int:

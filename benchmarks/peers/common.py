@@ -1,24 +1,25 @@
-"""What the roles of every peer share: how they are called, how long they run, how they answer.
+"""What the roles of every peer share: how they are called, how long they run, what they report.
 
 Imports nothing but the standard library: a peer may run under another Python.
 
-Roles: ``driver`` (runs until it is told to stop), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then
+Roles: ``driver`` (runs until it is stopped), ``sub`` and ``pub`` (throughput: the publisher sends for ``seconds``, then
 a message of one byte that ends it; the subscriber counts), ``pong`` and ``ping`` (round trips, one in flight).
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from role import options, report
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LAST = b"\x00"  # the message of one byte that ends a throughput run
-CHECK_EVERY = 256  # messages between two looks at the clock
+CHECK_EVERY = 256  # messages between two checks of the clock
 
 
 @dataclass(kw_only=True)
@@ -35,24 +36,8 @@ class Options:
     invoker: int = 0
 
 
-def options() -> Options:
-    values: dict[str, object] = {}
-    for word in sys.argv[2:]:
-        key, _, value = word.partition("=")
-        values[key] = type(getattr(Options(), key))(value)
-    return Options(**values)  # type: ignore[arg-type]
-
-
-def ready() -> None:
-    print("ready", flush=True)
-
-
-def answer(**facts: float) -> None:
-    print(json.dumps(facts), flush=True)
-
-
 def run(roles: dict[str, Callable[[Options], None]]) -> None:
-    roles[sys.argv[1]](options())
+    roles[sys.argv[1]](options(Options))
 
 
 def rate(count: int, first_ns: int, last_ns: int) -> float:
@@ -60,12 +45,12 @@ def rate(count: int, first_ns: int, last_ns: int) -> float:
     return (count - 1) * 1e9 / max(1, last_ns - first_ns)
 
 
-def answer_round_trips(times_ns: list[int]) -> None:
+def report_round_trips(times_ns: list[int]) -> None:
     times = sorted(times_ns[len(times_ns) // 10 :])  # the first tenth warms up
-    answer(p50_us=times[len(times) // 2] / 1e3, p99_us=times[len(times) * 99 // 100] / 1e3)
+    report(p50_us=times[len(times) // 2] / 1e3, p99_us=times[len(times) * 99 // 100] / 1e3)
 
 
-def run_until_told() -> None:
+def run_until_stopped() -> None:
     import signal
 
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

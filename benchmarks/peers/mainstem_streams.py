@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate, ready, run, run_until_told, send_for
+from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, run_until_stopped, send_for
 
 import mainstem
 
@@ -60,7 +60,7 @@ def driver(options: Options) -> None:
     # One thread for all agents, as pyaeron's driver has.
     with mainstem.MediaDriver.launch(options.directory, dir_delete_on_shutdown=True, threading_mode="SHARED"):
         ready()
-        run_until_told()
+        run_until_stopped()
 
 
 def sub(options: Options) -> None:
@@ -68,7 +68,7 @@ def sub(options: Options) -> None:
     subscription = ends.aeron.add_subscription(channel(options), 1001)
     ready()
     count, first, last = (receive_batches if options.mode == "batch" else receive_calls)(ends, subscription)
-    answer(rate=rate(count, first, last))
+    report(rate=rate(count, first, last))
     ends.close()
 
 
@@ -136,7 +136,7 @@ def pub(options: Options) -> None:
     while offer(LAST) < 0:
         idle()
     ends.linger(0.5)
-    answer(sent=count)
+    report(sent=count)
     ends.close()
 
 
@@ -158,7 +158,7 @@ def pong(options: Options) -> None:
         if not poll(on_fragment, 10):
             idle()
     ends.linger(0.3)
-    answer(done=1)
+    report(done=1)
     ends.close()
 
 
@@ -188,7 +188,7 @@ def ping(options: Options) -> None:
     while offer(LAST) < 0:
         idle()
     ends.linger(0.3)
-    answer_round_trips(times)
+    report_round_trips(times)
     ends.close()
 
 

@@ -1,7 +1,7 @@
 """What the multiplexers' peers share.
 
-Roles: ``server`` (runs until it is told to stop) and ``client``, which does one ``mode`` for some seconds and answers. Modes:
-``bulk`` (64 KiB chunks on ``streams`` streams; the other side counts, and what it counted is what is told), ``small``
+Roles: ``server`` (runs until it is stopped) and ``client``, which does one ``mode`` for some seconds and reports. Modes:
+``bulk`` (64 KiB chunks on ``streams`` streams; the other side counts, and what it counted is reported), ``small``
 (64-byte messages, each flushed, on one stream), ``flushed`` (the same, each handed to the kernel by itself), ``request``
 (64-byte requests, ``streams`` in flight), ``mixed`` (64-byte round trips beside a saturating stream), ``idle`` (round trips
 beside ``streams`` idle streams).
@@ -10,12 +10,13 @@ beside ``streams`` idle streams).
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from role import options, ready, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,27 +36,15 @@ class Options:
     port: int = 0
 
 
-def options() -> Options:
-    values: dict[str, object] = {}
-    for word in sys.argv[2:]:
-        key, _, value = word.partition("=")
-        values[key] = type(getattr(Options(), key))(value)
-    return Options(**values)  # type: ignore[arg-type]
-
-
-def answer(**facts: float) -> None:
-    print(json.dumps(facts), flush=True)
-
-
-async def until_told() -> None:
+async def until_stopped() -> None:
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    print("ready", flush=True)
+    ready()
     await told.wait()
 
 
 async def requests(options: Options, call: Callable[[bytes], Awaitable[bytes]]) -> None:
-    """Keeps ``streams`` requests in flight, and answers with their rate."""
+    """Keeps ``streams`` requests in flight, and reports their rate."""
     for _ in range(200):
         await call(SMALL)
     count = 0
@@ -73,7 +62,7 @@ async def requests(options: Options, call: Callable[[bytes], Awaitable[bytes]]) 
     begun = time.monotonic()
     await asyncio.gather(*(worker() for _ in range(options.streams)))
     took = time.monotonic() - begun
-    answer(rate=count / took, **percentiles(times))
+    report(rate=count / took, **percentiles(times))
 
 
 def percentiles(times: list[int]) -> dict[str, float]:
@@ -83,4 +72,4 @@ def percentiles(times: list[int]) -> dict[str, float]:
 
 def main(server: Callable[[Options], Awaitable[None]], client: Callable[[Options], Awaitable[None]]) -> None:
     role = {"server": server, "client": client}[sys.argv[1]]
-    asyncio.run(role(options()))  # type: ignore[arg-type]
+    asyncio.run(role(options(Options)))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
-from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, answer, main, requests, until_told
+from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, main, report, requests, until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def server(options: Options) -> None:
     found.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", handlers),))
     found.add_insecure_port(f"127.0.0.1:{options.port}")
     await found.start()
-    await until_told()
+    await until_stopped()
     await found.stop(0)
 
 
@@ -58,7 +58,7 @@ async def client(options: Options) -> None:
             return int.from_bytes(await call, "big")
 
         total = sum(await asyncio.gather(*(one() for _ in range(options.streams))))
-        answer(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
+        report(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
 
 
 if __name__ == "__main__":

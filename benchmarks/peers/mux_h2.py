@@ -10,7 +10,7 @@ import h2.config
 import h2.connection
 import h2.events
 import h2.settings
-from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, answer, main, requests, until_told
+from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, main, report, requests, until_stopped
 
 WINDOW = 1024 * 1024
 FRAME = 64 * 1024
@@ -112,7 +112,7 @@ class Peer(asyncio.Protocol):
 async def server(options: Options) -> None:
     loop = asyncio.get_running_loop()
     async with await loop.create_server(lambda: Peer(client=False, mode=options.mode), "127.0.0.1", options.port):
-        await until_told()
+        await until_stopped()
 
 
 async def client(options: Options) -> None:
@@ -148,7 +148,7 @@ async def client(options: Options) -> None:
         return int.from_bytes(await future, "big")
 
     total = sum(await asyncio.gather(*(one() for _ in range(options.streams))))
-    answer(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
+    report(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, answer, main, percentiles, requests, until_told
+from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, main, percentiles, report, requests, until_stopped
 
 from mainstem.mux import bymux, jmux
 
@@ -53,11 +53,11 @@ async def answer_request(session: jmux.ServerSession) -> None:
 async def server(options: Options) -> None:
     if options.mode == "request":
         async with await jmux.serve(answer_request, "127.0.0.1", options.port):
-            await until_told()
+            await until_stopped()
         return
     handler = {"bulk": count_bytes, "small": count_messages, "flushed": count_messages}.get(options.mode, by_first_byte)
     async with await bymux.serve(handler, "127.0.0.1", options.port, settings=bymux.Settings(peer_streams=2000)):
-        await until_told()
+        await until_stopped()
 
 
 async def client(options: Options) -> None:
@@ -88,7 +88,7 @@ async def client(options: Options) -> None:
         return int.from_bytes(await stream.readexactly(8), "big")
 
     total = sum(await asyncio.gather(*(one() for _ in range(options.streams))))
-    answer(rate=total / (time.monotonic() - begun) / (1e6 if options.mode == "bulk" else 64))
+    report(rate=total / (time.monotonic() - begun) / (1e6 if options.mode == "bulk" else 64))
     connection.abort()
 
 
@@ -121,14 +121,14 @@ async def mixed(connection: bymux.Connection, options: Options) -> None:
     moved = 0
     found = await round_trips(connection, options.seconds)
     saturating.cancel()
-    answer(**found, bulk=moved / 1e6 / options.seconds)
+    report(**found, bulk=moved / 1e6 / options.seconds)
 
 
 async def idle(connection: bymux.Connection, options: Options) -> None:
     for _ in range(options.streams):
         (await connection.open_stream()).write(b"i")
     await connection.ping()
-    answer(**await round_trips(connection, options.seconds))
+    report(**await round_trips(connection, options.seconds))
 
 
 if __name__ == "__main__":

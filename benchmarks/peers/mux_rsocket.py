@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from mux_common import CHUNK, SMALL, Options, answer, main, requests, until_told
+from mux_common import CHUNK, SMALL, Options, main, report, requests, until_stopped
 from reactivestreams.subscriber import DefaultSubscriber
 from rsocket.helpers import create_future, single_transport_provider
 from rsocket.payload import Payload
@@ -63,7 +63,7 @@ async def server(options: Options) -> None:
         RSocketServer(TransportTCP(*streams), handler_factory=Handler)
 
     async with await asyncio.start_server(serve, "127.0.0.1", options.port):
-        await until_told()
+        await until_stopped()
 
 
 async def client(options: Options) -> None:
@@ -84,7 +84,7 @@ async def client(options: Options) -> None:
             rsocket.request_stream(Payload(kind)).initial_request_n(CREDIT).subscribe(counter)
         await asyncio.sleep(options.seconds)
         total = sum(counter.count for counter in counters)
-        answer(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
+        report(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
         import os
 
         os._exit(0)  # its streams do not end by themselves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, answer, main, requests, until_told
+from mux_common import CHECK_EVERY, CHUNK, SMALL, Options, main, report, requests, until_stopped
 
 
 async def server(options: Options) -> None:
@@ -31,7 +31,7 @@ async def server(options: Options) -> None:
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", options.port):
-        await until_told()
+        await until_stopped()
 
 
 async def client(options: Options) -> None:
@@ -70,7 +70,7 @@ async def client(options: Options) -> None:
         return count
 
     total = sum(await asyncio.gather(*(one() for _ in range(options.streams))))
-    answer(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
+    report(rate=total / (time.monotonic() - begun) / (64 if options.mode == "small" else 1e6))
 
 
 if __name__ == "__main__":

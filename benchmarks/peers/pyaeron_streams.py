@@ -7,7 +7,7 @@ import signal
 import time
 
 import pyaeron
-from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate, ready, run, send_for
+from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, send_for
 
 
 def driver(options: Options) -> None:
@@ -41,7 +41,7 @@ def sub(options: Options) -> None:
     while not state["last"]:
         if not poll(on_fragment, 64):
             os.sched_yield()
-    answer(rate=rate(state["count"], state["first"], state["last"]))
+    report(rate=rate(state["count"], state["first"], state["last"]))
 
 
 def pub(options: Options) -> None:
@@ -60,7 +60,7 @@ def pub(options: Options) -> None:
     while not offer(LAST):
         os.sched_yield()
     time.sleep(0.3)
-    answer(sent=count)
+    report(sent=count)
 
 
 def pong(options: Options) -> None:
@@ -80,7 +80,7 @@ def pong(options: Options) -> None:
     while not state["done"]:
         if not poll(on_fragment, 10):
             os.sched_yield()
-    answer(done=1)
+    report(done=1)
 
 
 def ping(options: Options) -> None:
@@ -108,7 +108,7 @@ def ping(options: Options) -> None:
         times.append(now() - start)
     while not offer(LAST):
         pass
-    answer_round_trips(times)
+    report_round_trips(times)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 
-from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate, ready, run, send_for
+from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, send_for
 
 IDLE_S = 0.5  # a UDP receiver that hears nothing for so long is done: the last datagram may be lost
 
@@ -56,7 +56,7 @@ def sub(options: Options) -> None:
         last = time.monotonic_ns()
     except TimeoutError:
         pass
-    answer(rate=rate(count, first, last), received=count)
+    report(rate=rate(count, first, last), received=count)
 
 
 def pub(options: Options) -> None:
@@ -70,7 +70,7 @@ def pub(options: Options) -> None:
 
     count = send_for(options.seconds, send)
     deliver(LAST)
-    answer(sent=count)
+    report(sent=count)
 
 
 def pong(options: Options) -> None:
@@ -83,7 +83,7 @@ def pong(options: Options) -> None:
             receiver.send(message)
         else:
             receiver.sendto(message, source)
-    answer(done=1)
+    report(done=1)
 
 
 def ping(options: Options) -> None:
@@ -96,7 +96,7 @@ def ping(options: Options) -> None:
         sender.recv(65536)
         times.append(time.monotonic_ns() - start)
     sender.send(LAST)
-    answer_round_trips(times)
+    report_round_trips(times)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import zmq
-from common import CHECK_EVERY, LAST, Options, answer, answer_round_trips, rate, ready, run, send_for
+from common import CHECK_EVERY, LAST, Options, rate, ready, report, report_round_trips, run, send_for
 
 
 def address(options: Options) -> str:
@@ -24,7 +24,7 @@ def sub(options: Options) -> None:
     receive = socket.recv
     while len(receive()) != 1:
         count += 1
-    answer(rate=rate(count, first, time.monotonic_ns()))
+    report(rate=rate(count, first, time.monotonic_ns()))
 
 
 def pub(options: Options) -> None:
@@ -40,7 +40,7 @@ def pub(options: Options) -> None:
     count = send_for(options.seconds, send)
     deliver(LAST)
     socket.close()
-    answer(sent=count)
+    report(sent=count)
 
 
 def pong(options: Options) -> None:
@@ -49,7 +49,7 @@ def pong(options: Options) -> None:
     ready()
     while len(message := socket.recv()) != 1:
         socket.send(message)
-    answer(done=1)
+    report(done=1)
 
 
 def ping(options: Options) -> None:
@@ -64,7 +64,7 @@ def ping(options: Options) -> None:
         times.append(time.monotonic_ns() - start)
     socket.send(LAST)
     socket.close()
-    answer_round_trips(times)
+    report_round_trips(times)
 
 
 if __name__ == "__main__":
