@@ -8,6 +8,7 @@ from typing import Protocol
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_SECOND = 1_000_000_000
+NEVER_NS = (1 << 63) - 1  # a deadline that never comes: the largest int64, as in compiled state
 
 
 class Clock(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENGTH
 
@@ -76,6 +76,12 @@ class ChannelStatus(IntEnum):
     INITIALIZING = 0
     ACTIVE = 1
     CLOSING = 2
+
+
+class Gauge(Protocol):
+    """A counter that shows the current value of a figure."""
+
+    def set_release(self, value: int) -> None: ...
 
 
 class CounterSpec(NamedTuple):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem.aeron.counters import Gauge
 
 # Measurements that an estimate rests on: a burst and some of those that follow.
 MAX_SAMPLES = 64
@@ -14,12 +17,6 @@ PPB = 1_000_000_000
 MOST_APART_NS = 100 * 365 * 86_400 * 1_000_000_000
 # A clock that jumps by more was set anew, or somebody else spoke: the estimate begins again.
 LONGEST_STEP_NS = 60 * 1_000_000_000
-
-
-class Gauge(Protocol):
-    """Where a figure is shown: a counter."""
-
-    def set_release(self, value: int) -> None: ...
 
 
 class OneWayLatency:

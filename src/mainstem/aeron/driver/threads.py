@@ -6,11 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
-from mainstem._core.driver.loop import NEVER_NS, Loop
+from mainstem._core.driver.loop import Loop
 from mainstem.aeron.driver.driver_core import DriverCore
 from mainstem.aeron.driver.runner import AgentThread, cycle_times
 from mainstem.aeron.driver.settings import ThreadingMode
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
+from mainstem.clock import NEVER_NS
 from mainstem.errors import ConfigurationError, LocalProtocolError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstem.aeron.driver.control_frames import RoundTrip
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
-from mainstem.aeron.driver.receiver.congestion_control.static import NEVER_NS
+from mainstem.clock import NEVER_NS
 
 SECOND = 1_000_000_000
 ROUND_TRIP = 100_000

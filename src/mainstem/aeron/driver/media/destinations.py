@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
 
@@ -11,16 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.send_path import SendEndpoint
+    from mainstem.aeron.counters import Gauge
 
 DESTINATION_TIMEOUT_NS = 5_000_000_000
 # A destination that was told by hand and has not been heard of has no receiver id yet.
 UNKNOWN_RECEIVER = -1
-
-
-class Gauge(Protocol):
-    """A counter that shows a number."""
-
-    def set_release(self, value: int) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)

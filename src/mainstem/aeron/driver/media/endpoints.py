@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_path import ReceiveEndpoint
@@ -14,6 +14,7 @@ from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem.aeron.counters import Gauge
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.transport import OpenTransport, Transports
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
 NO_TIMESTAMP = -1
 
 _keys = itertools.count(1)
-
-
-class Gauge(Protocol):
-    """A counter that shows a number."""
-
-    def set_release(self, value: int) -> None: ...
 
 
 class SendChannelEndpoint:

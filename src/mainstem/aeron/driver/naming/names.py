@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.system_counter import SystemCounter
+from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.naming.table import NameTable
     from mainstem.aeron.system_counter import SystemCounters
     from mainstem.clock import Clock
-
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 
 
 class Names:

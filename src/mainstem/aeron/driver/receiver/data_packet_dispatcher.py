@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.receive_path import Silence
+from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from mainstem._core.driver.receive_path import ReceiveEndpoint
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 PENDING_SETUP_TIMEOUT_NS = 1_000_000_000
 # The conductor answers in milliseconds; if it never does, the next SETUP asks again.
 CREATION_TIMEOUT_NS = 10_000_000_000
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # Sessions remembered without an image; a flood of made-up ones must not grow memory.
 MAX_SESSIONS = 1_024
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.one_way import OneWayLatency
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
 
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # The error code of an image that its subscriber rejected (behaviour, 21).
 IMAGE_REJECTED = 13
 # A measurement is answered this long after the last one at the earliest: a forged request must not make a receiver shout.

@@ -11,6 +11,7 @@ from mainstem._core.driver.retransmit import RetransmitHandler
 from mainstem.aeron.driver.control_frames import RoundTrip, round_trip_frame
 from mainstem.aeron.driver.messages import PublicationError, ResponseConnected, ResponseSetup
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
+from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.one_way import MeasurementBurst
     from mainstem.aeron.driver.sender.flow_control import FlowControlStrategy
 
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
 # cannot make a sender shout. Cubic measures every 400 µs at its fastest.
 MEASURE_SPACING_NS = 100_000

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mainstem.aeron.counters import Gauge
     from mainstem.aeron.driver.control_frames import RoundTrip
 
 NS_PER_SECOND = 1_000_000_000
@@ -15,12 +16,6 @@ INITIAL_ROUND_TRIP_NS = 100_000
 # Round trips are measured this many round trips apart, and not at all beyond the longest that is believed.
 MEASURE_INTERVAL = 4
 MAX_ROUND_TRIP_NS = NS_PER_SECOND
-
-
-class Gauge(Protocol):
-    """Where a figure is shown: a counter."""
-
-    def set_release(self, value: int) -> None: ...
 
 
 class CubicCongestionControl:

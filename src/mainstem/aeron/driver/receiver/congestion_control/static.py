@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem.clock import NEVER_NS
+
 if TYPE_CHECKING:
     from mainstem.aeron.driver.control_frames import RoundTrip
-
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 
 
 class CongestionControl(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.driver.sender.flow_control.strategy import NEVER_NS
+from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
     from mainstem.aeron.driver.control_frames import StatusMessage
 
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
-
 
 class FlowControlStrategy(Protocol):
     """Decides who has a say in the sender's limit. ``edge`` is a position plus the window from it.
