@@ -56,7 +56,7 @@ class ChannelUri:
     spies_simulate_connection: bool | None = None
     flow_control: FlowControl | None = None
     max_resend: int | None = None
-    publication_window: int | None = None
+    publication_window_length: int | None = None
     response_correlation_id: int | None = None  # RESPONSE_PROTOTYPE for ``prototype``
     sparse: bool | None = None
     reliable: bool | None = None
@@ -65,7 +65,7 @@ class ChannelUri:
     group: bool | None = None  # None is ``infer``
     group_tag: int | None = None
     congestion_control: CongestionControl | None = None
-    receiver_window: int | None = None
+    receiver_window_length: int | None = None
     nak_delay_ns: int | None = None
     so_rcvbuf: int | None = None
     so_sndbuf: int | None = None
@@ -233,7 +233,7 @@ PARAMETERS: dict[str, Parameter] = {
     "ssc": _boolean("spies_simulate_connection"),
     "fc": Parameter("flow_control", kinds.flow_control),
     "max-resend": Parameter("max_resend", kinds.integer(1, MAX_RESEND)),
-    "pub-wnd": _size("publication_window", _MTU[0], _TERM[1] // 2),
+    "pub-wnd": _size("publication_window_length", _MTU[0], _TERM[1] // 2),
     "response-correlation-id": Parameter("response_correlation_id", kinds.response_correlation_id, _write_response_id),
     "sparse": _boolean("sparse"),
     "reliable": _boolean("reliable"),
@@ -242,7 +242,7 @@ PARAMETERS: dict[str, Parameter] = {
     "group": Parameter("group", kinds.group, _write_boolean),
     "gtag": Parameter("group_tag", kinds.integer(*INT64)),
     "cc": Parameter("congestion_control", kinds.choice(CongestionControl)),
-    "rcv-wnd": _size("receiver_window", _MTU[0], _TERM[1] // 2),
+    "rcv-wnd": _size("receiver_window_length", _MTU[0], _TERM[1] // 2),
     "nak-delay": _duration("nak_delay_ns"),
     "so-rcvbuf": _size("so_rcvbuf", 0, INT32[1]),
     "so-sndbuf": _size("so_sndbuf", 0, INT32[1]),
@@ -378,12 +378,12 @@ def _a_start_position_is_whole(values: dict[str, Any]) -> Fault:
 
 
 def _windows_fit(values: dict[str, Any]) -> Fault:
-    window, mtu, term_length = (values.get(name) for name in ("publication_window", "mtu", "term_length"))
+    window, mtu, term_length = (values.get(name) for name in ("publication_window_length", "mtu", "term_length"))
     if window is not None and mtu is not None and window < mtu:
         return "pub-wnd", f"a window of {window} is below the mtu of {mtu}"
     if window is not None and term_length is not None and window > term_length // 2:
         return "pub-wnd", f"a window of {window} exceeds half the term length of {term_length}"
-    window, receive_buffer = values.get("receiver_window"), values.get("so_rcvbuf")
+    window, receive_buffer = values.get("receiver_window_length"), values.get("so_rcvbuf")
     if window is not None and receive_buffer and window > receive_buffer:
         return "rcv-wnd", f"a window of {window} exceeds so-rcvbuf of {receive_buffer}"
     return None

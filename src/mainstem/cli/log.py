@@ -98,8 +98,8 @@ def _metadata(file: LogFile) -> dict[str, object]:
         "active_transports": facts.active_transports,
         "end_of_stream": facts.end_of_stream if facts.is_ended else None,
         "is_revoked": facts.is_revoked,
-        "publication_window": facts.publication_window,
-        "receiver_window": facts.receiver_window,
+        "publication_window": facts.publication_window_length,
+        "receiver_window": facts.receiver_window_length,
         "spies_simulate_connection": facts.spies_simulate_connection,
         "tails": [{"term_id": term_id, "offset": offset} for term_id, offset in file.tails()],
     }

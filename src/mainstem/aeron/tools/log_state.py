@@ -35,8 +35,8 @@ class LogFacts:
     is_connected: bool
     active_transports: int
     end_of_stream: int
-    publication_window: int
-    receiver_window: int
+    publication_window_length: int
+    receiver_window_length: int
     spies_simulate_connection: bool
     is_revoked: bool
     length: int
@@ -125,8 +125,8 @@ def parse_metadata(
         is_connected=i32(layout.LOG_IS_CONNECTED_OFFSET) == 1,
         active_transports=i32(layout.LOG_ACTIVE_TRANSPORT_COUNT_OFFSET),
         end_of_stream=i64(layout.LOG_END_OF_STREAM_POSITION_OFFSET),
-        publication_window=i32(layout.LOG_PUBLICATION_WINDOW_LENGTH_OFFSET),
-        receiver_window=i32(layout.LOG_RECEIVER_WINDOW_LENGTH_OFFSET),
+        publication_window_length=i32(layout.LOG_PUBLICATION_WINDOW_LENGTH_OFFSET),
+        receiver_window_length=i32(layout.LOG_RECEIVER_WINDOW_LENGTH_OFFSET),
         spies_simulate_connection=page[layout.LOG_SPIES_SIMULATE_CONNECTION_OFFSET] == 1,
         is_revoked=page[layout.LOG_IS_PUBLICATION_REVOKED_OFFSET] == 1,
         length=length,

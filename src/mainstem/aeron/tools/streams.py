@@ -77,7 +77,7 @@ class Publication:
         """How far the producer may be ahead of its slowest consumer, in bytes."""
         if self.log is None:
             return None
-        return self.log.publication_window or self.log.term_length // 2
+        return self.log.publication_window_length or self.log.term_length // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +95,10 @@ class Image:
     @property
     def window(self) -> int | None:
         """How far the sender may be ahead of the slowest subscriber, in bytes, as the receiver was set up."""
-        if self.log is None or self.log.receiver_window <= 0:
+        if self.log is None or self.log.receiver_window_length <= 0:
             return None
         # The metadata keeps what the receiver was set up with; half a term is the most that it ever grants.
-        return min(self.log.receiver_window, self.log.term_length // 2)
+        return min(self.log.receiver_window_length, self.log.term_length // 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

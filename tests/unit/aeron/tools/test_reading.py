@@ -81,7 +81,7 @@ def test_reads_the_last_page_of_each_stream_s_log(driver: DriverFiles) -> None:
         snapshot = reader.snapshot(epoch_ms=0, now_ns=0, logs=True)
     assert snapshot.logs[7].is_connected
     assert snapshot.logs[7].next_frame_length == 100
-    assert snapshot.logs[7].publication_window == 4096
+    assert snapshot.logs[7].publication_window_length == 4096
     assert snapshot.logs[7].producer_position == log.producer_position
     assert not snapshot.logs[7].is_ended
     assert snapshot.logs[8].active_transports == 2

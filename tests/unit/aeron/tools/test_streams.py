@@ -76,5 +76,5 @@ def test_counters_of_applications_are_no_streams() -> None:
 
 
 def test_a_receiver_s_window_is_at_most_half_a_term() -> None:
-    (stream,) = group_streams(MadeUpDirectory().image(0, receiver_window=131_072).look())
+    (stream,) = group_streams(MadeUpDirectory().image(0, receiver_window_length=131_072).look())
     assert stream.images[0].window == WINDOW

@@ -169,7 +169,7 @@ class Endpoints:
                 so_rcvbuf=pick(uri.so_rcvbuf, settings.socket_so_rcvbuf),
                 so_sndbuf=pick(uri.so_sndbuf, settings.socket_so_sndbuf),
                 ttl=settings.socket_multicast_ttl,
-                window_length=pick(uri.receiver_window, settings.rcv_initial_window_length),
+                window_length=pick(uri.receiver_window_length, settings.rcv_initial_window_length),
                 port_range=port_range(settings.receiver_wildcard_port_range or ""),
             )
         except ConfigurationError as error:

@@ -87,7 +87,7 @@ class Images:
             message.initial_term_id,
             position_bits(message.term_length),
         )
-        window = min(params.receiver_window, message.term_length // 2)
+        window = min(params.receiver_window_length, message.term_length // 2)
         log, log_file = self._create_log(registration_id, endpoint, params, message, window)
         stream = StreamCounters(
             resources.counters,
@@ -171,7 +171,7 @@ class Images:
 
     def _check(self, endpoint: ReceiveEndpoint, oldest: Subscription, message: CreateImage) -> None:
         """The sender's frames must fit the window and the socket's buffer (§15.1). Raises ConfigurationError."""
-        window = min(oldest.params.receiver_window, message.term_length // 2)
+        window = min(oldest.params.receiver_window_length, message.term_length // 2)
         buffer = endpoint.media.receive_buffer_length
         if message.mtu > window or (buffer and max(message.mtu, window) > buffer):
             raise ConfigurationError(

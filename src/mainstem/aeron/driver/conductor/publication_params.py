@@ -121,8 +121,8 @@ def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu:
         setting = settings.ipc_publication_term_window_length
     else:
         setting = settings.publication_term_window_length
-    window = pick(uri.publication_window, setting) or term_length // 2
-    if uri.publication_window is None:
+    window = pick(uri.publication_window_length, setting) or term_length // 2
+    if uri.publication_window_length is None:
         return min(max(window, mtu), term_length // 2)
     if not mtu <= window <= term_length // 2:
         raise ChannelUriError(

@@ -25,7 +25,7 @@ class SubscriptionParams:
     sparse: bool
     is_response: bool
     group: bool | None
-    receiver_window: int
+    receiver_window_length: int
     congestion_control: CongestionControl | None
     nak_delay_ns: int | None
     tether_timeouts: TetherTimeouts
@@ -56,7 +56,7 @@ class SubscriptionParams:
             sparse=pick(uri.sparse, settings.term_buffer_sparse_file),
             is_response=uri.control_mode is ControlMode.RESPONSE,
             group=uri.group,
-            receiver_window=pick(uri.receiver_window, settings.rcv_initial_window_length),
+            receiver_window_length=pick(uri.receiver_window_length, settings.rcv_initial_window_length),
             congestion_control=uri.congestion_control,
             nak_delay_ns=uri.nak_delay_ns,
             tether_timeouts=tether_timeouts(uri, settings, window_limit_ns),
