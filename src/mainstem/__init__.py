@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from mainstem.aeron import aio
     from mainstem.aeron.client import (
         Action,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
         StorageSpaceError,
         TimedOut,
     )
-
-__version__ = "0.1.0"
 
 _CLIENT = "mainstem.aeron.client"
 _ERRORS = "mainstem.errors"
@@ -138,12 +137,24 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "aio":
         return importlib.import_module("mainstem.aeron.aio")
+    if name == "__version__":
+        return _installed_version()
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    """The version in the installed package's metadata, which pyproject.toml sets; the only place that has the number."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("mainstem")
+    except PackageNotFoundError:
+        return "0+unknown"  # a source tree that is on the path and not installed
 
 
 def __dir__() -> list[str]:

@@ -5,10 +5,7 @@ An engine holds one ``Instrument`` and calls it; ``NULL_INSTRUMENT`` does nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Protocol
 
 
 class Instrument(Protocol):
@@ -45,29 +42,6 @@ class NullInstrument:
 
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
         """Nothing."""
-
-
-class Instruments:
-    """Several instruments as one."""
-
-    def __init__(self, parts: Iterable[Instrument]) -> None:
-        self._parts = tuple(parts)
-
-    def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
-        for part in self._parts:
-            part.frame_in(source, frame, now_ns)
-
-    def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
-        for part in self._parts:
-            part.frame_out(destination, frame, now_ns)
-
-    def command(self, name: str, detail: str, now_ns: int) -> None:
-        for part in self._parts:
-            part.command(name, detail, now_ns)
-
-    def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        for part in self._parts:
-            part.state_change(subject, old, new, now_ns)
 
 
 NULL_INSTRUMENT = NullInstrument()

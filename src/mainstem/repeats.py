@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from mainstem.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # The reserved value has 63 bits without its sign: so many are left for each part.
 EPOCH_BITS, PARTITION_BITS, ROW_BITS = 27, 12, 24
@@ -87,12 +84,6 @@ class RepeatFilter:
         if len(self._rows) > self._remembered:
             self._rows.popitem(last=False)
         return True
-
-    def first_times(self, messages: Iterable[bytes]) -> Iterator[bytes]:
-        """The payloads, each once, of messages with a key in front of them."""
-        for message in messages:
-            if self.is_new(MessageKey.decode(message)):
-                yield message[KEY_LENGTH:]
 
 
 def framed(message: bytes) -> bytes:

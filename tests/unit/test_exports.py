@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -24,3 +25,7 @@ def test_importing_the_package_loads_none_of_its_parts():
     code = "import sys, mainstem; print(sorted(m for m in sys.modules if m.startswith('mainstem.')))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert mainstem.__version__ == importlib.metadata.version("mainstem")

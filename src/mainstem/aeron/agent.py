@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import TracebackType
 
     from mainstem.aeron.idle import IdleStrategy
@@ -42,45 +42,6 @@ class AgentTerminated(Exception):
 def log_error(error: BaseException) -> None:
     """The default error handler."""
     logger.error("agent failed in a duty cycle", exc_info=error)
-
-
-class CompositeAgent:
-    """Several agents as one. A duty cycle runs each in turn, even when one of them raises."""
-
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        self.agents = tuple(agents)
-
-    @property
-    def role_name(self) -> str:
-        return "[" + ",".join(agent.role_name for agent in self.agents) + "]"
-
-    def do_work(self, now_ns: int) -> int:
-        work = 0
-        failures: list[Exception] = []
-        for agent in self.agents:
-            try:
-                work += agent.do_work(now_ns)
-            except Exception as error:
-                failures.append(error)
-        _raise_first(failures)
-        return work
-
-    def on_close(self) -> None:
-        failures: list[Exception] = []
-        for agent in self.agents:
-            try:
-                agent.on_close()
-            except Exception as error:
-                failures.append(error)
-        _raise_first(failures)
-
-
-def _raise_first(failures: list[Exception]) -> None:
-    """Raises the first failure, with the others noted on it."""
-    if failures:
-        for other in failures[1:]:
-            failures[0].add_note(f"also: {type(other).__name__}: {other}")
-        raise failures[0]
 
 
 class AgentInvoker:

@@ -111,11 +111,6 @@ class ChannelUri:
         return self.media == "ipc"
 
     @property
-    def is_udp(self) -> bool:
-        """Whether the channel goes over the network."""
-        return self.media == "udp"
-
-    @property
     def endpoint_address(self) -> Address | None:
         """The endpoint as host and port."""
         return None if self.endpoint is None else parse_address(self.endpoint)
@@ -124,11 +119,6 @@ class ChannelUri:
     def control_address(self) -> Address | None:
         """The control address as host and port."""
         return None if self.control is None else parse_address(self.control)
-
-    @property
-    def has_start_position(self) -> bool:
-        """Whether the URI says where in the stream the publication begins."""
-        return self.init_term_id is not None
 
     def check_publication(self) -> None:
         """Raises ChannelUriError where this cannot be a publication's channel."""

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CountersManager, CountersReader
 
-USER_TYPE_ID = 1000  # counters of applications take type ids from here on
 ENDPOINT_FILTER_TYPE_ID = 1900  # the reference has no such counter, so that it is one of this application's
 
 # What the fixed part of each key leaves of its 112 bytes; longer channels are cut.
@@ -208,11 +207,6 @@ def parse_stream_key(key: bytes) -> StreamKey:
     """Reads the key of a stream's counter."""
     registration_id, session_id, stream_id, length = _STREAM_KEY.unpack_from(key)
     return StreamKey(registration_id, session_id, stream_id, _cut(key, 20, length))
-
-
-def parse_channel_key(key: bytes) -> str:
-    """The channel in the key of a channel status or destinations counter."""
-    return _cut(key, 4, _I32.unpack_from(key)[0])
 
 
 def parse_local_address_key(key: bytes) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Agents: composite, invoked by the caller, and run in a thread."""
+"""Agents: invoked by the caller, and run in a thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mainstem.aeron.agent import AgentInvoker, AgentRunner, AgentTerminated, CompositeAgent
+from mainstem.aeron.agent import AgentInvoker, AgentRunner, AgentTerminated
 from mainstem.aeron.idle import YieldIdle
 
 
@@ -33,23 +33,6 @@ class Worker:
     def on_close(self):
         self.closed += 1
         self.threads.add(threading.current_thread())
-
-
-def test_a_composite_runs_and_closes_each_agent():
-    workers = [Worker("sender"), Worker("receiver")]
-    composite = CompositeAgent(workers)
-    assert composite.role_name == "[sender,receiver]"
-    assert composite.do_work(1) == 2
-    composite.on_close()
-    assert [(worker.cycles, worker.closed) for worker in workers] == [(1, 1), (1, 1)]
-
-
-def test_a_composite_runs_the_others_when_one_raises():
-    workers = [Worker(script=[KeyError("a")]), Worker(), Worker(script=[ValueError("b")])]
-    with pytest.raises(KeyError) as caught:
-        CompositeAgent(workers).do_work(1)
-    assert caught.value.__notes__ == ["also: ValueError: b"]
-    assert [worker.cycles for worker in workers] == [1, 1, 1]
 
 
 def test_an_invoker_runs_one_cycle_a_call_and_hands_errors_over():

@@ -192,10 +192,9 @@ def test_channels_of_every_mode_are_accepted(text):
 def test_a_channel_is_built_from_values():
     uri = ChannelUri(endpoint="localhost:40456", mtu=8192, term_length=1 << 20, eos=False, linger_ns=1_500_000_000)
     assert str(uri) == "aeron:udp?endpoint=localhost:40456|mtu=8k|term-length=1m|linger=1500ms|eos=false"
-    assert (uri.is_udp, uri.is_ipc) == (True, False)
+    assert not uri.is_ipc
     assert uri.endpoint_address == ("localhost", 40456)
     assert uri.control_address is None
-    assert not uri.has_start_position
 
 
 @pytest.mark.parametrize(

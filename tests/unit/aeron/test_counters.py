@@ -63,7 +63,7 @@ def test_long_channels_are_cut_to_what_the_key_has_room_for():
     assert names.parse_stream_key(spec.key).channel == channel[:92]
     status = names.send_channel_status(channel, "0.0.0.0:0")
     assert len(status.key) == 112
-    assert names.parse_channel_key(status.key) == channel[:108]
+    assert status.key[4:].decode() == channel[:108]
 
 
 def test_channel_counters_carry_the_channel_and_the_address():

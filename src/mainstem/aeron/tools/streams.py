@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.snapshot import Snapshot, StreamKey
 
 SPY_PREFIX = "aeron-spy:"
-IPC_PREFIX = "aeron:ipc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
