@@ -1,4 +1,4 @@
-"""Time as a dependency: everything below the doors is handed ``now_ns`` and never reads a clock itself."""
+"""Time as a dependency: protocol code receives ``now_ns`` as an argument and never reads a clock itself."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ NEVER_NS = (1 << 63) - 1  # a deadline that never comes: the largest int64, as i
 
 
 class Clock(Protocol):
-    """Readings: a monotonic one for durations, and the epoch's for what other programs read."""
+    """A monotonic reading for durations, and the epoch's for what other programs read."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds that never go back."""
+        """Returns nanoseconds that never go back."""
         ...
 
     def epoch_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
+        """Returns milliseconds since 1970-01-01 UTC."""
         ...
 
     def epoch_ns(self) -> int:
-        """The same in nanoseconds: for timestamps that other machines compare with theirs."""
+        """Returns nanoseconds since 1970-01-01 UTC, for timestamps that other machines compare with theirs."""
         ...
 
 

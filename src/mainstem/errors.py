@@ -1,22 +1,75 @@
-"""Every error that Mainstem raises, in one tree. Each carries its facts as attributes; the message names the thing, the value
-and the limit. Errors of a backend (a socket, a QUIC library, a file system) are mapped at the backend's door.
+"""Every error that Mainstem raises, in one tree.
+
+Each error carries its facts as attributes; the message names the thing, the value and the limit. Errors of a backend (a
+socket, a QUIC library, a file system) are mapped where the backend is called.
 """
 
 from __future__ import annotations
 
+__all__ = [
+    "ActiveDriverError",
+    "AdminAction",
+    "BackPressured",
+    "Cancelled",
+    "CaptureError",
+    "ChannelError",
+    "ChannelUriError",
+    "ClientTimeout",
+    "ClosedError",
+    "ConfigurationError",
+    "ConnectionLost",
+    "DriverTimeout",
+    "InternalError",
+    "LocalProtocolError",
+    "LostInTransit",
+    "MainstemError",
+    "MaxPositionExceeded",
+    "NoReceivers",
+    "NotConnected",
+    "OfferError",
+    "ProtocolError",
+    "RecordingError",
+    "RegistrationError",
+    "RemoteProtocolError",
+    "StorageSpaceError",
+    "TimedOut",
+]
+
 
 class MainstemError(Exception):
-    """The root of every error that Mainstem raises on purpose."""
+    """The root of every error that Mainstem raises on purpose.
+
+    Example:
+        >>> try:
+        ...     publication.send(b"tick", timeout=1.0)
+        ... except MainstemError as error:
+        ...     print(error)
+    """
 
 
 class ConfigurationError(MainstemError, ValueError):
-    """A setting or an argument that cannot be used: its name, its value, and what would be accepted."""
+    """A setting or an argument is unusable: the message has its name, its value, and what would be accepted.
+
+    Example:
+        >>> parse_size("64q")
+        Traceback (most recent call last):
+        ConfigurationError: size: '64q' is not a size (a whole number with k, m or g after it, as in 64k)
+    """
 
 
 class ChannelUriError(ConfigurationError):
-    """A channel URI that cannot be used.
+    """A channel URI cannot be used.
 
-    ``uri`` is the whole text, ``position`` the index in it where the fault was seen (-1 when it is not at one place).
+    Attributes:
+        uri: The whole text.
+        reason: What is wrong with it.
+        position: The index of the fault in ``uri``; -1 when it is not at one place.
+
+    Example:
+        >>> try:
+        ...     aeron.add_publication("aeron:udp?endpoint=nowhere", 1001)
+        ... except ChannelUriError as error:
+        ...     print(error.reason)
     """
 
     def __init__(self, uri: str, reason: str, position: int = -1) -> None:
@@ -28,7 +81,17 @@ class ChannelUriError(ConfigurationError):
 
 
 class ProtocolError(MainstemError):
-    """A protocol rule was broken. ``rule`` names it."""
+    """A protocol rule was broken.
+
+    Attributes:
+        rule: The name of the rule.
+
+    Example:
+        >>> try:
+        ...     stream.write(b"late")
+        ... except ProtocolError as error:
+        ...     print(error.rule)
+    """
 
     def __init__(self, message: str, *, rule: str = "") -> None:
         self.rule = rule
@@ -36,11 +99,30 @@ class ProtocolError(MainstemError):
 
 
 class LocalProtocolError(ProtocolError):
-    """You asked for what the protocol forbids; nothing was sent."""
+    """The program called for what the protocol forbids; nothing was sent.
+
+    Example:
+        >>> try:
+        ...     driver.do_work()  # of a driver that runs its own threads
+        ... except LocalProtocolError as error:
+        ...     print(error)
+    """
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer did what the protocol forbids. ``code`` is the wire's own error code where it has one."""
+    """The peer did what the protocol forbids.
+
+    Attributes:
+        code: The error code on the wire; None where the protocol has none.
+        peer: The peer's address; empty where it is not known.
+        rule: The name of the rule that was broken.
+
+    Example:
+        >>> try:
+        ...     await session.read()
+        ... except RemoteProtocolError as error:
+        ...     print(error.peer, error.rule)
+    """
 
     def __init__(self, message: str, *, rule: str = "", code: int | None = None, peer: str = "") -> None:
         self.code = code
@@ -49,11 +131,26 @@ class RemoteProtocolError(ProtocolError):
 
 
 class ClosedError(MainstemError):
-    """The publication, subscription, stream or connection is closed."""
+    """The publication, subscription, stream or connection is closed.
+
+    Example:
+        >>> publication.close()
+        >>> publication.send(b"late")
+        Traceback (most recent call last):
+        ClosedError: send on <Publication aeron:ipc stream 1001, closed>: it is closed
+    """
 
 
 class TimedOut(MainstemError, TimeoutError):
-    """Something did not happen in time. ``timeout`` is in seconds."""
+    """Something did not happen in time.
+
+    Attributes:
+        timeout: The limit in seconds; None where there was no single one.
+
+    Example:
+        >>> for message in subscription.messages(timeout=5.0):  # raises TimedOut after 5 s without a message
+        ...     print(message)
+    """
 
     def __init__(self, message: str, *, timeout: float | None = None) -> None:
         self.timeout = timeout
@@ -61,35 +158,92 @@ class TimedOut(MainstemError, TimeoutError):
 
 
 class DriverTimeout(TimedOut):
-    """The media driver is not there, or stopped keeping its heartbeat."""
+    """There is no media driver, it does not respond, or its heartbeat stopped.
+
+    Example:
+        >>> Aeron.connect("/dev/shm/nowhere")
+        Traceback (most recent call last):
+        DriverTimeout: no media driver in /dev/shm/nowhere within 10 s: ...
+    """
 
 
 class ClientTimeout(TimedOut):
-    """The driver gave this client up, or the client was not run for longer than its liveness timeout."""
+    """The driver timed this client out, or the client was not run for longer than its liveness timeout.
+
+    Example:
+        >>> if isinstance(aeron.failure, ClientTimeout):
+        ...     aeron = Aeron.connect()
+    """
 
 
 class OfferError(MainstemError):
-    """A blocking send that did not succeed."""
+    """A blocking send did not succeed; the subclass says why.
+
+    Example:
+        >>> try:
+        ...     publication.send(b"tick", timeout=1.0)
+        ... except OfferError as error:
+        ...     print(error)
+    """
 
 
 class BackPressured(OfferError):
-    """The window is full: somebody downstream is slower than this publisher."""
+    """The window is full: a subscriber is slower than this publisher.
+
+    Example:
+        >>> try:
+        ...     publication.send(b"tick", timeout=1.0)
+        ... except BackPressured:
+        ...     dropped += 1
+    """
 
 
 class NotConnected(OfferError):
-    """No subscriber is connected."""
+    """No subscriber is connected.
+
+    Example:
+        >>> try:
+        ...     publication.send(b"tick", timeout=1.0)
+        ... except NotConnected:
+        ...     print("no subscriber yet")
+    """
 
 
 class AdminAction(OfferError):
-    """The log rotated just now; the same call again will succeed."""
+    """The log is rotating; the same call succeeds when it is repeated.
+
+    Example:
+        >>> try:
+        ...     publication.send(b"tick", timeout=0.0)
+        ... except AdminAction:
+        ...     publication.send(b"tick")
+    """
 
 
 class MaxPositionExceeded(OfferError):
-    """The stream has used up its positions (term length times 2**31); a new publication is needed."""
+    """The stream has used up its positions (term length times 2**31); a new publication is needed.
+
+    Example:
+        >>> try:
+        ...     publication.send(b"tick")
+        ... except MaxPositionExceeded:
+        ...     publication = aeron.add_exclusive_publication(channel, stream_id)
+    """
 
 
 class RegistrationError(MainstemError):
-    """The driver refused a command. ``code`` is Aeron's error code, ``correlation_id`` the command's."""
+    """The driver refused a command.
+
+    Attributes:
+        code: Aeron's error code.
+        correlation_id: The command's correlation id.
+
+    Example:
+        >>> try:
+        ...     aeron.add_subscription("aeron:udp?endpoint=no.such.host:1", 1001)
+        ... except RegistrationError as error:
+        ...     print(error.code)
+    """
 
     def __init__(self, message: str, *, code: int, correlation_id: int = -1) -> None:
         self.code = code
@@ -98,11 +252,29 @@ class RegistrationError(MainstemError):
 
 
 class ActiveDriverError(MainstemError):
-    """Another driver is alive in that directory; it is never taken over."""
+    """Another driver is alive in that directory; it is never taken over.
+
+    Example:
+        >>> try:
+        ...     driver = MediaDriver.launch("/dev/shm/aeron")
+        ... except ActiveDriverError:
+        ...     driver = None  # use the one that runs
+    """
 
 
 class StorageSpaceError(MainstemError):
-    """The file system under the directory has too little room. ``needed`` and ``available`` are in bytes."""
+    """The file system under the directory has too little room.
+
+    Attributes:
+        needed: Bytes that the new file takes.
+        available: Bytes that are free.
+
+    Example:
+        >>> try:
+        ...     recorder.do_work()
+        ... except StorageSpaceError as error:
+        ...     print(error.needed - error.available, "bytes are missing")
+    """
 
     def __init__(self, message: str, *, needed: int, available: int) -> None:
         self.needed = needed
@@ -111,32 +283,88 @@ class StorageSpaceError(MainstemError):
 
 
 class RecordingError(MainstemError):
-    """A recording, its catalog or a segment cannot be read or written as asked."""
+    """A recording, its catalog or a segment cannot be read or written.
+
+    Example:
+        >>> try:
+        ...     recordings = read_catalog("recordings")
+        ... except RecordingError as error:
+        ...     print(error)
+    """
 
 
 class CaptureError(MainstemError):
-    """A capture file cannot be read as asked."""
+    """A capture file cannot be read.
+
+    Example:
+        >>> try:
+        ...     capture = open_capture("notes.txt")
+        ... except CaptureError as error:
+        ...     print(error)
+    """
 
 
 class ChannelError(MainstemError):
-    """A channel half can no longer be used; the subclass says why, and the reason is sticky."""
+    """A channel half can no longer be used; the subclass says why, and every later call raises the same.
+
+    Example:
+        >>> try:
+        ...     await sender.send(b"tide")
+        ... except ChannelError as error:
+        ...     print(type(error).__name__)
+    """
 
 
 class NoReceivers(ChannelError):
-    """Every receiver of the channel closed."""
+    """Every receiver of the channel closed.
+
+    Example:
+        >>> try:
+        ...     await sender.send(b"tide")
+        ... except NoReceivers:
+        ...     sender.close()
+    """
 
 
 class Cancelled(ChannelError):
-    """The sender cancelled the channel."""
+    """The sender cancelled the channel.
+
+    Example:
+        >>> try:
+        ...     message = await receiver.receive()
+        ... except Cancelled:
+        ...     message = None
+    """
 
 
 class ConnectionLost(ChannelError):
-    """The connection under the channel ended."""
+    """The connection under the channel ended.
+
+    Example:
+        >>> try:
+        ...     message = await receiver.receive()
+        ... except ConnectionLost:
+        ...     await reconnect()
+    """
 
 
 class LostInTransit(ChannelError):
-    """The other half was lost on its way here."""
+    """The other half was lost on its way to this connection.
+
+    Example:
+        >>> try:
+        ...     message = await receiver.receive()
+        ... except LostInTransit:
+        ...     print("the half never arrived")
+    """
 
 
 class InternalError(MainstemError):
-    """A bug in Mainstem: please report it with its traceback."""
+    """A bug in Mainstem: please report it with its traceback.
+
+    Example:
+        >>> try:
+        ...     work()
+        ... except InternalError:
+        ...     logger.exception("please report this")
+    """

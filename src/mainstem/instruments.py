@@ -1,4 +1,4 @@
-"""The hook through which a trace, a capture recorder, the simulator and qlog see what a protocol engine does.
+"""The hook through which a trace, a capture recorder or the simulator observes a protocol engine.
 
 An engine holds one ``Instrument`` and calls it; ``NULL_INSTRUMENT`` does nothing. Lifecycle goes to ``logging`` instead.
 """
@@ -7,41 +7,131 @@ from __future__ import annotations
 
 from typing import Protocol
 
+__all__ = ["NULL_INSTRUMENT", "Instrument", "NullInstrument"]
+
 
 class Instrument(Protocol):
-    """What may be observed. Every call is on the thread that did the work and must return at once."""
+    """The events that a protocol engine reports.
+
+    Every call is on the thread that did the work and must return at once.
+
+    Example:
+        >>> class Counting(NullInstrument):
+        ...     frames = 0
+        ...
+        ...     def frame_in(self, source, frame, now_ns):
+        ...         self.frames += 1
+    """
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
-        """A frame arrived; ``source`` names the peer."""
+        """A frame arrived.
+
+        Args:
+            source: The peer's name or address.
+            frame: The frame's bytes.
+            now_ns: The monotonic time of the work, in nanoseconds.
+
+        Example:
+            >>> instrument.frame_in("127.0.0.1:40123", frame, now_ns)
+        """
         ...
 
     def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
-        """A frame is about to leave; ``destination`` names the peer."""
+        """A frame is about to leave.
+
+        Args:
+            destination: The peer's name or address.
+            frame: The frame's bytes.
+            now_ns: The monotonic time of the work, in nanoseconds.
+
+        Example:
+            >>> instrument.frame_out("127.0.0.1:40123", frame, now_ns)
+        """
         ...
 
     def command(self, name: str, detail: str, now_ns: int) -> None:
-        """A client's command or the driver's answer."""
+        """A client sent a command, or the driver a response.
+
+        Args:
+            name: The command's or response's name.
+            detail: Its content as text.
+            now_ns: The monotonic time of the work, in nanoseconds.
+
+        Example:
+            >>> instrument.command("AddPublication", "aeron:ipc stream 1001", now_ns)
+        """
         ...
 
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        """Something moved from one state of its machine to another."""
+        """A state machine moved from one state to another.
+
+        Args:
+            subject: What the machine belongs to, as ``stream 3``.
+            old: The state before.
+            new: The state after.
+            now_ns: The monotonic time of the work, in nanoseconds.
+
+        Example:
+            >>> instrument.state_change("stream 3", "open", "half closed", now_ns)
+        """
         ...
 
 
 class NullInstrument:
-    """Observes nothing."""
+    """An instrument that observes nothing: the default, and a base class for those that observe some events only.
+
+    Example:
+        >>> connection = Connection(instrument=NullInstrument())
+    """
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
-        """Nothing."""
+        """Does nothing.
+
+        Args:
+            source: Ignored.
+            frame: Ignored.
+            now_ns: Ignored.
+
+        Example:
+            >>> NULL_INSTRUMENT.frame_in("127.0.0.1:40123", b"", 0)
+        """
 
     def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
-        """Nothing."""
+        """Does nothing.
+
+        Args:
+            destination: Ignored.
+            frame: Ignored.
+            now_ns: Ignored.
+
+        Example:
+            >>> NULL_INSTRUMENT.frame_out("127.0.0.1:40123", b"", 0)
+        """
 
     def command(self, name: str, detail: str, now_ns: int) -> None:
-        """Nothing."""
+        """Does nothing.
+
+        Args:
+            name: Ignored.
+            detail: Ignored.
+            now_ns: Ignored.
+
+        Example:
+            >>> NULL_INSTRUMENT.command("AddPublication", "", 0)
+        """
 
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
-        """Nothing."""
+        """Does nothing.
+
+        Args:
+            subject: Ignored.
+            old: Ignored.
+            new: Ignored.
+            now_ns: Ignored.
+
+        Example:
+            >>> NULL_INSTRUMENT.state_change("stream 3", "open", "closed", 0)
+        """
 
 
 NULL_INSTRUMENT = NullInstrument()

@@ -21,12 +21,30 @@ from typing import Any, ClassVar, Self
 from mainstem.errors import ConfigurationError
 from mainstem.units import format_duration_ns, format_size, parse_duration_ns, parse_size
 
+__all__ = [
+    "Explanation",
+    "Setting",
+    "Settings",
+    "Source",
+    "boolean",
+    "choice",
+    "duration",
+    "integer",
+    "size",
+    "text",
+]
+
 _NO_LIMIT = (1 << 63) - 1
 _METADATA = "setting"
 
 
 class Source(StrEnum):
-    """Where a value comes from; later ones win."""
+    """Where a value comes from; later ones win.
+
+    Example:
+        >>> DriverSettings.load(mtu_length="4k").source("mtu_length")
+        <Source.KEYWORD: 'keyword'>
+    """
 
     DEFAULT = "default"
     TOML = "toml"
@@ -36,7 +54,20 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is known of one field: how it is read, checked and written, and what it means."""
+    """The declaration of one field: how it is read, checked and written, and what it means.
+
+    Attributes:
+        meaning: A sentence for people.
+        kind: The kind of value, as ``a size in bytes``.
+        accepts: What is accepted, as ``64k to 1g``.
+        parse: Reads a value from text; raises ValueError.
+        check: Returns what is wrong with a typed value, or None.
+        show: Writes a value as text that ``parse`` reads.
+        optional: Whether the setting may be unset (None).
+
+    Example:
+        >>> setting = Setting("How many.", "a whole number", "1 to 9", int, lambda value: None)
+    """
 
     meaning: str
     kind: str
@@ -47,7 +78,22 @@ class Setting:
     optional: bool = False
 
     def read(self, name: str, value: object) -> Any:
-        """A typed value from text or from a value that is typed already. Raises ConfigurationError naming ``name``."""
+        """Returns a typed value from text, or from a value that is typed already.
+
+        Args:
+            name: The name for the error message.
+            value: Text or a typed value; None and blank text leave an optional setting unset.
+
+        Returns:
+            The typed value.
+
+        Raises:
+            ConfigurationError: The value is not accepted.
+
+        Example:
+            >>> setting.read("count", "7")
+            7
+        """
         if value is None and self.optional:
             return None
         if isinstance(value, str) and self.optional and not value.strip():
@@ -64,13 +110,38 @@ class Setting:
         return typed
 
     def text(self, value: Any) -> str:
-        """The value as ``read`` takes it; empty when it is unset."""
+        """Returns a value as text that ``read`` reads back.
+
+        Args:
+            value: A typed value; None when it is unset.
+
+        Returns:
+            The text; empty when the value is unset.
+
+        Example:
+            >>> setting.text(7)
+            '7'
+        """
         return "" if value is None else self.show(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One setting with its value, for people: ``str`` gives a few lines."""
+    """One setting with its value, for people: ``str`` gives a few lines.
+
+    Attributes:
+        name: The attribute's name.
+        value: The value as text; empty when it is unset.
+        source: Where the value comes from.
+        default: The default as text.
+        env: The environment variable.
+        kind: The kind of value.
+        accepts: What is accepted.
+        meaning: What the setting means.
+
+    Example:
+        >>> print(DriverSettings.load().explain("mtu_length"))
+    """
 
     name: str
     value: str
@@ -118,7 +189,22 @@ def size(
     power_of_two: bool = False,
     multiple: int = 1,
 ) -> Any:
-    """A size in bytes: ``4096``, ``64k``, ``16m``."""
+    """Declares a size in bytes: ``4096``, ``64k``, ``16m``.
+
+    Args:
+        default: The default in bytes; None declares an optional setting.
+        meaning: A sentence that says what the setting means.
+        low: The least value, in bytes.
+        high: The greatest value, in bytes.
+        power_of_two: Whether it must be a power of two.
+        multiple: The number of bytes that it must be a multiple of.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> mtu_length: int = size(1408, "The longest datagram.", low=32, high=65504, multiple=32)
+    """
     kind = "a size in bytes"
     accepts = _range(low, high, format_size) + " (k, m or g may follow)"
     accepts += ", a power of two" if power_of_two else f", a multiple of {multiple}" if multiple > 1 else ""
@@ -135,7 +221,21 @@ def size(
 
 
 def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO_LIMIT, plain_unit: str = "ns") -> Any:
-    """A duration in nanoseconds: ``10us``, ``200ms``, ``5s``; a bare number counts ``plain_unit``."""
+    """Declares a duration in nanoseconds: ``10us``, ``200ms``, ``5s``.
+
+    Args:
+        default: The default in nanoseconds; None declares an optional setting.
+        meaning: A sentence that says what the setting means.
+        low: The least value, in nanoseconds.
+        high: The greatest value, in nanoseconds.
+        plain_unit: The unit of a number without one: ns, us, ms or s.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> linger_ns: int = duration(5_000_000_000, "How long an ended publication stays.")
+    """
     kind = "a duration"
     accepts = _range(low, high, format_duration_ns) + f" (ns, us, ms or s may follow; {plain_unit} without)"
 
@@ -149,14 +249,38 @@ def duration(default: int | None, meaning: str, *, low: int = 0, high: int = _NO
 
 
 def integer(default: int | None, meaning: str, *, low: int, high: int) -> Any:
-    """A whole number."""
+    """Declares a whole number.
+
+    Args:
+        default: The default; None declares an optional setting.
+        meaning: A sentence that says what the setting means.
+        low: The least value.
+        high: The greatest value.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> max_resend: int = integer(16, "Retransmissions at once.", low=1, high=256)
+    """
     kind = "a whole number"
     check = _number(kind, low, high, str)
     return _field(default, Setting(meaning, kind, f"{low} to {high}", int, check, optional=default is None))
 
 
 def boolean(default: bool, meaning: str) -> Any:
-    """True or false, as ``true``/``false`` or ``1``/``0``."""
+    """Declares a truth value: ``true``/``false`` or ``1``/``0``.
+
+    Args:
+        default: The default.
+        meaning: A sentence that says what the setting means.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> reliable: bool = boolean(True, "Whether loss is repaired.")
+    """
 
     def parse(value: str) -> bool:
         try:
@@ -180,7 +304,20 @@ def text(
     accepts: str = "any text",
     wrong: Callable[[str], str | None] | None = None,
 ) -> Any:
-    """Text; ``wrong`` says what is wrong with one, if anything is."""
+    """Declares a text.
+
+    Args:
+        default: The default, or a function that returns it; None declares an optional setting.
+        meaning: A sentence that says what the setting means.
+        accepts: What is accepted, for the error message.
+        wrong: Returns what is wrong with a text, or None when nothing is.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> client_name: str = text("", "The client's name.")
+    """
 
     def check(value: Any) -> str | None:
         if not isinstance(value, str):
@@ -191,15 +328,26 @@ def text(
 
 
 def choice(default: Enum, meaning: str) -> Any:
-    """One of an enumeration's values, in any case."""
+    """Declares one of an enumeration's values, in upper or lower case.
+
+    Args:
+        default: The default, a member of the enumeration.
+        meaning: A sentence that says what the setting means.
+
+    Returns:
+        A dataclass field.
+
+    Example:
+        >>> threading_mode: ThreadingMode = choice(ThreadingMode.SHARED, "Which agents share a thread.")
+    """
     kinds: type[Enum] = type(default)
     names = ", ".join(str(kind.value) for kind in kinds)
 
     def parse(value: str) -> Enum:
-        found = next((kind for kind in kinds if str(kind.value).lower() == value.strip().lower()), None)
-        if found is None:
+        member = next((kind for kind in kinds if str(kind.value).lower() == value.strip().lower()), None)
+        if member is None:
             raise ValueError
-        return found
+        return member
 
     def check(value: Any) -> str | None:
         return None if isinstance(value, kinds) else "is not one of them"
@@ -213,8 +361,17 @@ def choice(default: Enum, meaning: str) -> Any:
 class Settings:
     """The base of every class of settings.
 
-    ``SECTION`` is the table of the TOML file that it reads. An environment name is ``ENV_PREFIX`` and the attribute's name
-    in upper case, without the ``_ns`` of durations.
+    Attributes:
+        SECTION: The table of the TOML file that is read; empty for the whole file.
+        ENV_PREFIX: The beginning of every environment variable; the rest is the attribute's name in upper case, without the
+            ``_ns`` of durations.
+
+    Example:
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class GreeterSettings(Settings):
+        ...     SECTION = "greeter"
+        ...     ENV_PREFIX = "GREETER_"
+        ...     greeting: str = text("hello", "What is sent.")
     """
 
     SECTION: ClassVar[str] = ""
@@ -230,7 +387,16 @@ class Settings:
         self.validate()
 
     def validate(self) -> None:
-        """Checks that need several values at once; raises ConfigurationError."""
+        """Checks what needs several values at once; overridden by a class that has such rules.
+
+        Raises:
+            ConfigurationError: The values contradict each other.
+
+        Example:
+            >>> def validate(self) -> None:
+            ...     if self.low > self.high:
+            ...         raise ConfigurationError(f"low: {self.low} is above high: {self.high}")
+        """
 
     @classmethod
     def load(
@@ -240,33 +406,58 @@ class Settings:
         environ: Mapping[str, str] | None = None,
         **keywords: object,
     ) -> Self:
-        """Defaults, then the TOML file (or a mapping of what is in it), then the environment, then keywords.
+        """Loads settings: defaults, then the TOML file, then the environment, then keywords.
 
-        In TOML and keywords a name is the attribute's, or the environment's; one that is unknown is refused. The
-        environment may hold names of other programs, which are left alone. Raises ConfigurationError.
+        In TOML and keywords a name is the attribute's, or the environment's; an unknown one is refused. The environment may hold
+        names of other programs, which are ignored.
+
+        Args:
+            toml: The path of a TOML file, or a mapping of its content; None for none.
+            environ: The environment; the process's own by default.
+            **keywords: Single values, typed or as text.
+
+        Returns:
+            The settings; each value remembers its source.
+
+        Raises:
+            ConfigurationError: A name is unknown, a value is not accepted, values contradict each other, or the file is unreadable.
+
+        Example:
+            >>> settings = DriverSettings.load(toml="driver.toml", mtu_length="4k")
         """
         known = {field.name: _setting(field) for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         sources = dict.fromkeys(known, Source.DEFAULT)
         environ = os.environ if environ is None else environ
         from_environment = {name: environ[cls.env_name(name)] for name in known if cls.env_name(name) in environ}
-        for source, given in (
+        for source, assignments in (
             (Source.TOML, cls._table(toml)),
             (Source.ENVIRONMENT, from_environment),
             (Source.KEYWORD, keywords),
         ):
-            for key, value in given.items():
+            for key, value in assignments.items():
                 name = cls._name_of(key, source)
                 shown = cls.env_name(name) if source is Source.ENVIRONMENT else name
                 values[name] = known[name].read(shown, value)
                 sources[name] = source
-        made = cls(**values)
-        object.__setattr__(made, "_sources", sources)
-        return made
+        settings = cls(**values)
+        object.__setattr__(settings, "_sources", sources)
+        return settings
 
     @classmethod
     def env_name(cls, name: str) -> str:
-        """The environment variable of an attribute."""
+        """Returns the environment variable of an attribute.
+
+        Args:
+            name: The attribute's name.
+
+        Returns:
+            The variable's name.
+
+        Example:
+            >>> ClientSettings.env_name("driver_timeout_ns")
+            'AERON_DRIVER_TIMEOUT'
+        """
         return cls.ENV_PREFIX + name.removesuffix("_ns").upper()
 
     @classmethod
@@ -289,7 +480,7 @@ class Settings:
 
     @classmethod
     def _name_of(cls, key: str, source: Source) -> str:
-        """The attribute that a name means."""
+        """Returns the attribute that a name stands for."""
         plain = key.replace("-", "_")
         names = {}
         for field in dataclasses.fields(cls):
@@ -301,20 +492,60 @@ class Settings:
         raise ConfigurationError(f"{key!r} ({source}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:
-        """Where the value of that setting comes from."""
+        """Returns where the value of a setting comes from.
+
+        Args:
+            name: The attribute's name, or the environment variable.
+
+        Returns:
+            The source.
+
+        Raises:
+            ConfigurationError: There is no such setting.
+
+        Example:
+            >>> ClientSettings.load().source("dir")
+            <Source.DEFAULT: 'default'>
+        """
         sources: dict[str, Source] = self._sources  # type: ignore[attr-defined]
         return sources[self._name_of(name, Source.KEYWORD)]
 
     def replace(self, **keywords: object) -> Self:
-        """The same settings with some values changed; what is not changed keeps its source."""
-        kept: dict[str, Source] = dict(self._sources)  # type: ignore[attr-defined]
+        """Returns the same settings with some values changed; the others keep their source.
+
+        Args:
+            **keywords: The changes, by attribute or environment variable.
+
+        Returns:
+            New settings.
+
+        Raises:
+            ConfigurationError: A name is unknown, or a value is not accepted.
+
+        Example:
+            >>> settings = settings.replace(client_name="pricing")
+        """
+        sources: dict[str, Source] = dict(self._sources)  # type: ignore[attr-defined]
         changed = {self._name_of(key, Source.KEYWORD): value for key, value in keywords.items()}
-        made = dataclasses.replace(self, **changed)
-        object.__setattr__(made, "_sources", kept | dict.fromkeys(changed, Source.KEYWORD))
-        return made
+        settings = dataclasses.replace(self, **changed)
+        object.__setattr__(settings, "_sources", sources | dict.fromkeys(changed, Source.KEYWORD))
+        return settings
 
     def explain(self, name: str) -> Explanation:
-        """Everything about one setting, named by its attribute or by its environment variable."""
+        """Returns everything about one setting.
+
+        Args:
+            name: The attribute's name, or the environment variable.
+
+        Returns:
+            The setting's value, source, default, limits and meaning.
+
+        Raises:
+            ConfigurationError: There is no such setting.
+
+        Example:
+            >>> print(settings.explain("AERON_DRIVER_TIMEOUT"))
+        """
         name = self._name_of(name, Source.KEYWORD)
         field = next(field for field in dataclasses.fields(self) if field.name == name)
         setting = _setting(field)
@@ -330,11 +561,25 @@ class Settings:
         )
 
     def explain_all(self) -> list[Explanation]:
-        """Every setting, in the order of the declaration."""
+        """Returns every setting, in the order of declaration.
+
+        Returns:
+            One explanation a setting.
+
+        Example:
+            >>> changed = [e for e in settings.explain_all() if e.source is not Source.DEFAULT]
+        """
         return [self.explain(field.name) for field in dataclasses.fields(self)]
 
     def environment(self) -> dict[str, str]:
-        """What to put into the environment of another program so that it has the same settings; defaults left out."""
+        """Returns the variables that give another program the same settings; defaults are left out.
+
+        Returns:
+            Values by environment variable.
+
+        Example:
+            >>> subprocess.run(["aeronmd"], env=os.environ | settings.environment())
+        """
         explained = [one for one in self.explain_all() if one.source is not Source.DEFAULT]
         return {one.env: one.value for one in explained}
 

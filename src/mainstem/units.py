@@ -13,7 +13,7 @@ _DURATION_FACTORS = {None: 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_
 
 
 def parse_size(text: str, *, name: str = "size") -> int:
-    """Bytes from ``4096``, ``64k``, ``16m`` or ``1g`` (binary multiples). Raises ConfigurationError."""
+    """Returns the bytes of ``4096``, ``64k``, ``16m`` or ``1g`` (binary multiples). Raises ConfigurationError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ConfigurationError(f"{name}: {text!r} is not a size (a whole number with k, m or g after it, as in 64k)")
@@ -21,7 +21,7 @@ def parse_size(text: str, *, name: str = "size") -> int:
 
 
 def format_size(value: int) -> str:
-    """The shortest text that ``parse_size`` reads back as ``value``."""
+    """Returns the shortest text that ``parse_size`` reads back as ``value``."""
     for suffix, factor in (("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)):
         if value and value % factor == 0:
             return f"{value // factor}{suffix}"
@@ -29,7 +29,7 @@ def format_size(value: int) -> str:
 
 
 def parse_duration_ns(text: str, *, name: str = "duration") -> int:
-    """Nanoseconds from ``100``, ``10us``, ``200ms`` or ``5s``. Raises ConfigurationError."""
+    """Returns the nanoseconds of ``100``, ``10us``, ``200ms`` or ``5s``. Raises ConfigurationError."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ConfigurationError(
@@ -39,7 +39,7 @@ def parse_duration_ns(text: str, *, name: str = "duration") -> int:
 
 
 def format_duration_ns(value: int) -> str:
-    """The shortest text that ``parse_duration_ns`` reads back as ``value``."""
+    """Returns the shortest text that ``parse_duration_ns`` reads back as ``value``."""
     for suffix, factor in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
         if value and value % factor == 0:
             return f"{value // factor}{suffix}"

@@ -15,13 +15,21 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.snapshot import Snapshot
 
 PREFIX = "mainstem_"
-# Those that go back, too; the rest only grow while their stream lives.
+# Values that may fall; the others only grow while their stream lives.
 _GAUGES = {CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PUBLISHER_LIMIT, CounterType.SENDER_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value with what tells it from its siblings."""
+    """One value with the labels that distinguish it from its siblings.
+
+    Attributes:
+        labels: Label values by name.
+        value: The value.
+
+    Example:
+        >>> Sample({"stream_id": "1001"}, 4096.0)
+    """
 
     labels: dict[str, str]
     value: float
@@ -29,7 +37,17 @@ class Sample:
 
 @dataclass(slots=True)
 class Family:
-    """One metric: ``kind`` is ``counter`` or ``gauge``."""
+    """One metric with all its samples.
+
+    Attributes:
+        name: The metric's name.
+        kind: ``counter`` or ``gauge``.
+        help: A line for people.
+        samples: The values.
+
+    Example:
+        >>> Family("mainstem_system_errors", "gauge", "Errors")
+    """
 
     name: str
     kind: str
@@ -38,24 +56,34 @@ class Family:
 
 
 def families(snapshot: Snapshot) -> list[Family]:
-    """Every metric of a driver's directory.
+    """Returns every metric of a driver's directory.
 
     ``mainstem_driver_heartbeat_age_seconds`` (-1 once it has shut down), ``mainstem_system_*`` for the driver's own counters,
-    ``mainstem_stream_*`` for those of streams, with labels, and ``mainstem_counter`` for all that nobody gave a name.
+    ``mainstem_stream_*`` for those of streams, with labels, and ``mainstem_counter`` for counters of other types.
+
+    Args:
+        snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.
+
+    Returns:
+        The metrics, each with its samples.
+
+    Example:
+        >>> with DirectoryReader("/dev/shm/aeron-user") as reader:
+        ...     metrics = families(reader.snapshot(epoch_ms=epoch_ms, now_ns=now_ns))
     """
     age = snapshot.heartbeat_age_ms
     heartbeat = Family(
-        f"{PREFIX}driver_heartbeat_age_seconds", "gauge", "Since the driver's last sign of life; -1: shut down"
+        f"{PREFIX}driver_heartbeat_age_seconds", "gauge", "Seconds since the driver's last heartbeat; -1: shut down"
     )
     heartbeat.samples.append(Sample({}, -1.0 if age is None else age / 1000))
-    found = {heartbeat.name: heartbeat}
+    metrics = {heartbeat.name: heartbeat}
     for counter in snapshot.counters:
-        family, sample = _placed(counter)
-        found.setdefault(family.name, family).samples.append(sample)
-    return list(found.values())
+        family, sample = _family_and_sample(counter)
+        metrics.setdefault(family.name, family).samples.append(sample)
+    return list(metrics.values())
 
 
-def _placed(counter: CounterSnapshot) -> tuple[Family, Sample]:
+def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
     if counter.type_id == CounterType.SYSTEM:
         name = _system_name(counter)
         return Family(f"{PREFIX}system_{name}", "gauge", counter.label), Sample({}, counter.value)

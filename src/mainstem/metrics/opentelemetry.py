@@ -16,7 +16,21 @@ if TYPE_CHECKING:
 
 
 class Collector:
-    """Observes one driver for a meter. Metrics that the driver had not when it was made are observed from ``refresh`` on."""
+    """Observes one driver for an OpenTelemetry meter.
+
+    Metrics that the driver did not have at the start are observed from ``refresh`` on. A driver that is away has no values.
+
+    Args:
+        meter: The meter that creates the instruments.
+        reader: The driver's directory.
+        clock: Where the time is read; the machine's own clocks by default.
+
+    Raises:
+        ConfigurationError: OpenTelemetry is not installed.
+
+    Example:
+        >>> collector = Collector(get_meter("driver"), DirectoryReader("/dev/shm/aeron-user"))
+    """
 
     def __init__(self, meter: Any, reader: DirectoryReader, *, clock: Clock = SYSTEM_CLOCK) -> None:
         try:
@@ -28,16 +42,20 @@ class Collector:
         self._known: set[str] = set()
         self.refresh()
 
-    def _look(self) -> list[Family]:
+    def _families(self) -> list[Family]:
         try:
             return families(self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=self._clock.monotonic_ns()))
         except DriverTimeout:
-            # A driver that is away has no values; it may come back.
+            # It may come back.
             return []
 
     def refresh(self) -> None:
-        """Makes an instrument for each metric that is new."""
-        for family in self._look():
+        """Creates an instrument for each metric that is new.
+
+        Example:
+            >>> collector.refresh()
+        """
+        for family in self._families():
             if family.name in self._known:
                 continue
             self._known.add(family.name)
@@ -49,7 +67,7 @@ class Collector:
         def observe(_: Any) -> Iterable[Any]:
             return [
                 self._observation(sample.value, sample.labels)
-                for family in self._look()
+                for family in self._families()
                 if family.name == name
                 for sample in family.samples
             ]

@@ -13,7 +13,18 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(snapshot: Snapshot) -> str:
-    """A whole page for a scrape."""
+    """Returns a whole page for a scrape, in Prometheus's text format 0.0.4.
+
+    Args:
+        snapshot: A snapshot of the directory, from ``DirectoryReader.snapshot``.
+
+    Returns:
+        The page; serve it as ``CONTENT_TYPE``.
+
+    Example:
+        >>> with DirectoryReader("/dev/shm/aeron-user") as reader:
+        ...     page = render(reader.snapshot(epoch_ms=epoch_ms, now_ns=now_ns))
+    """
     lines = []
     for family in families(snapshot):
         # A family that only grows ends in _total, as its readers expect.
