@@ -1,1 +1,1 @@
-"""Aeron: the transport protocol over UDP and shared memory; client and driver meet only in shared memory."""
+"""Private: Aeron's client and driver. Users import ``mainstem`` and ``mainstem.aio``."""

@@ -1,8 +1,10 @@
-"""Aeron for asyncio: the same client, whose waiting is the event loop's. The door to asyncio.
+"""Aeron for asyncio: the same client, whose waiting is the event loop's.
 
-async with mainstem.aio.connect() as aeron:
-    subscription = await aeron.add_subscription("aeron:ipc", 1001)
-    async for message in subscription: ...
+Example:
+    >>> async with mainstem.aio.connect() as aeron:
+    ...     subscription = await aeron.add_subscription("aeron:ipc", 1001)
+    ...     async for message in subscription:
+    ...         print(message)
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ MAX_SLEEP = 0.002
 
 
 class Pause:
-    """Idling of one waiting call: turns of the loop, then sleeps."""
+    """Idles for one waiting call: turns of the loop, then sleeps."""
 
     def __init__(self, clock: Clock, timeout: float | None) -> None:
         self._clock = clock
@@ -53,7 +55,7 @@ class Pause:
         self.restart()
 
     def restart(self) -> None:
-        """Begins anew: what was waited for has come."""
+        """Begins anew after a success."""
         self._turns = 0
         self._sleep = MIN_SLEEP
         self._deadline_ns = 0
@@ -73,18 +75,22 @@ class Pause:
         return True
 
 
-class _Face:
-    """What every asynchronous face of a resource has: an end."""
+class _AsyncResource:
+    """What every asynchronous form of a resource has: an end."""
 
     _inner: Any
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether it is closed."""
         return bool(self._inner.closed)
 
     def close(self) -> None:
-        """Closes it; this needs no waiting, and twice does nothing."""
+        """Closes it, without waiting. May be called twice.
+
+        Example:
+            >>> subscription.close()
+        """
         self._inner.close()
 
     async def __aenter__(self) -> Self:
@@ -99,8 +105,13 @@ class _Face:
         return f"<asynchronous {self._inner!r}>"
 
 
-class AsyncPublication(_Face):
-    """A publication; ``sync`` is the same one with all that never waits (``offer_many``, ``try_claim``, ...)."""
+class AsyncPublication(_AsyncResource):
+    """A publication for asyncio.
+
+    Example:
+        >>> async with await aeron.add_publication("aeron:ipc", 1001) as publication:
+        ...     await publication.send(b"tick")
+    """
 
     def __init__(self, inner: Publication | ExclusivePublication, clock: Clock) -> None:
         self._inner = inner
@@ -108,11 +119,25 @@ class AsyncPublication(_Face):
 
     @property
     def sync(self) -> Publication | ExclusivePublication:
-        """The publication itself."""
+        """The publication itself, with all calls that never wait (``offer_many``, ``try_claim``, ...)."""
         return self._inner  # type: ignore[no-any-return]
 
     def offer(self, data: Any, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
-        """As the publication's own ``offer``: a position, or a negative OfferStatus, at once."""
+        """Offers a message at once, as the publication's own ``offer``.
+
+        Args:
+            data: The message, any buffer of bytes.
+            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
+
+        Returns:
+            The position after the message, or a negative OfferStatus.
+
+        Raises:
+            ValueError: The message is longer than ``max_message_length``.
+
+        Example:
+            >>> position = publication.offer(b"tick")
+        """
         return self._inner.offer(data, reserved_value=reserved_value)  # type: ignore[no-any-return]
 
     async def send(
@@ -122,10 +147,28 @@ class AsyncPublication(_Face):
         timeout: float | None = None,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offers until there is room, and returns the position. ``timeout`` is in seconds; None waits for ever.
+        """Offers a message until there is room, and returns the position after it.
 
-        Raises BackPressured, NotConnected or AdminAction when the time is over, ClosedError and MaxPositionExceeded at
-        once, ValueError for a message that is too long.
+        A cancelled call has sent the message or has not: nothing is half sent.
+
+        Args:
+            data: The message, any buffer of bytes.
+            timeout: Seconds to wait for room; None waits for ever.
+            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
+
+        Returns:
+            The position after the message.
+
+        Raises:
+            BackPressured: A subscriber was slower than the publisher for the whole time.
+            NotConnected: No subscriber was connected for the whole time.
+            AdminAction: The log was rotating when the time was over.
+            ClosedError: The publication is closed.
+            MaxPositionExceeded: The stream has used up its positions.
+            ValueError: The message is longer than ``max_message_length``.
+
+        Example:
+            >>> position = await publication.send(b"tick", timeout=1.0)
         """
         pause: Pause | None = None
         while (position := self.offer(data, reserved_value=reserved_value)) < 0:
@@ -138,8 +181,14 @@ class AsyncPublication(_Face):
         return position
 
 
-class AsyncSubscription(_Face):
-    """A subscription; iterating gives whole messages. ``sync`` is the same one with all polls, which never wait."""
+class AsyncSubscription(_AsyncResource):
+    """A subscription for asyncio; iterating yields whole messages.
+
+    Example:
+        >>> async with await aeron.add_subscription("aeron:ipc", 1001) as subscription:
+        ...     async for message in subscription:
+        ...         print(message)
+    """
 
     def __init__(self, inner: Subscription, clock: Clock) -> None:
         self._inner = inner
@@ -147,16 +196,29 @@ class AsyncSubscription(_Face):
 
     @property
     def sync(self) -> Subscription:
-        """The subscription itself."""
+        """The subscription itself, with all polls, which never wait."""
         return self._inner  # type: ignore[no-any-return]
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.messages()
 
     async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
-        """Whole messages as they come, until every stream that was there has ended, or the subscription is closed.
+        """Yields whole messages as they come, until every image has ended, or the subscription is closed.
 
-        Raises TimedOut when nothing came for ``timeout`` seconds (None waits for ever).
+        Args:
+            timeout: Seconds to wait for the next message; None waits for ever.
+
+        Yields:
+            One message after another.
+
+        Raises:
+            TimedOut: Nothing came for ``timeout`` seconds.
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> async for message in subscription.messages(timeout=10.0):
+            ...     print(message)
         """
         pause = Pause(self._clock, timeout)
         while True:
@@ -174,7 +236,22 @@ class AsyncSubscription(_Face):
                 raise TimedOut(f"nothing came on {self._inner!r} for {timeout:g} s", timeout=timeout)
 
     async def next_arrow(self, limit: int = 4096, *, timeout: float | None = None) -> pa.RecordBatch:
-        """Up to ``limit`` whole messages, as soon as there is one. Raises TimedOut when none came in time."""
+        """Waits for messages and returns them as a record batch.
+
+        Args:
+            limit: The most messages.
+            timeout: Seconds to wait for the first one; None waits for ever.
+
+        Returns:
+            A batch with the columns position, session_id, reserved_value and payload.
+
+        Raises:
+            TimedOut: Nothing came in time, or the subscription is closed.
+            ImportError: pyarrow is not installed.
+
+        Example:
+            >>> batch = await subscription.next_arrow(1000)
+        """
         pause = Pause(self._clock, timeout)
         while not self._inner.has_data():
             if self._inner.closed or not await pause.step():
@@ -182,8 +259,13 @@ class AsyncSubscription(_Face):
         return self.sync.poll_arrow(limit)
 
 
-class AsyncAeron(_Face):
-    """A client of a media driver, for asyncio. Made by ``connect``; ``sync`` is the client itself."""
+class AsyncAeron(_AsyncResource):
+    """A client of a media driver for asyncio. Create one with ``connect``.
+
+    Example:
+        >>> async with mainstem.aio.connect() as aeron:
+        ...     publication = await aeron.add_publication("aeron:ipc", 1001)
+    """
 
     def __init__(self, inner: SyncAeron) -> None:
         self._inner = inner
@@ -195,13 +277,45 @@ class AsyncAeron(_Face):
         return self._inner  # type: ignore[no-any-return]
 
     async def add_publication(self, channel: str, stream_id: int) -> AsyncPublication:
-        """A concurrent publication: shared by all who ask for the same channel and stream."""
+        """Adds a concurrent publication.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+
+        Returns:
+            The publication.
+
+        Raises:
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> publication = await aeron.add_publication("aeron:ipc", 1001)
+        """
         operation = self.sync.async_add_publication(channel, stream_id)
         publication = await self._finished(operation)
         return AsyncPublication(publication, self._clock)
 
     async def add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncPublication:
-        """A publication with one writer and a session of its own."""
+        """Adds a publication with one writer and a session of its own.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+
+        Returns:
+            The publication.
+
+        Raises:
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> publication = await aeron.add_exclusive_publication("aeron:ipc", 1001)
+        """
         operation = self.sync.async_add_exclusive_publication(channel, stream_id)
         publication = await self._finished(operation)
         return AsyncPublication(publication, self._clock)
@@ -214,14 +328,49 @@ class AsyncAeron(_Face):
         on_available_image: Callable[[Image], object] | None = None,
         on_unavailable_image: Callable[[Image], object] | None = None,
     ) -> AsyncSubscription:
-        """A subscription. The handlers run on the conductor's thread, outside the event loop."""
+        """Adds a subscription.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+            on_available_image: Called on the conductor's thread, outside the event loop, with each new image.
+            on_unavailable_image: Called on the conductor's thread with each image that became unavailable.
+
+        Returns:
+            The subscription.
+
+        Raises:
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> subscription = await aeron.add_subscription("aeron:ipc", 1001)
+        """
         operation = self.sync.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
         )
         return AsyncSubscription(await self._finished(operation), self._clock)
 
     async def add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> Counter:
-        """A counter; its value is read and written without waiting."""
+        """Adds a counter; its value is read and written without waiting.
+
+        Args:
+            type_id: The type; ids from 1000 on are for applications.
+            label: The text that tools show, at most 380 bytes.
+            key: Bytes that identify the counter to programs, at most 112.
+
+        Returns:
+            The counter.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> orders = await aeron.add_counter(1001, "orders accepted")
+        """
         return await self._finished(self.sync.async_add_counter(type_id, label, key=key))
 
     async def _finished(self, operation: AsyncOperation[T]) -> T:
@@ -233,7 +382,7 @@ class AsyncAeron(_Face):
 
 
 class Connecting:
-    """What ``connect`` returns: await it, or use it in ``async with``."""
+    """The result of ``connect``: await it, or use it in ``async with``."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
@@ -267,5 +416,23 @@ def connect(
     context: ClientContext | None = None,
     **overrides: Any,
 ) -> Connecting:
-    """Attaches to a driver, as ``Aeron.connect`` does: ``async with connect() as aeron``, or ``aeron = await connect()``."""
+    """Attaches to a driver, as ``Aeron.connect`` does.
+
+    Args:
+        directory: The driver's directory; by default ``AERON_DIR``, or ``/dev/shm/aeron-USER``.
+        settings: The client's settings; those of the environment by default.
+        context: Handlers, clock and files; the defaults of ``ClientContext`` when left out.
+        **overrides: Single fields of the settings or of the context, by name.
+
+    Returns:
+        An object to await, or to use in ``async with``, for the client.
+
+    Raises:
+        DriverTimeout: No driver is ready in time; raised by the await.
+        ConfigurationError: A setting is not accepted.
+
+    Example:
+        >>> async with mainstem.aio.connect() as aeron:
+        ...     publication = await aeron.add_publication("aeron:ipc", 1001)
+    """
     return Connecting(ClientContext.build(directory, settings, context, overrides))

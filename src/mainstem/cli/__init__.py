@@ -1,4 +1,4 @@
-"""The command ``mainstem``. Each command is one file of this package, imported only when it is the one that runs.
+"""Private: the command ``mainstem``. Each command is one file of this package, imported only when it is the one that runs.
 
 ``NAME.py`` holds a function ``run``, whose parameters are the options, or a typer ``app`` for a command with commands of its
 own. The first line of its docstring is its line in the help. A dash in a command's name is an underscore in the file's; files

@@ -1,4 +1,4 @@
-"""Aeron's client: attaches to a driver through shared memory, publishes and subscribes."""
+"""Private: Aeron's client, which attaches to a driver through shared memory. Users import its names from ``mainstem``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to pyarrow, which is imported only here and only when asked."""
+"""Messages as Arrow arrays. pyarrow is imported only here, when it is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WANTED = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESER
 def arrow_buffers(
     column: pa.Array[Any] | pa.ChunkedArray[Any], first: int, count: int
 ) -> Iterator[tuple[tuple[Any, Any], int, int, bool]]:
-    """((data, offsets), first row, rows, wide) of each chunk of a column that holds rows ``first`` to ``first + count``."""
+    """Yields ((data, offsets), first row, rows, wide) of each chunk of a column that holds rows ``first`` to ``first + count``."""
     import pyarrow as pa
 
     total = len(column)
@@ -43,7 +43,10 @@ def arrow_buffers(
 
 
 def poll_arrow(images: Iterable[Image], limit: int, columns: Columns) -> pa.RecordBatch:
-    """Whole messages of several images as one batch; moves their positions. ``columns`` remembers how large batches are."""
+    """Returns whole messages of several images as one batch, and moves their positions.
+
+    ``columns`` remembers how large batches are.
+    """
     for image in images:
         if columns.rows >= limit:
             break

@@ -1,4 +1,4 @@
-"""A command that the driver has not answered yet, and how a caller waits for it."""
+"""A command that the driver has not responded to yet, and how a caller waits for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ T = TypeVar("T")
 
 
 class AsyncOperation(Generic[T]):
-    """The answer to a command, when it has come. ``poll`` asks, ``wait`` waits."""
+    """A pending command: ``poll`` returns its result once there is one, ``wait`` waits for it.
+
+    Attributes:
+        correlation_id: The command's correlation id.
+        is_done: Whether there is a result or an error.
+
+    Example:
+        >>> operation = aeron.async_add_publication("aeron:ipc", 1001)
+        >>> publication = operation.wait(timeout=1.0)
+    """
 
     def __init__(
         self,
@@ -38,7 +47,7 @@ class AsyncOperation(Generic[T]):
         self._error: BaseException | None = None
 
     def succeed(self, response: Response) -> None:
-        """For the conductor: the driver did it. An error while its answer is taken in is the operation's own."""
+        """Completes the operation, for the conductor; an error while the result is made is the operation's own."""
         try:
             self._result = self._complete(response)
         except Exception as error:
@@ -46,7 +55,7 @@ class AsyncOperation(Generic[T]):
         self.is_done = True
 
     def fail(self, error: BaseException) -> None:
-        """For the conductor: it will not be done."""
+        """Fails the operation, for the conductor."""
         if not self.is_done:
             self._error = error
             self.is_done = True
@@ -57,28 +66,52 @@ class AsyncOperation(Generic[T]):
         return self._error
 
     def poll(self) -> T | None:
-        """The result, or None while the driver has not answered. Runs nothing and never waits.
+        """Returns the result once there is one; runs nothing and never waits.
 
-        Raises RegistrationError when the driver refused, DriverTimeout when it did not answer in time.
+        Returns:
+            The result, or None while the driver has not responded.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+
+        Example:
+            >>> while (publication := operation.poll()) is None:
+            ...     work()
         """
         if self._error is not None:
             raise self._error
         return self._result
 
     def wait(self, timeout: float | None = None) -> T:
-        """Waits for the result, at most ``timeout`` seconds and never longer than the driver timeout."""
+        """Waits for the result, never longer than the driver timeout.
+
+        Args:
+            timeout: Seconds to wait; None for the driver timeout.
+
+        Returns:
+            The result.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            LocalProtocolError: Called from a handler, which the response could never reach.
+
+        Example:
+            >>> publication = operation.wait()
+        """
         self._conductor.await_operation(self, timeout)
         return self.result()
 
     def result(self) -> T:
-        """The result of an operation that is done."""
+        """Returns the result of an operation that is done."""
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]
 
 
 class Waiting:
-    """Idling with an end: between two looks at something that is not there yet."""
+    """Idles between two checks for something that is not there yet, until a time limit."""
 
     def __init__(
         self, idle: IdleStrategy, clock: Clock, timeout: float | None, invokers: tuple[Callable[[], int], ...]
@@ -90,7 +123,7 @@ class Waiting:
         self.restart()
 
     def restart(self) -> None:
-        """Begins anew: what was waited for has come."""
+        """Begins anew after a success."""
         self._deadline_ns = None if self._timeout_ns is None else self._clock.monotonic_ns() + self._timeout_ns
         self._idle.reset()
 

@@ -30,7 +30,7 @@ BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while somebody wa
 
 
 class _ConductorIdle:
-    """Sleeps as long as the settings say, and shortly while a command is unanswered."""
+    """Sleeps as long as the settings say, and briefly while a command is pending."""
 
     name = "conductor"
 
@@ -54,11 +54,14 @@ def start_attaching(context: ClientContext) -> CncAttach:
 
 
 class Aeron:
-    """A client of a media driver. A context manager; ``close`` may be called twice. Make one with ``connect``.
+    """A client of a media driver: it adds publications, subscriptions and counters.
 
-    Every ``add_...`` waits for the driver's answer and raises RegistrationError when it refused (with Aeron's error code),
-    DriverTimeout when no answer came in time, and ClientTimeout or ClosedError when the client has ended. Its
-    ``async_add_...`` form returns at once.
+    Create one with ``connect``. It is a context manager, and ``close`` may be called twice. Every ``add_...`` waits for the
+    driver's response; its ``async_add_...`` form returns at once.
+
+    Example:
+        >>> with Aeron.connect() as aeron, aeron.add_publication("aeron:ipc", 1001) as publication:
+        ...     publication.send(b"tick")
     """
 
     def __init__(self, context: ClientContext, conductor: ClientConductor) -> None:
@@ -85,11 +88,23 @@ class Aeron:
         context: ClientContext | None = None,
         **overrides: Any,
     ) -> Self:
-        """Attaches to the driver in ``directory`` (by default where ``AERON_DIR`` says, or ``/dev/shm/aeron-USER``).
+        """Attaches to the driver in a directory, and waits until the driver is ready.
 
-        ``settings`` are those of the environment when left out; ``context`` brings handlers and doors; ``overrides``
-        change single fields of either by name. Waits for the driver to be ready. Raises DriverTimeout when there is none,
-        ConfigurationError when its version is not ours.
+        Args:
+            directory: The driver's directory; by default ``AERON_DIR``, or ``/dev/shm/aeron-USER``.
+            settings: The client's settings; those of the environment by default.
+            context: Handlers, clock and files; the defaults of ``ClientContext`` when left out.
+            **overrides: Single fields of the settings or of the context, by name.
+
+        Returns:
+            The client.
+
+        Raises:
+            DriverTimeout: No driver is ready in the directory within ``driver_timeout_ns``.
+            ConfigurationError: The driver's CnC version is another one, or a setting is not accepted.
+
+        Example:
+            >>> aeron = Aeron.connect("/dev/shm/aeron-prices", client_name="pricing")
         """
         made = ClientContext.build(directory, settings, context, overrides)
         invokers = () if made.driver_invoker is None else (made.driver_invoker,)
@@ -101,19 +116,35 @@ class Aeron:
 
     @classmethod
     def attached(cls, context: ClientContext, attach: CncAttach) -> Self | None:
-        """One step of attaching: the client once its driver is ready."""
+        """Runs one step of attaching, for a caller that must not wait.
+
+        Args:
+            context: The client's context.
+            attach: What ``start_attaching`` returned.
+
+        Returns:
+            The client once its driver is ready, else None.
+
+        Raises:
+            DriverTimeout: The wait is over.
+            ConfigurationError: The driver's CnC version is another one.
+
+        Example:
+            >>> while (client := Aeron.attached(context, attach)) is None:
+            ...     time.sleep(0.016)
+        """
         clock = context.clock
         cnc = attach.step(clock.monotonic_ns(), epoch_ms=clock.epoch_ms())
         return None if cnc is None else cls(context, ClientConductor(context, cnc, clock.monotonic_ns()))
 
     @property
     def client_id(self) -> int:
-        """The number by which the driver knows this client."""
+        """The number that identifies this client at the driver."""
         return self._conductor.client_id
 
     @property
     def context(self) -> ClientContext:
-        """What the client was made with."""
+        """The context that the client was created with."""
         return self._context
 
     @property
@@ -128,7 +159,7 @@ class Aeron:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why the client ended, when it was not closed: a DriverTimeout or a ClientTimeout."""
+        """Why the client ended without ``close``: a DriverTimeout or a ClientTimeout; else None."""
         return self._conductor.failure
 
     @property
@@ -137,21 +168,89 @@ class Aeron:
         return self._conductor.counters
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
-        """A concurrent publication: shared by all who ask for the same channel and stream."""
+        """Adds a concurrent publication, and waits for the driver.
+
+        Every client that adds the same channel and stream shares one stream.
+
+        Args:
+            channel: The channel URI, as ``aeron:ipc`` or ``aeron:udp?endpoint=localhost:20121``.
+            stream_id: The stream id, an int32.
+            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+
+        Returns:
+            The publication.
+
+        Raises:
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> publication = aeron.add_publication("aeron:ipc", 1001)
+        """
         return self._conductor.add_publication(channel, stream_id).wait(timeout)
 
     def async_add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
-        """The same without waiting."""
+        """Adds a concurrent publication without waiting.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+
+        Returns:
+            The pending operation; poll it or wait for it.
+
+        Raises:
+            DriverTimeout: The driver's command buffer is full.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> operation = aeron.async_add_publication("aeron:ipc", 1001)
+            >>> while (publication := operation.poll()) is None:
+            ...     work()
+        """
         return self._conductor.add_publication(channel, stream_id)
 
     def add_exclusive_publication(
         self, channel: str, stream_id: int, *, timeout: float | None = None
     ) -> ExclusivePublication:
-        """A publication with one writer and a session of its own."""
+        """Adds a publication with one writer and a session of its own, and waits for the driver.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+
+        Returns:
+            The publication.
+
+        Raises:
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> publication = aeron.add_exclusive_publication("aeron:ipc", 1001)
+        """
         return self._conductor.add_exclusive_publication(channel, stream_id).wait(timeout)
 
     def async_add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncOperation[ExclusivePublication]:
-        """The same without waiting."""
+        """Adds an exclusive publication without waiting.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+
+        Returns:
+            The pending operation; poll it or wait for it.
+
+        Raises:
+            DriverTimeout: The driver's command buffer is full.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> operation = aeron.async_add_exclusive_publication("aeron:ipc", 1001)
+        """
         return self._conductor.add_exclusive_publication(channel, stream_id)
 
     def add_subscription(
@@ -163,8 +262,29 @@ class Aeron:
         on_unavailable_image: Callable[[Image], object] | None = None,
         timeout: float | None = None,
     ) -> Subscription:
-        """A subscription. The handlers run on the conductor's thread: an available image is handed over before it is
-        polled, an unavailable one after it was closed. Left out, they are the context's."""
+        """Adds a subscription, and waits for the driver.
+
+        The handlers run on the conductor's thread and must not wait: an available image is passed before it is polled, an
+        unavailable one after it was closed.
+
+        Args:
+            channel: The channel URI; ``aeron-spy:`` in front subscribes to a publication of this driver.
+            stream_id: The stream id, an int32.
+            on_available_image: Called with each image that becomes available; the context's by default.
+            on_unavailable_image: Called with each image that became unavailable; the context's by default.
+            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+
+        Returns:
+            The subscription.
+
+        Raises:
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> subscription = aeron.add_subscription("aeron:udp?endpoint=localhost:20121", 1001)
+        """
         return self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
         ).wait(timeout)
@@ -177,7 +297,24 @@ class Aeron:
         on_available_image: Callable[[Image], object] | None = None,
         on_unavailable_image: Callable[[Image], object] | None = None,
     ) -> AsyncOperation[Subscription]:
-        """The same without waiting."""
+        """Adds a subscription without waiting.
+
+        Args:
+            channel: The channel URI.
+            stream_id: The stream id, an int32.
+            on_available_image: Called with each image that becomes available; the context's by default.
+            on_unavailable_image: Called with each image that became unavailable; the context's by default.
+
+        Returns:
+            The pending operation; poll it or wait for it.
+
+        Raises:
+            DriverTimeout: The driver's command buffer is full.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> operation = aeron.async_add_subscription("aeron:ipc", 1001)
+        """
         return self._conductor.add_subscription(
             channel,
             stream_id,
@@ -186,33 +323,126 @@ class Aeron:
         )
 
     def add_counter(self, type_id: int, label: str, *, key: bytes = b"", timeout: float | None = None) -> Counter:
-        """A counter; type ids from 1000 on are for applications. ``key`` is at most 112 bytes, ``label`` 380."""
+        """Adds a counter that lives as long as this client, and waits for the driver.
+
+        Args:
+            type_id: The type; ids from 1000 on are for applications.
+            label: The text that tools show, at most 380 bytes.
+            key: Bytes that identify the counter to programs, at most 112.
+            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+
+        Returns:
+            The counter.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            LocalProtocolError: The key or the label is too long.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> orders = aeron.add_counter(1001, "orders accepted")
+            >>> orders.add(1)
+        """
         return self._conductor.add_counter(type_id, key, label).wait(timeout)
 
     def async_add_counter(self, type_id: int, label: str, *, key: bytes = b"") -> AsyncOperation[Counter]:
-        """The same without waiting."""
+        """Adds a counter without waiting.
+
+        Args:
+            type_id: The type; ids from 1000 on are for applications.
+            label: The text that tools show, at most 380 bytes.
+            key: Bytes that identify the counter to programs, at most 112.
+
+        Returns:
+            The pending operation; poll it or wait for it.
+
+        Raises:
+            LocalProtocolError: The key or the label is too long.
+            DriverTimeout: The driver's command buffer is full.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> operation = aeron.async_add_counter(1001, "orders accepted")
+        """
         return self._conductor.add_counter(type_id, key, label)
 
     def add_static_counter(
         self, type_id: int, label: str, *, registration_id: int, key: bytes = b"", timeout: float | None = None
     ) -> Counter:
-        """A counter that belongs to no client and stays; asked again for the same type and id it is the same one."""
+        """Adds a counter that belongs to no client and outlives this one.
+
+        Added again with the same type and registration id it is the same counter.
+
+        Args:
+            type_id: The type; ids from 1000 on are for applications.
+            label: The text that tools show, at most 380 bytes.
+            registration_id: The number that, with the type, identifies the counter.
+            key: Bytes that identify the counter to programs, at most 112.
+            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+
+        Returns:
+            The counter.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> version = aeron.add_static_counter(1002, "schema version", registration_id=7)
+        """
         return self._conductor.add_counter(type_id, key, label, registration_id).wait(timeout)
 
     def next_session_id(self, stream_id: int, *, timeout: float | None = None) -> int:
-        """A session id that is free for that stream (a driver with control protocol 1.0.0 or later)."""
+        """Returns a session id that is free for a stream; the driver must have control protocol 1.0.0 or later.
+
+        Args:
+            stream_id: The stream id, an int32.
+            timeout: Seconds to wait; at most the driver timeout, which is also the default.
+
+        Returns:
+            The session id, for ``session-id=`` in a channel.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond, as one that does not have the command.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> channel = f"aeron:ipc?session-id={aeron.next_session_id(1001)}"
+        """
         return self._conductor.next_session_id(stream_id).wait(timeout)
 
     def next_correlation_id(self) -> int:
-        """A number that no other client of this driver gets."""
+        """Returns a number that is unique among all clients of this driver.
+
+        Returns:
+            The number.
+
+        Example:
+            >>> request_id = aeron.next_correlation_id()
+        """
         return self._conductor.cnc.to_driver.next_correlation_id()
 
     def invoke(self) -> int:
-        """One duty cycle of the conductor, when ``use_invoker`` was asked for; how much work there was."""
+        """Runs one duty cycle of the conductor, of a client that was connected with ``use_invoker=True``.
+
+        Returns:
+            How much work was done; 0 for a client with a conductor's thread.
+
+        Example:
+            >>> while running:
+            ...     aeron.invoke()
+        """
         return 0 if self._invoker is None else self._invoker.invoke()
 
     def close(self) -> None:
-        """Ends the client: its publications, subscriptions and counters with it. May be called twice."""
+        """Ends the client with its publications, subscriptions and counters. May be called twice.
+
+        Example:
+            >>> aeron.close()
+        """
         self._conductor.close()
         if self._invoker is not None:
             self._invoker.close()

@@ -1,4 +1,4 @@
-"""What a client is told when it connects: where its driver is, its doors to the world, its handlers."""
+"""What a client is connected with: settings, clock, files, and handlers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,40 @@ logger = logging.getLogger(__name__)
 
 
 def log_error(error: BaseException) -> None:
-    """The default error handler: writes to the log of this module."""
+    """Writes an error to this module's log: the default error handler.
+
+    Args:
+        error: The error.
+
+    Example:
+        >>> context = ClientContext(on_error=log_error)
+    """
     logger.error("%s: %s", type(error).__name__, error)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientContext:
-    """Settings, doors and handlers of one client (behaviour, section 7).
+    """Settings, clock, files and handlers of one client (behaviour, section 7).
 
-    Handlers run on the conductor's thread and must not wait: from inside one, only the ``async_add_...`` forms may be used.
-    ``on_error`` hears what no call can be told: a handler that raised, an endpoint that failed, a driver that died.
-    ``use_invoker`` runs no thread: call ``Aeron.invoke`` yourself at least every second. ``driver_invoker`` is called
-    while the client waits for a driver that lives in the same thread.
+    Handlers run on the conductor's thread and must not wait: inside one, only the ``async_add_...`` forms may be used.
+
+    Attributes:
+        settings: The client's settings; those of the environment by default.
+        use_invoker: True runs no thread: the program calls ``Aeron.invoke`` at least every second.
+        driver_invoker: Called while the client waits, for a driver that runs in the same thread.
+        files: What maps the driver's files.
+        clock: Where the time is read.
+        on_available_image: Called with each image that becomes available, of subscriptions without a handler of their own.
+        on_unavailable_image: Called with each image that became unavailable.
+        on_available_counter: Called with the counters, the registration id and the counter id of each new counter.
+        on_unavailable_counter: The same for each counter that was freed.
+        on_publication_error: Called when a receiver rejects a stream of this client.
+        on_error: Called with errors that no call can raise: of a handler, of an endpoint, the driver's end.
+        on_close: Called when the client has ended.
+
+    Example:
+        >>> context = ClientContext(on_error=print, use_invoker=True)
+        >>> aeron = Aeron.connect(context=context)
     """
 
     settings: ClientSettings = field(default_factory=ClientSettings.load)
@@ -58,7 +80,23 @@ class ClientContext:
         context: ClientContext | None,
         overrides: dict[str, Any],
     ) -> ClientContext:
-        """A context of all that was given to ``connect``; overrides name fields of the settings or of the context."""
+        """Builds the context of a ``connect`` call.
+
+        Args:
+            directory: The driver's directory; None for that of the settings.
+            settings: The settings; None for the context's, or those of the environment.
+            context: The context to start from; None for the defaults.
+            overrides: Single fields of the settings or of the context, by name.
+
+        Returns:
+            The context.
+
+        Raises:
+            ConfigurationError: A setting is unknown or not accepted.
+
+        Example:
+            >>> context = ClientContext.build("/dev/shm/aeron", None, None, {"client_name": "pricing"})
+        """
         own = {item.name for item in dataclasses.fields(cls)}
         made = context or (cls() if settings is None else cls(settings=settings))
         if context is not None and settings is not None:

@@ -1,4 +1,4 @@
-"""Counters that belong to a client: 64-bit numbers that every program beside the driver can read."""
+"""Counters of a client: 64-bit numbers that every program beside the driver can read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ if TYPE_CHECKING:
 
 
 class Counter(Resource, CounterCell):
-    """A counter that this client allocated; closing frees it, unless it is a static one, which nobody frees.
+    """A counter that this client allocated; ``close`` frees it, unless it is static.
 
     The value is read and written by the cell's own methods: ``get``, ``set``, ``add`` and the ordered ones.
+
+    Attributes:
+        counter_id: The counter's index in the driver's counters.
+        registration_id: The correlation id of the command that added it.
+        is_static: Whether it outlives the client.
+
+    Example:
+        >>> with aeron.add_counter(1001, "orders accepted") as orders:
+        ...     orders.add(1)
     """
 
     def __init__(
@@ -27,7 +36,7 @@ class Counter(Resource, CounterCell):
 
     @property
     def label(self) -> str:
-        """What the counter is called."""
+        """The counter's label."""
         return self._conductor.counters.label(self.counter_id)
 
     def _detach(self) -> None:

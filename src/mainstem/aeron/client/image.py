@@ -1,4 +1,4 @@
-"""Images: one publication's stream as one subscription sees it."""
+"""Images: one publication's stream as one subscription receives it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 
 
 class Image(ImageReader):
-    """A stream that can be read. The polls are the compiled reader's own; a subscription polls all of its images in turn.
+    """One publication's stream in a subscription. One thread polls it.
 
-    ``source_identity`` is where it comes from: ``ip:port``, or ``aeron:ipc``.
+    A subscription polls all of its images in turn; the polls here read one image alone.
+
+    Attributes:
+        subscription: The subscription that the image belongs to.
+        source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
+        session_id: The publication's session id.
+        position: How far this subscriber has read.
+
+    Example:
+        >>> for image in subscription.open_images:
+        ...     print(image.source_identity, image.position)
     """
 
     def __init__(
@@ -33,15 +43,51 @@ class Image(ImageReader):
         self._columns = Columns(WANTED)
 
     def scan_into(self, offsets: Any, lengths: Any, limit: int = -1) -> tuple[int, int]:
-        """As ``scan``, into any two writable buffers: int64 offsets into ``log`` and int32 lengths."""
+        """Writes the places of fragments into buffers of the caller's; nothing is copied, and the position stays.
+
+        The payloads stay until ``release(position)``.
+
+        Args:
+            offsets: A writable buffer for int64 offsets into ``log``.
+            lengths: A writable buffer for int32 payload lengths.
+            limit: The most fragments; -1 for as many as fit.
+
+        Returns:
+            How many fragments there are, and the position after the last.
+
+        Example:
+            >>> count, position = image.scan_into(offsets, lengths)
+            >>> image.release(position)
+        """
         return self.scan(AtomicBuffer(offsets), AtomicBuffer(lengths), limit)
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
-        """Up to ``limit`` whole messages: columns position, session_id, reserved_value and payload."""
+        """Returns whole messages as a record batch and moves the position past them.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+
+        Example:
+            >>> batch = image.poll_arrow(1000)
+        """
         return poll_arrow([self], limit, self._columns)
 
     def gather_columns(self, columns: Columns, limit: int) -> None:
-        """Adds up to ``limit`` whole messages to ``columns`` and moves the position past them."""
+        """Adds whole messages to columns and moves the position past them.
+
+        Args:
+            columns: The columns to add to.
+            limit: The most messages.
+
+        Example:
+            >>> image.gather_columns(columns, 1000)
+        """
         if self.is_closed:
             return
         position = self.position
@@ -50,11 +96,33 @@ class Image(ImageReader):
         self.release(position + passed)
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """Refuses the stream: its publisher is told why, and the image becomes unavailable."""
+        """Rejects the stream: its publisher receives the reason, and the image becomes unavailable.
+
+        Args:
+            reason: The reason, at most 1023 bytes.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+
+        Example:
+            >>> image.reject("unknown schema")
+        """
         self.async_reject(reason).wait(timeout)
 
     def async_reject(self, reason: str) -> AsyncOperation[None]:
-        """The same without waiting."""
+        """Rejects the stream without waiting.
+
+        Args:
+            reason: The reason, at most 1023 bytes.
+
+        Returns:
+            The pending operation.
+
+        Example:
+            >>> operation = image.async_reject("unknown schema")
+        """
         return self.subscription.reject_image(self, reason)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The numbers that offers and controlled polls speak in."""
+"""The numbers that offers return and that handlers of controlled polls return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
 
 class OfferStatus(IntEnum):
-    """What an offer answers instead of a position (behaviour, section 11.1)."""
+    """What an offer returns instead of a position (behaviour, section 11.1).
+
+    Example:
+        >>> position = publication.offer(b"tick")
+        >>> if position < 0:
+        ...     print(OfferStatus(position).name)
+    """
 
     NOT_CONNECTED = layout.OFFER_NOT_CONNECTED
     BACK_PRESSURED = layout.OFFER_BACK_PRESSURED
@@ -28,9 +34,12 @@ class OfferStatus(IntEnum):
 
 
 class Action(IntEnum):
-    """What the handler of a controlled poll answers (None is CONTINUE).
+    """What the handler of a controlled poll returns; None is CONTINUE.
 
     ABORT does not consume the fragment: it comes again. BREAK ends the poll after it, COMMIT moves the position now.
+
+    Example:
+        >>> subscription.controlled_poll(lambda fragment: Action.CONTINUE if store(fragment) else Action.ABORT)
     """
 
     ABORT = layout.ACTION_ABORT
@@ -49,6 +58,6 @@ _REASONS: dict[OfferStatus, tuple[type[MainstemError], str]] = {
 
 
 def offer_error(status: int, subject: str, waited: str = "") -> MainstemError:
-    """The error that tells of a status."""
+    """Returns the error for a status."""
     kind, reason = _REASONS[OfferStatus(status)]
     return kind(f"{subject}: {reason}{waited}")

@@ -1,4 +1,4 @@
-"""Publications: where messages go in. The calls a message are the compiled appender's own; here are the rest."""
+"""Publications: where messages go in. The calls a message are the compiled appender's own; the rest is here."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 
 
-class PublicationFace(Resource):
-    """What both kinds of publication can do besides appending."""
+class PublicationOperations(Resource):
+    """What both kinds of publication have besides appending."""
 
     original_registration_id: int
     _log: AtomicBuffer | None
@@ -42,10 +42,26 @@ class PublicationFace(Resource):
         timeout: float | None = None,
         reserved_value: int | Callable[[memoryview], int] | None = None,
     ) -> int:
-        """Offers until there is room, and returns the position. ``timeout`` is in seconds; None waits for ever.
+        """Offers a message until there is room, and returns the position after it.
 
-        Raises BackPressured, NotConnected or AdminAction when the time is over, ClosedError and MaxPositionExceeded at
-        once (DriverTimeout or ClientTimeout when that is why it is closed), ValueError for a message that is too long.
+        Args:
+            data: The message, any buffer of bytes.
+            timeout: Seconds to wait for room; None waits for ever.
+            reserved_value: An int64 for the frame header, or a function that computes it from the frame.
+
+        Returns:
+            The position after the message.
+
+        Raises:
+            BackPressured: A subscriber was slower than the publisher for the whole time.
+            NotConnected: No subscriber was connected for the whole time.
+            AdminAction: The log was rotating when the time was over.
+            ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
+            MaxPositionExceeded: The stream has used up its positions.
+            ValueError: The message is longer than ``max_message_length``.
+
+        Example:
+            >>> position = publication.send(b"tick", timeout=1.0)
         """
         position: int = self.offer(data, reserved_value=reserved_value)
         if position > 0:
@@ -65,9 +81,22 @@ class PublicationFace(Resource):
     def offer_arrow(
         self: Any, column: pa.Array[Any] | pa.ChunkedArray[Any], *, first: int = 0, count: int = -1
     ) -> tuple[int, int]:
-        """As ``offer_many``, with the rows of a binary or string column of pyarrow, read where they lie.
+        """Offers the rows of a binary or string column of pyarrow as messages, as ``offer_many`` does, without copying the column.
 
-        ``first`` and ``count`` choose rows. Raises ValueError for a column with nulls, TypeError for another type.
+        Args:
+            column: The messages, one a row.
+            first: The first row.
+            count: How many rows; -1 for all from ``first`` on.
+
+        Returns:
+            How many rows were taken, and the position after them; a negative status when none was.
+
+        Raises:
+            ValueError: The column has nulls, or the rows lie outside it.
+            TypeError: The column is of another type.
+
+        Example:
+            >>> rows, position = publication.offer_arrow(table["payload"])
         """
         taken, position = 0, 0
         for buffers, begin, length, wide in arrow_buffers(column, first, count):
@@ -82,19 +111,62 @@ class PublicationFace(Resource):
         return taken, position
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Adds a destination (the channel must say ``control-mode=manual``); its id, for ``remove_destination``."""
+        """Adds a destination, of a publication whose channel has ``control-mode=manual``.
+
+        Args:
+            channel: The destination, as ``aeron:udp?endpoint=host:port``.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Returns:
+            The destination's id, for ``remove_destination``.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The publication is closed.
+
+        Example:
+            >>> destination = publication.add_destination("aeron:udp?endpoint=localhost:20122")
+        """
         return self._conductor.add_destination(self, channel).wait(timeout)
 
     def async_add_destination(self, channel: str) -> AsyncOperation[int]:
-        """The same without waiting."""
+        """Adds a destination without waiting.
+
+        Args:
+            channel: The destination, as ``aeron:udp?endpoint=host:port``.
+
+        Returns:
+            The pending operation; its result is the destination's id.
+
+        Example:
+            >>> operation = publication.async_add_destination("aeron:udp?endpoint=localhost:20122")
+        """
         return self._conductor.add_destination(self, channel)
 
     def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Removes a destination, by its channel or by the id that ``add_destination`` gave."""
+        """Removes a destination.
+
+        Args:
+            destination: Its channel, or the id that ``add_destination`` returned.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The publication is closed.
+
+        Example:
+            >>> publication.remove_destination(destination)
+        """
         self._conductor.remove_destination(self, destination).wait(timeout)
 
     def revoke(self) -> None:
-        """Closes, and takes the stream away from its subscribers at once, without draining it."""
+        """Closes the publication and ends the stream for its subscribers at once, without draining it.
+
+        Example:
+            >>> publication.revoke()
+        """
         self._conductor.close_resource(self, revoke=True)
 
     def _detach(self: Any) -> None:
@@ -107,13 +179,33 @@ class PublicationFace(Resource):
         self._warn_if_open()
 
 
-class Publication(PublicationFace, ConcurrentAppender):
+class Publication(PublicationOperations, ConcurrentAppender):
     """A concurrent publication: any number of threads and processes may publish to the same stream.
 
-    ``offer``, ``offer_parts``, ``offer_many``, ``offer_arrow``, ``try_claim`` and ``append_padding`` never wait and answer a
+    ``offer``, ``offer_parts``, ``offer_many``, ``offer_arrow``, ``try_claim`` and ``append_padding`` never wait and return a
     position, or a negative OfferStatus; ``send`` waits.
+
+    Attributes:
+        channel: The channel that it was added with.
+        stream_id: The stream id.
+        session_id: The session id.
+        registration_id: The correlation id of the command that added it.
+        original_registration_id: That of the command which created the stream.
+        max_message_length: The longest message, in bytes.
+        max_payload_length: The longest message that is one frame, in bytes.
+
+    Example:
+        >>> with aeron.add_publication("aeron:ipc", 1001) as publication:
+        ...     publication.send(b"tick")
     """
 
 
-class ExclusivePublication(PublicationFace, ExclusiveAppender):
-    """A publication with one writer and a stream of its own; a little faster. Use it from one thread at a time."""
+class ExclusivePublication(PublicationOperations, ExclusiveAppender):
+    """A publication with one writer and a stream of its own; a little faster. Use it from one thread at a time.
+
+    It has everything that ``Publication`` has, and ``offer_block``.
+
+    Example:
+        >>> with aeron.add_exclusive_publication("aeron:ipc", 1001) as publication:
+        ...     publication.send(b"tick")
+    """

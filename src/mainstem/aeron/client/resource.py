@@ -16,7 +16,7 @@ NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
 
 
 class Resource:
-    """Something that the driver keeps for this client until it is closed. A context manager; closing twice does nothing."""
+    """Something that the driver holds for this client until it is closed. A context manager; it may be closed twice."""
 
     _conductor: ClientConductor
     _closed = True
@@ -32,7 +32,7 @@ class Resource:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed: by this program, by the driver's end, or because the client timed out."""
+        """Whether it is closed: by this program, by the driver's end, or because the client timed out."""
         return self._closed
 
     @property
@@ -46,17 +46,21 @@ class Resource:
 
     @property
     def local_addresses(self) -> list[str]:
-        """What the endpoint is bound to, as ``ip:port``; empty for IPC and while it is not bound."""
+        """The addresses that the endpoint is bound to, as ``ip:port``; empty for IPC and while it is not bound."""
         if self._closed or self.channel_status_id == NO_CHANNEL_STATUS:
             return []
         return find_local_addresses(self._conductor.counters, self.channel_status_id)
 
     def _detach(self) -> None:
-        """Lets go of shared memory, once: after this it is closed."""
+        """Gives up shared memory, once: after this it is closed."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Gives it up. Closing twice does nothing."""
+        """Closes it. May be called twice.
+
+        Example:
+            >>> subscription.close()
+        """
         self._conductor.close_resource(self)
 
     def __enter__(self) -> Self:
@@ -80,7 +84,7 @@ class Resource:
 
 
 def check_arguments(channel: Any, stream_id: Any) -> None:
-    """Raises TypeError for what cannot be a channel and a stream id: said here, it is not a refusal by the driver later."""
+    """Raises TypeError for what cannot be a channel and a stream id, before a command is sent."""
     if not isinstance(channel, str):
         raise TypeError(f"a channel is a str, as 'aeron:ipc', not {channel!r}")
     if not isinstance(stream_id, int):

@@ -1,4 +1,4 @@
-"""What the client does with each of the driver's answers (behaviour, section 6)."""
+"""What the client does with each of the driver's responses (behaviour, section 6)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(conductor: ClientConductor, response: responses.Response) -> None:
-    """Takes in one answer. Every client sees the answers to all of them: ids that are not ours mean nothing here."""
+    """Handles one response. Every client reads the responses to all of them: ids of other clients are passed over."""
     _handle(response, conductor)
 
 
@@ -28,7 +28,7 @@ def _complete(correlation_id: int, response: responses.Response, conductor: Clie
 
 @singledispatch
 def _handle(response: responses.Response, conductor: ClientConductor) -> None:
-    """Answers that only complete a command."""
+    """Handles a response that only completes a command."""
     correlation_id = getattr(response, "correlation_id", None)
     if correlation_id is not None:
         _complete(correlation_id, response, conductor)

@@ -12,7 +12,19 @@ from mainstem.settings import Settings, boolean, duration, text
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(Settings):
-    """What a client is told. Durations are in nanoseconds; the TOML table is ``[client]``."""
+    """The settings of a client. Durations are in nanoseconds; the TOML table is ``[client]``.
+
+    Attributes:
+        dir: The driver's directory.
+        driver_timeout_ns: How old the driver's heartbeat may be before the driver counts as dead; commands wait as long.
+        client_name: The client's name in the label of its heartbeat counter.
+        client_idle_sleep_duration_ns: How long the conductor sleeps when it has nothing to do.
+        client_resource_linger_duration_ns: How long the log of an image that ended stays mapped.
+        client_pre_touch_mapped_memory: Whether every page of a log is touched when it is mapped.
+
+    Example:
+        >>> aeron = Aeron.connect(settings=ClientSettings.load(client_name="pricing"))
+    """
 
     SECTION: ClassVar[str] = "client"
     ENV_PREFIX: ClassVar[str] = "AERON_"

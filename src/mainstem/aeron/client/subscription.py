@@ -1,4 +1,4 @@
-"""Subscriptions: where messages come out. The polls are the compiled reader's own; here are the rest."""
+"""Subscriptions: where messages come out. The polls are the compiled reader's own; the rest is here."""
 
 from __future__ import annotations
 
@@ -23,9 +23,19 @@ MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log befor
 
 
 class Subscription(Resource, SubscriptionReader):
-    """A channel and a stream id that are listened to; ``images`` are the streams that were found there.
+    """A subscription to a channel and a stream id; ``images`` are the streams that it receives.
 
     ``poll`` and its relatives never wait; ``messages`` does. One thread polls.
+
+    Attributes:
+        channel: The channel that it was added with.
+        stream_id: The stream id.
+        registration_id: The correlation id of the command that added it.
+
+    Example:
+        >>> with aeron.add_subscription("aeron:ipc", 1001) as subscription:
+        ...     for message in subscription.messages():
+        ...         print(message)
     """
 
     def __init__(
@@ -51,27 +61,50 @@ class Subscription(Resource, SubscriptionReader):
 
     @property
     def open_images(self) -> tuple[Image, ...]:
-        """The streams that can be read now."""
+        """The images that can be read now."""
         return cast("tuple[Image, ...]", self.images)
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a stream to read from."""
+        """Whether there is an image to read from."""
         return any(not image.is_closed for image in self.images)
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Whether there were streams and every one of them has ended and was read."""
+        """Whether there were images, and every one of them has ended and was read."""
         return self._had_image and all(image.is_end_of_stream for image in self.images)
 
     def image_by_session_id(self, session_id: int) -> Image | None:
-        """The stream of that session, if it is there."""
+        """Returns the image of a session.
+
+        Args:
+            session_id: The publication's session id.
+
+        Returns:
+            The image; None when there is none.
+
+        Example:
+            >>> image = subscription.image_by_session_id(publication.session_id)
+        """
         return next((image for image in self.open_images if image.session_id == session_id), None)
 
     def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
-        """Whole messages as they come, until every stream that was there has ended, or the subscription is closed.
+        """Yields whole messages as they come, until every image has ended, or the subscription is closed.
 
-        Raises TimedOut when nothing came for ``timeout`` seconds (None waits for ever).
+        Args:
+            timeout: Seconds to wait for the next message; None waits for ever.
+
+        Yields:
+            One message after another.
+
+        Raises:
+            TimedOut: Nothing came for ``timeout`` seconds.
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> for message in subscription.messages(timeout=10.0):
+            ...     print(message)
         """
         waiting = self._conductor.waiting(timeout)
         while True:
@@ -86,39 +119,128 @@ class Subscription(Resource, SubscriptionReader):
                 raise TimedOut(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
 
     def raise_failure(self) -> None:
-        """Raises why the client ended, when it did not end in good order."""
+        """Raises the error that ended the client, if one did.
+
+        Raises:
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> if not subscription.poll(handler):
+            ...     subscription.raise_failure()
+        """
         self._conductor.raise_failure()
 
     def poll_arrow(self, limit: int = 4096) -> pa.RecordBatch:
-        """Up to ``limit`` whole messages of all images: columns position, session_id, reserved_value and payload."""
+        """Returns whole messages of all images as a record batch.
+
+        Args:
+            limit: The most messages.
+
+        Returns:
+            A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+
+        Example:
+            >>> batch = subscription.poll_arrow(1000)
+        """
         images = self.open_images
         first = self._next_arrow % len(images) if images else 0
         self._next_arrow = first + 1
         return poll_arrow(images[first:] + images[:first], limit, self._columns)
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Listens on one more channel (the subscription's must say ``control-mode=manual``); the destination's id."""
+        """Subscribes to one more channel, of a subscription whose channel has ``control-mode=manual``.
+
+        Args:
+            channel: The destination, as ``aeron:udp?endpoint=localhost:20122``; it may be ipc or a spy.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Returns:
+            The destination's id, for ``remove_destination``.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The subscription is closed.
+
+        Example:
+            >>> destination = subscription.add_destination("aeron:udp?endpoint=localhost:20122")
+        """
         return self._conductor.add_destination(self, channel).wait(timeout)
 
     def async_add_destination(self, channel: str) -> AsyncOperation[int]:
-        """The same without waiting."""
+        """Adds a destination without waiting.
+
+        Args:
+            channel: The destination, as ``aeron:udp?endpoint=localhost:20122``.
+
+        Returns:
+            The pending operation; its result is the destination's id.
+
+        Example:
+            >>> operation = subscription.async_add_destination("aeron:udp?endpoint=localhost:20122")
+        """
         return self._conductor.add_destination(self, channel)
 
     def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Stops listening on a channel, named as it was added or by the id that ``add_destination`` gave."""
+        """Removes a destination.
+
+        Args:
+            destination: Its channel, or the id that ``add_destination`` returned.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The subscription is closed.
+
+        Example:
+            >>> subscription.remove_destination(destination)
+        """
         self._conductor.remove_destination(self, destination).wait(timeout)
 
     def reject_image(self, image: Image, reason: str) -> AsyncOperation[None]:
-        """Asks the driver to refuse that stream."""
+        """Rejects an image, for ``Image.reject``.
+
+        Args:
+            image: An image of this subscription.
+            reason: The reason, at most 1023 bytes.
+
+        Returns:
+            The pending operation.
+
+        Example:
+            >>> operation = subscription.reject_image(image, "unknown schema")
+        """
         return self._conductor.reject_image(image, reason)
 
     def add_image(self, image: Image) -> None:
-        """For the conductor: a stream became available."""
+        """Adds an image, for the conductor.
+
+        Args:
+            image: The image that became available.
+
+        Example:
+            >>> subscription.add_image(image)
+        """
         self._had_image = True
         self.set_images((*self.images, image))
 
     def remove_image(self, correlation_id: int) -> Image | None:
-        """For the conductor: a stream became unavailable."""
+        """Removes an image, for the conductor.
+
+        Args:
+            correlation_id: The image's correlation id.
+
+        Returns:
+            The image; None when there is none.
+
+        Example:
+            >>> image = subscription.remove_image(correlation_id)
+        """
         image = next((image for image in self.open_images if image.correlation_id == correlation_id), None)
         if image is not None:
             self.set_images(other for other in self.images if other is not image)

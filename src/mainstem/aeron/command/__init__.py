@@ -1,1 +1,1 @@
-"""What clients ask of the driver, and what it answers: the records of the CnC file's two buffers (behaviour, sections 5 and 6)."""
+"""Private: the records of the CnC file's two buffers, commands to the driver and its responses (behaviour, sections 5 and 6)."""

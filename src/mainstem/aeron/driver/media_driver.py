@@ -27,9 +27,13 @@ def temporary_directory() -> str:
 
 
 class MediaDriver:
-    """A running driver; clients meet it in ``directory``. A context manager; ``close`` may be called twice.
+    """A running media driver; clients connect to its ``directory``.
 
-    Make one with ``launch``.
+    Start one with ``launch``. It is a context manager, and ``close`` may be called twice.
+
+    Example:
+        >>> with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
+        ...     subscription = aeron.add_subscription("aeron:ipc", 1001)
     """
 
     def __init__(self, directory: str, running: DriverProcess | DriverThreads, *, temporary: bool) -> None:
@@ -47,16 +51,28 @@ class MediaDriver:
         context: DriverContext | None = None,
         **overrides: Any,
     ) -> Self:
-        """Starts a driver and returns when clients can attach.
+        """Starts a driver, and returns when clients can attach.
 
-        ``directory``: where it lives; a temporary one, removed at the end, when left out. ``settings``: all its settings,
-        by default those of the environment; ``overrides`` change single ones by name. The driver gets a process of its
-        own, which ends with this one however this one ends; ``threads=True`` keeps it in this process, and the threading
-        mode INVOKER starts no thread at all: call ``do_work``. ``context`` brings other doors to the world with it, and
-        its own settings and directory; such a driver lives in this process.
+        By default the driver has a process of its own, which ends with this one however this one ends.
 
-        Raises ActiveDriverError when the directory belongs to a driver that is alive, ConfigurationError for settings
-        that contradict each other, DriverTimeout when the process does not come up.
+        Args:
+            directory: The driver's directory; a temporary one, deleted at the end, when left out.
+            settings: All its settings; those of the environment by default.
+            threads: True runs the driver's threads in this process. With the threading mode INVOKER there is no thread at all:
+                the program calls ``do_work``.
+            context: Clock, transports and files of a driver in this process; it has settings and directory of its own.
+            **overrides: Single settings, by name.
+
+        Returns:
+            The running driver.
+
+        Raises:
+            ActiveDriverError: The directory belongs to a driver that is alive.
+            ConfigurationError: A setting is not accepted, or settings contradict each other.
+            DriverTimeout: The process does not come up.
+
+        Example:
+            >>> driver = MediaDriver.launch("/dev/shm/aeron-prices", threading_mode="DEDICATED")
         """
         if context is not None:
             return cls._launch_here(context, temporary=False)
@@ -85,7 +101,7 @@ class MediaDriver:
 
     @property
     def is_running(self) -> bool:
-        """Whether the driver is there: not closed, not ended by itself or from outside."""
+        """Whether the driver runs: neither closed nor ended by itself or from outside."""
         return self._running is not None and self._running.is_running
 
     @property
@@ -94,14 +110,29 @@ class MediaDriver:
         return os.getpid() if self._running is None else self._running.pid
 
     def do_work(self) -> int:
-        """One duty cycle of a driver in INVOKER mode; how much work there was. Raises LocalProtocolError in other modes."""
+        """Runs one duty cycle of a driver in INVOKER mode.
+
+        Returns:
+            How much work was done.
+
+        Raises:
+            LocalProtocolError: The driver runs in a process or in threads of its own.
+
+        Example:
+            >>> while running:
+            ...     driver.do_work()
+        """
         invoke = getattr(self._running, "do_work", None)
         if invoke is None:
             raise LocalProtocolError("do_work belongs to a driver with threading mode INVOKER in this process")
         return int(invoke())
 
     def close(self) -> None:
-        """Ends the driver: its clients see at once that it was shut down."""
+        """Ends the driver; its clients see at once that it was shut down. May be called twice.
+
+        Example:
+            >>> driver.close()
+        """
         running, self._running = self._running, None
         if running is not None:
             running.close()

@@ -15,11 +15,11 @@ BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """One log buffer at one moment. Lengths in bytes; ``allocated`` is how much of the file has storage behind it;
-    ``created_ms`` is when the driver made it (epoch).
+    """One log buffer at one moment. Lengths are in bytes.
 
-    ``next_frame_length`` is the length word at the position that was asked about: above 0 a whole frame, 0 nothing yet,
-    below 0 a claim that its producer has not finished; None when nobody asked or the position has left the log.
+    ``allocated`` is how much of the file has storage behind it; ``created_ms`` is when the driver created it (epoch).
+    ``next_frame_length`` is the length word at the position that the caller asked for: above 0 a whole frame, 0 nothing yet,
+    below 0 a claim that its producer has not finished; None without such a position, or when it has left the log.
     """
 
     path: str
