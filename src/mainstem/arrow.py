@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @cache
 def column_types() -> dict[str, Any]:
-    """The Arrow type of each column by name, in the order in which a batch has them."""
+    """Returns the Arrow type of each column by name, in the order in which a batch has them."""
     import pyarrow as pa
 
     return {
@@ -29,25 +29,25 @@ def column_types() -> dict[str, Any]:
     }
 
 
-def arrays(taken: dict[str, bytearray], rows: int) -> dict[str, Any]:
-    """Arrow arrays over the buffers that ``Columns.take`` handed out, by column name; ``rows`` long, without nulls."""
+def arrays(buffers_by_column: dict[str, bytearray], rows: int) -> dict[str, Any]:
+    """Returns Arrow arrays over the buffers of ``Columns.take``, by column name; ``rows`` long, without nulls."""
     import pyarrow as pa
 
     out: dict[str, Any] = {}
     for name, kind in column_types().items():
-        buffer = taken.get(name)
+        buffer = buffers_by_column.get(name)
         if buffer is None:
             continue
         buffers = [None, pa.py_buffer(buffer)]
         if name == "payload":
-            buffers.insert(1, pa.py_buffer(taken["payload_offsets"]))
+            buffers.insert(1, pa.py_buffer(buffers_by_column["payload_offsets"]))
         out[name] = pa.Array.from_buffers(kind, rows, buffers, 0)
     return out
 
 
-def record_batch(taken: dict[str, bytearray], rows: int) -> pa.RecordBatch:
-    """The same as a record batch; a batch of no columns has no rows, as Arrow has it."""
+def record_batch(buffers_by_column: dict[str, bytearray], rows: int) -> pa.RecordBatch:
+    """Returns the same as a record batch; one without columns has no rows, as Arrow defines it."""
     import pyarrow as pa
 
-    columns = arrays(taken, rows)
+    columns = arrays(buffers_by_column, rows)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

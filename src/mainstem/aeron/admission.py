@@ -1,6 +1,7 @@
-"""Who may send a stream here at all: addresses by prefix, allowed and denied networks, a rate for each prefix.
+"""Which sources may send streams to a driver: addresses by prefix, allowed and denied networks, a rate for each prefix.
 
-The media driver asks an ``EndpointFilter`` before anything is made for a stream that it does not know: no log, no image, no answer.
+The media driver calls an ``EndpointFilter`` before it allocates anything for an unknown stream. A stream that is refused gets
+no log, no image and no response.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-# Rates are remembered for so many prefixes; a flood from more than that forgets the one that was quiet longest.
+# Rates are remembered for so many prefixes; beyond that the one that was quiet longest is forgotten.
 MAX_RATES = 4_096
-EVERYBODY = "all"
+ALL_SOURCES = "all"
 
 
 class Prefixes:
-    """Puts an address under the network that counts as one owner: by default a whole IPv4 address and an IPv6 /64.
+    """Maps an address to the network that counts as one owner: by default a whole IPv4 address and an IPv6 /64.
 
-    In IPv6 a single subscriber has 2**64 addresses at least, so that a limit for one address limits nobody.
+    In IPv6 a single subscriber has 2**64 addresses at least, so that a limit for one address has no effect.
     """
 
     def __init__(self, *, ipv4: int = 32, ipv6: int = 64) -> None:
@@ -32,7 +33,7 @@ class Prefixes:
         self._lengths = {4: ipv4, 6: ipv6}
 
     def of(self, address: str) -> str:
-        """The prefix of an address, as ``192.0.2.7/32`` or ``2001:db8::/64``; an IPv4 address mapped to IPv6 is IPv4."""
+        """Returns the prefix of an address, as ``192.0.2.7/32`` or ``2001:db8::/64``; an IPv4 address mapped to IPv6 is IPv4."""
         try:
             parsed = unmapped(address)
         except ValueError:
@@ -53,7 +54,7 @@ class RateLimit:
         self._full_ns: OrderedDict[Hashable, int] = OrderedDict()
 
     def take(self, owner: Hashable, now_ns: int) -> bool:
-        """One token; false when the owner has none left."""
+        """Takes one token; false when the owner has none left."""
         full_ns = max(self._full_ns.get(owner, now_ns), now_ns)
         if full_ns - now_ns > self._tolerance_ns:
             return False
@@ -68,14 +69,14 @@ class RateLimit:
 
 
 class EndpointFilter(Protocol):
-    """What a driver's receiver asks about streams that it does not know. Called in the receiver's thread."""
+    """Decides about streams that a driver's receiver has no image for. Called in the receiver's thread."""
 
     def admits(self, address: str) -> bool:
-        """Whether anything from that address is to be looked at."""
+        """Returns whether datagrams from that address are processed."""
         ...
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """Whether a new stream of that address may have an image; asked once for each SETUP that would make one."""
+        """Returns whether a new stream of that address may have an image; called once for each SETUP that would create one."""
         ...
 
 
@@ -107,7 +108,7 @@ class SourceFilter:
         self._prefixes = prefixes or Prefixes()
 
     def admits(self, address: str) -> bool:
-        """By the networks alone."""
+        """Decides by the networks alone."""
         try:
             parsed = unmapped(address)
         except ValueError:
@@ -117,17 +118,17 @@ class SourceFilter:
         return not self._allow or any(parsed in one for one in self._allow)
 
     def admits_stream(self, address: str, *, term_length: int, now_ns: int) -> bool:
-        """By networks, term and rates; the rate of all is only used up by who is within its own."""
+        """Decides by networks, term and rates; a source beyond its own rate uses up nothing of the total one."""
         return (
             self.admits(address)
             and term_length <= self._max_term_length
             and (self._rate is None or self._rate.take(self._prefixes.of(address), now_ns))
-            and (self._total is None or self._total.take(EVERYBODY, now_ns))
+            and (self._total is None or self._total.take(ALL_SOURCES, now_ns))
         )
 
 
 def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
+    """Returns the address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
     parsed = ipaddress.ip_address(address)
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         return parsed.ipv4_mapped
@@ -135,7 +136,7 @@ def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """``192.0.2.0/24`` or a single address. Raises ConfigurationError."""
+    """Returns the network of ``192.0.2.0/24`` or of a single address. Raises ConfigurationError."""
     try:
         return ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:
@@ -143,7 +144,7 @@ def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def networks(text: str) -> list[str]:
-    """The networks of a text that separates them by commas. Raises ConfigurationError for one that is none."""
+    """Returns the networks of a text that separates them by commas. Raises ConfigurationError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         network(part)

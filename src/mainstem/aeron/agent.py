@@ -1,4 +1,4 @@
-"""Agents: work in small duty cycles, and who runs them. The runner is a door: it starts a thread."""
+"""Agents: work in small duty cycles, and what runs them. The runner starts a thread."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ logger = logging.getLogger(__name__)
 
 
 class Agent(Protocol):
-    """Something with work to do, a little at a time, and never waiting."""
+    """Work in small duty cycles that never wait."""
 
     @property
     def role_name(self) -> str:
-        """What it is called in logs and thread names."""
+        """The agent's name in logs and thread names."""
         ...
 
     def do_work(self, now_ns: int) -> int:
-        """One duty cycle at the monotonic time ``now_ns``; how much was done, 0 for nothing."""
+        """Runs one duty cycle at the monotonic time ``now_ns`` and returns how much was done, 0 for nothing."""
         ...
 
     def on_close(self) -> None:
-        """Gives back what the agent holds; called once, after the last duty cycle, in the same thread."""
+        """Releases what the agent holds; called once, after the last duty cycle, in the same thread."""
         ...
 
 
 class AgentTerminated(Exception):
-    """Raised by ``do_work`` when the agent wants to be closed now."""
+    """Raised by ``do_work`` to end the agent."""
 
 
 def log_error(error: BaseException) -> None:
-    """The default error handler."""
+    """Logs an error: the default error handler."""
     logger.error("agent failed in a duty cycle", exc_info=error)
 
 
@@ -59,7 +59,7 @@ class AgentInvoker:
         self._error_handler = error_handler
 
     def invoke(self) -> int:
-        """One duty cycle; how much was done. Does nothing once closed."""
+        """Runs one duty cycle and returns how much was done. Does nothing once closed."""
         if self.is_closed:
             return 0
         try:
@@ -114,7 +114,7 @@ class AgentRunner:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the agent has been closed, by whomever."""
+        """Whether the agent has been closed."""
         return self._closed.is_set()
 
     def start(self) -> AgentRunner:
@@ -152,7 +152,7 @@ class AgentRunner:
             self._closed.set()
 
     def stop(self) -> None:
-        """Asks the thread to end after the duty cycle in hand, without waiting for it."""
+        """Ends the thread after the current duty cycle, without waiting for it."""
         self._running = False
 
     def join(self, timeout: float | None = None) -> bool:
@@ -160,7 +160,7 @@ class AgentRunner:
         return self._closed.wait(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Stops the thread, waits for it, and says whether it ended. May be called twice, and by the agent itself."""
+        """Stops the thread, waits for it, and returns whether it ended. May be called twice, and by the agent itself."""
         self._running = False
         thread = self._thread
         if thread is None:

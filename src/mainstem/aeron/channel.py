@@ -31,7 +31,7 @@ MAX_RESEND = 256  # what the reference's retransmit pool may hold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelUri:
-    """A channel, typed. None means that the URI does not say, so that the driver's own setting holds.
+    """A channel, typed. None means that the URI leaves a value out, so that the driver's own setting holds.
 
     ``parse`` reads text and ``str`` writes it; both ways, and when built from values, every value is checked. Raises
     ChannelUriError. Sizes are in bytes, names that end in ``_ns`` in nanoseconds.
@@ -84,16 +84,16 @@ class ChannelUri:
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
-        """Reads a channel URI. The error says which value is wrong, why, and at which character."""
+        """Parses a channel URI. The error names the wrong value, the reason, and the character."""
         return cls(**_read(text))
 
     def __post_init__(self) -> None:
-        # One set of rules for both ways in: what was built must be what its text says.
+        # One set of rules for parsing and for building from values: the text of what was built must parse to the same values.
         text = str(self)
-        said = _read(text)
+        parsed = _read(text)
         for field in fields(self):
             value = getattr(self, field.name)
-            if value != said.get(field.name):
+            if value != parsed.get(field.name):
                 raise ChannelUriError(text, f"{field.name}={value!r} cannot be written in a channel URI")
 
     def __str__(self) -> str:
@@ -261,7 +261,7 @@ def _position_of(text: str, key: str) -> int:
 
 
 def _pairs(text: str) -> tuple[dict[str, Any], list[_Pair]]:
-    """Media and prefix, and the parameters with their places."""
+    """Returns medium and prefix, and the parameters with their places."""
     if len(text) > MAX_URI_LENGTH:
         raise ChannelUriError(text[:80] + "...", f"{len(text)} characters exceed the maximum of {MAX_URI_LENGTH}")
     for at, letter in enumerate(text):
@@ -289,7 +289,7 @@ def _pairs(text: str) -> tuple[dict[str, Any], list[_Pair]]:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """The attributes that the text says, each and all together checked."""
+    """Returns the attributes in the text, checked one by one and together."""
     values, pairs = _pairs(text)
     places: dict[str, int] = {}
     for pair in pairs:
@@ -339,7 +339,7 @@ def _network_parameters_need_a_network(values: dict[str, Any]) -> Fault:
     return None
 
 
-def _a_network_channel_says_where(values: dict[str, Any]) -> Fault:
+def _a_network_channel_has_an_address(values: dict[str, Any]) -> Fault:
     if values["media"] != "udp":
         return None
     mode = values.get("control_mode")
@@ -353,11 +353,11 @@ def _a_network_channel_says_where(values: dict[str, Any]) -> Fault:
 
 def _a_start_position_is_whole(values: dict[str, Any]) -> Fault:
     names = ("init_term_id", "term_id", "term_offset")
-    given = [values.get(name) is not None for name in names]
-    if not any(given):
+    present = [values.get(name) is not None for name in names]
+    if not any(present):
         return None
-    if not all(given):
-        first = names[given.index(True)].replace("_", "-")
+    if not all(present):
+        first = names[present.index(True)].replace("_", "-")
         return first, "init-term-id, term-id and term-offset come together or not at all"
     if (values["term_id"] - values["init_term_id"]) & 0xFFFFFFFF > INT32[1]:
         return "term-id", f"term-id {values['term_id']} lies before init-term-id {values['init_term_id']}"
@@ -394,7 +394,7 @@ def _timestamps_do_not_overlap(values: dict[str, Any]) -> Fault:
 
 RULES: tuple[Callable[[dict[str, Any]], Fault], ...] = (
     _network_parameters_need_a_network,
-    _a_network_channel_says_where,
+    _a_network_channel_has_an_address,
     _a_start_position_is_whole,
     _windows_fit,
     _timestamps_do_not_overlap,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CNC_VERSION_MAJOR = layout.CNC_VERSION >> 16
 NOT_READY = 0
 DRIVER_SHUT_DOWN = -1  # what the consumer heartbeat reads after a clean shutdown
-ATTACH_POLL_INTERVAL_NS = 16 * NS_PER_MS  # how often the reference's client looks again
+ATTACH_POLL_INTERVAL_NS = 16 * NS_PER_MS  # the reference client's interval
 MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with 32 bits
 
 
@@ -78,7 +78,7 @@ class CncLayout:
 
 
 class CncFile:
-    """A mapped CnC file. Made by ``create`` (the driver) or ``map`` (anybody else); ``close`` unmaps it.
+    """A mapped CnC file. Created by ``create`` (the driver) or ``map`` (every other process); ``close`` unmaps it.
 
     ``to_driver`` is the commands' ring buffer. The other sections are buffers: ``to_clients_buffer``,
     ``counters_metadata``, ``counters_values`` and ``error_log``; the methods build what reads or writes them.
@@ -109,7 +109,7 @@ class CncFile:
         pid: int,
         cnc_layout: CncLayout | None = None,
     ) -> CncFile:
-        """A new file in the directory, complete but for its version: clients wait until ``signal_ready``."""
+        """Creates the file in the directory, complete but for its version: clients wait until ``signal_ready``."""
         cnc_layout = cnc_layout or CncLayout()
         path = cnc_path(directory)
         buffer = files.create(path, cnc_layout.file_length)
@@ -129,7 +129,7 @@ class CncFile:
 
     @classmethod
     def map(cls, files: Files, directory: str) -> CncFile | None:
-        """The directory's file, or None while it is missing, too short or not ready.
+        """Maps the directory's file; returns None while it is missing, too short or not ready.
 
         Raises ConfigurationError when its major version is not ours or its lengths make no sense.
         """
@@ -175,7 +175,7 @@ class CncFile:
 
     @property
     def client_liveness_timeout_ns(self) -> int:
-        """How long a client may be silent before the driver gives it up."""
+        """How long a client may be silent before the driver times it out."""
         return self.buffer.get_i64(layout.CNC_CLIENT_LIVENESS_TIMEOUT_OFFSET)
 
     @property
@@ -189,19 +189,19 @@ class CncFile:
         return self.buffer.get_i64(layout.CNC_PID_OFFSET)
 
     def transmitter(self) -> BroadcastTransmitter:
-        """The driver's end of the to-clients buffer."""
+        """Returns the driver's end of the to-clients buffer."""
         return BroadcastTransmitter(self.to_clients_buffer)
 
     def receiver(self) -> BroadcastReceiver:
-        """A client's end of the to-clients buffer."""
+        """Returns a client's end of the to-clients buffer."""
         return BroadcastReceiver(self.to_clients_buffer)
 
     def counters(self) -> CountersReader:
-        """A reader of all counters."""
+        """Returns a reader of all counters."""
         return CountersReader(self.counters_metadata, self.counters_values)
 
     def is_driver_active(self, *, now_ms: int, timeout_ms: int) -> bool:
-        """Whether the driver's heartbeat is there and younger than ``timeout_ms``; ``now_ms`` is epoch time."""
+        """Returns whether the driver's heartbeat is there and younger than ``timeout_ms``; ``now_ms`` is epoch time."""
         heartbeat = self.to_driver.consumer_heartbeat_ms
         return heartbeat > 0 and now_ms - heartbeat <= timeout_ms
 
@@ -217,7 +217,7 @@ class CncFile:
 class CncAttach:
     """Waits for a driver, step by step, without sleeping (behaviour, section 2.3).
 
-    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it gives the file. The wait is bounded by the driver
+    Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it returns the file. The wait is bounded by the driver
     timeout, counted from ``now_ns``.
     """
 
@@ -228,7 +228,7 @@ class CncAttach:
         self._deadline_ns = now_ns + driver_timeout_ms * NS_PER_MS
 
     def step(self, now_ns: int, *, epoch_ms: int) -> CncFile | None:
-        """The file once its driver is ready and alive, else None. Raises DriverTimeout when the wait is over."""
+        """Returns the file once its driver is ready and alive, else None. Raises DriverTimeout when the wait is over."""
         cnc = CncFile.map(self._files, self._directory)
         if cnc is None:
             waiting_for = f"{cnc_path(self._directory)} is not there or not ready"

@@ -1,4 +1,4 @@
-"""What the counters of a driver are called: type ids, keys and labels (behaviour, sections 8.3 to 8.6)."""
+"""The names of a driver's counters: type ids, keys and labels (behaviour, sections 8.3 to 8.6)."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def local_address(channel_status_id: int, address: str, *, receive: bool) -> Cou
 
 
 def client_heartbeat(client_id: int) -> CounterSpec:
-    """When a client last said that it lives, in epoch milliseconds; the client writes it."""
+    """The time of a client's last heartbeat, in epoch milliseconds; the client writes it."""
     return CounterSpec(CounterType.CLIENT_HEARTBEAT, _I64.pack(client_id), f"client-heartbeat: id={client_id}")
 
 
@@ -192,12 +192,12 @@ def resolver_neighbors(bound: str, bootstrap: str) -> CounterSpec:
 
 
 def resolver_cache_entries(name: str) -> CounterSpec:
-    """How many names other drivers have told."""
+    """How many names other drivers have announced."""
     return CounterSpec(CounterType.RESOLVER_CACHE_ENTRIES, b"", _label(f"Resolver cache entries: name={name}"))
 
 
 def bootstrap_neighbor(name: str, address: str = "") -> CounterSpec:
-    """Whether a neighbour to begin with has been heard of: 1, else 0. ``address`` is what its name stands for, once known."""
+    """Whether a bootstrap neighbour has sent anything: 1, else 0. ``address`` is its resolved address, once there is one."""
     return CounterSpec(
         CounterType.BOOTSTRAP_NEIGHBOR, b"", _label(f"Bootstrap neighbor: name={name} resolved={address}")
     )
@@ -228,15 +228,15 @@ def _cut(key: bytes, start: int, length: int) -> str:
 
 
 def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list[str]:
-    """The addresses that an endpoint is bound to and active on."""
-    found = []
+    """Returns the addresses that an endpoint is bound to and active on."""
+    addresses = []
     for counter_id in reader:
         if reader.type_id(counter_id) != CounterType.LOCAL_ADDRESS:
             continue
         endpoint, text = parse_local_address_key(reader.key(counter_id))
         if endpoint == channel_status_id and reader.value(counter_id) == ChannelStatus.ACTIVE:
-            found.append(text)
-    return found
+            addresses.append(text)
+    return addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +254,7 @@ class CounterSnapshot:
 
 
 def snapshot(reader: CountersReader) -> Iterator[CounterSnapshot]:
-    """Every allocated counter, in the order of ids."""
+    """Yields every allocated counter, in the order of ids."""
     for counter_id in reader:
         yield CounterSnapshot(
             counter_id=counter_id,

@@ -1,4 +1,4 @@
-"""What lies where in a driver's directory (behaviour, section 1)."""
+"""The files of a driver's directory (behaviour, section 1)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ IMAGES = "images"
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where a driver and its clients meet: ``AERON_DIR``, else ``user_directory``."""
+    """Returns the directory of a driver and its clients: ``AERON_DIR``, else ``user_directory``."""
     return environ.get("AERON_DIR") or user_directory(environ)
 
 
 def user_directory(environ: Mapping[str, str] = os.environ) -> str:
-    """Where they meet unless they are told: ``/dev/shm/aeron-USER`` where there is such a place, else a temporary one."""
+    """Returns the default directory: ``/dev/shm/aeron-USER`` where there is shared memory, else in the temporary directory."""
     user = environ.get("USER") or _user_name()
     shared_memory = "/dev/shm"
     return f"{shared_memory if os.path.isdir(shared_memory) else tempfile.gettempdir()}/aeron-{user}"
@@ -32,7 +32,7 @@ def _user_name() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return "default"  # a container may run under a user that no table knows
+        return "default"  # a container may run under a user without an entry
 
 
 def cnc_path(directory: str) -> str:

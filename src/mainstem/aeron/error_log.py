@@ -1,4 +1,4 @@
-"""The distinct error log of the CnC file: each error once, with how often and when (behaviour, section 9.1)."""
+"""The distinct error log of the CnC file: each error once, with how often and when it occurred (behaviour, section 9.1)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DistinctErrorLog:
             self._next = _align(offset + length)
 
     def record(self, text: str, *, now_ms: int) -> bool:
-        """One observation of an error at the epoch time ``now_ms``; false when a new one no longer fits."""
+        """Records one observation of an error at the epoch time ``now_ms``; false when a new one no longer fits."""
         buffer = self._buffer
         offset = self._offsets.get(text)
         if offset is not None:
@@ -53,7 +53,7 @@ class DistinctErrorLog:
         buffer.put_i64(offset + FIRST_OBSERVATION_OFFSET, now_ms)
         buffer.put_i64(offset + LAST_OBSERVATION_OFFSET, now_ms)
         buffer.put_i32(offset + COUNT_OFFSET, 1)
-        # The length last: whoever sees it sees the whole entry.
+        # The length last: a reader that sees it sees the whole entry.
         buffer.put_i32_release(offset + LENGTH_OFFSET, length)
         self._offsets[text] = offset
         self._next = _align(offset + length)
@@ -61,12 +61,12 @@ class DistinctErrorLog:
 
 
 def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObservation]:
-    """The errors in the log that were last observed at ``since_ms`` or later, oldest entry first; any process."""
-    found = []
+    """Returns the errors in the log that were last observed at ``since_ms`` or later, oldest entry first; any process."""
+    errors = []
     for offset, length in _entries(buffer):
         last = buffer.get_i64_acquire(offset + LAST_OBSERVATION_OFFSET)
         if last >= since_ms:
-            found.append(
+            errors.append(
                 ErrorObservation(
                     observation_count=buffer.get_i32_acquire(offset + COUNT_OFFSET),
                     first_observation_ms=buffer.get_i64(offset + FIRST_OBSERVATION_OFFSET),
@@ -74,7 +74,7 @@ def read_errors(buffer: AtomicBuffer, *, since_ms: int = 0) -> list[ErrorObserva
                     text=_text(buffer, offset, length),
                 )
             )
-    return found
+    return errors
 
 
 def _entries(buffer: AtomicBuffer) -> list[tuple[int, int]]:

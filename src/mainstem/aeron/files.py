@@ -1,7 +1,7 @@
-"""The files door: the only place that maps shared memory.
+"""Files and mapped memory: the only module that maps shared memory.
 
 ``MappedFiles`` are files that other processes map too. ``MemoryFiles`` are the same in one process without a file system,
-for simulation and for a driver that nobody else need see.
+for simulation and for a driver without other processes.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ class Files(Protocol):
     page_size: int
 
     def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
-        """A new zeroed file of ``length`` bytes, mapped.
+        """Creates and maps a zeroed file of ``length`` bytes.
 
-        A sparse file takes its space when it is first written; otherwise all of it is taken and touched now. Raises
+        A sparse file takes its space when it is first written; otherwise all of it is allocated and touched now. Raises
         FileExistsError, and StorageSpaceError when there is too little room.
         """
         ...
 
     def map(self, path: str) -> AtomicBuffer:
-        """A whole existing file, shared with everybody who maps it."""
+        """Maps a whole existing file, shared with every process that maps it."""
         ...
 
     def unmap(self, buffer: AtomicBuffer) -> None:
-        """Closes a buffer of ``create`` or ``map``. Views that are still out keep the memory mapped until they go."""
+        """Closes a buffer of ``create`` or ``map``. Views that still exist keep the memory mapped until they are gone."""
         ...
 
     def delete(self, path: str) -> None:
-        """Removes the name, if it is there; whoever maps the file keeps its memory."""
+        """Removes the name, if it is there; a process that maps the file keeps its memory."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Returns whether there is such a file or directory."""
         ...
 
     def size(self, path: str) -> int:
-        """The file's length in bytes."""
+        """Returns the file's length in bytes."""
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """The file's whole content."""
+        """Returns the file's whole content."""
         ...
 
     def write_bytes(self, path: str, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Files(Protocol):
         ...
 
     def free_space(self, path: str) -> int:
-        """Bytes that a new file under that directory may still take."""
+        """Returns the bytes that a new file under that directory may still take."""
         ...
 
 
@@ -147,8 +147,8 @@ class MappedFiles:
             shutil.rmtree(path)
 
     def free_space(self, path: str) -> int:
-        facts = os.statvfs(path)
-        return facts.f_bavail * facts.f_frsize
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
 
 
 class MemoryFiles:

@@ -1,4 +1,4 @@
-"""What an agent does when it found no work. Doors: these sleep.
+"""Idle strategies: what an agent does when there is no work. These sleep.
 
 What a pause costs differs a hundredfold: giving up the processor takes a fraction of a microsecond, while the shortest
 sleep takes some 80, however short a time was asked for, because the kernel's timers are that coarse. So only the last step of
@@ -59,7 +59,7 @@ class NoOpIdle(BusySpinIdle):
 
 
 class YieldIdle:
-    """Gives up the processor to whoever else wants it."""
+    """Yields the processor to other threads."""
 
     name = "yield"
 
@@ -166,7 +166,7 @@ IDLE_STRATEGIES = tuple(_MAKERS)
 
 
 def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
-    """The strategy of that name (behaviour, section 24): backoff, spin, noop, yield or sleep-ns.
+    """Returns the strategy of that name (behaviour, section 24): backoff, spin, noop, yield or sleep-ns.
 
     ``arguments`` are separated by commas: a duration for ``sleep-ns``; max spins, max yields, shortest and longest park
     for ``backoff``. Raises ConfigurationError.

@@ -1,4 +1,4 @@
-"""The loss report: how much each image had to ask for again (behaviour, section 9.2)."""
+"""The loss report: the bytes that each image lost (behaviour, section 9.2)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class LossEntry:
 
 
 class LossEntryWriter:
-    """One image's entry, made by ``LossReport.create_entry``."""
+    """One image's entry, from ``LossReport.create_entry``."""
 
     def __init__(self, buffer: AtomicBuffer, offset: int) -> None:
         self._buffer = buffer
         self._offset = offset
 
     def record(self, bytes_lost: int, *, now_ms: int) -> None:
-        """One more observation at the epoch time ``now_ms``; ``bytes_lost`` are those that were not counted yet."""
+        """Records one more observation at the epoch time ``now_ms``; ``bytes_lost`` are those that were not counted yet."""
         buffer, offset = self._buffer, self._offset
         buffer.put_i64_release(offset + LAST_OBSERVATION_OFFSET, now_ms)
         total = buffer.get_i64(offset + TOTAL_BYTES_LOST_OFFSET) + bytes_lost
@@ -59,7 +59,7 @@ class LossReport:
     def create_entry(
         self, bytes_lost: int, *, now_ms: int, session_id: int, stream_id: int, channel: str, source: str
     ) -> LossEntryWriter | None:
-        """A new entry with its first observation, on an image's first gap; None when the report is full."""
+        """Creates an entry with its first observation, on an image's first gap; None when the report is full."""
         buffer, offset = self._buffer, self._next
         first, second = (text.encode("utf-8", "replace")[:MAX_TEXT_LENGTH] for text in (channel, source))
         source_offset = _pad(CHANNEL_OFFSET + 4 + len(first))
@@ -81,7 +81,7 @@ class LossReport:
 
 
 def read_losses(buffer: AtomicBuffer) -> list[LossEntry]:
-    """Every entry of the report, oldest first; any process."""
+    """Returns every entry of the report, oldest first; any process."""
     return _scan(buffer)[0]
 
 

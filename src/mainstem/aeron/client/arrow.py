@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mainstem._core.log.columns import Columns
     from mainstem.aeron.client.image import Image
 
-WANTED = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
+COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
 
 
 def arrow_buffers(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.settings import ClientSettings
     from mainstem.aeron.client.subscription import Subscription
 
-BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while somebody waits for an answer
+BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command is pending
 
 
 class _ConductorIdle:
@@ -106,11 +106,11 @@ class Aeron:
         Example:
             >>> aeron = Aeron.connect("/dev/shm/aeron-prices", client_name="pricing")
         """
-        made = ClientContext.build(directory, settings, context, overrides)
-        invokers = () if made.driver_invoker is None else (made.driver_invoker,)
-        waiting = Waiting(SleepIdle(ATTACH_POLL_INTERVAL_NS), made.clock, None, invokers)
-        attach = start_attaching(made)
-        while (client := cls.attached(made, attach)) is None:
+        context = ClientContext.build(directory, settings, context, overrides)
+        invokers = () if context.driver_invoker is None else (context.driver_invoker,)
+        waiting = Waiting(SleepIdle(ATTACH_POLL_INTERVAL_NS), context.clock, None, invokers)
+        attach = start_attaching(context)
+        while (client := cls.attached(context, attach)) is None:
             waiting.step()
         return client
 

@@ -1,7 +1,7 @@
-"""The client's conductor: sends commands, takes in the driver's answers, keeps the client alive, lets memory linger.
+"""The client's conductor: sends commands, handles the driver's responses, keeps the client alive, lets memory linger.
 
-One lock guards all of it (the conductor's thread and the callers' threads meet here); what is called a message or a poll never
-takes it.
+One lock guards all of it (the conductor's thread and the callers' threads meet here); offers and polls never
+take it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEEPALIVE_INTERVAL_NS = 500 * NS_PER_MS
-RESPONSES_PER_CYCLE = 10  # so that a burst of answers to other clients does not hold up the keepalive
-COMMAND_TRIES = 3  # a full command buffer is looked at so often before it is an error
+RESPONSES_PER_CYCLE = 10  # so that a burst of responses to other clients does not delay the keepalive
+COMMAND_ATTEMPTS = 3  # writes to a full command buffer before it is an error
 
 
 class ClientConductor:
@@ -71,7 +71,7 @@ class ClientConductor:
     # -- the duty cycle --------------------------------------------------------------------------------------------
 
     def do_work(self, now_ns: int) -> int:
-        """Answers, then time. Raises AgentTerminated once the client has ended."""
+        """Handles responses, then what time brings. Raises AgentTerminated once the client has ended."""
         with self.lock:
             if self.closed:
                 raise AgentTerminated
@@ -92,7 +92,7 @@ class ClientConductor:
             return work
 
     def on_close(self) -> None:
-        """Gives back all that is mapped, in the thread that worked last."""
+        """Unmaps everything, in the thread that worked last."""
         with self.lock:
             self._close_all()
             for _, buffer in self._lingering:
@@ -167,14 +167,14 @@ class ClientConductor:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def terminate(self, error: MainstemError) -> None:
-        """Ends the client because of ``error``: everything is closed, and the error handler hears of it."""
+        """Ends the client because of ``error``: everything is closed, and the error handler is called."""
         self.failure = error
         self._close_all()
         with suppress(Exception):
             self.context.on_error(error)
 
     def close(self) -> None:
-        """Ends the client in good order: the driver is told."""
+        """Ends the client in good order: the driver is notified."""
         with self.lock:
             if not self.closed:
                 client_id, correlation_id = self.client_id, self.cnc.to_driver.next_correlation_id()
@@ -196,7 +196,7 @@ class ClientConductor:
             )
 
     def raise_failure(self) -> None:
-        """Raises why the client ended, when it did not end in good order."""
+        """Raises the error that ended the client, if one did."""
         if self.failure is not None:
             raise self.failure
 
@@ -209,7 +209,7 @@ class ClientConductor:
 
     def _write(self, command: Command) -> None:
         payload = command.encode()
-        for _ in range(COMMAND_TRIES):
+        for _ in range(COMMAND_ATTEMPTS):
             if self.cnc.to_driver.write(command.TYPE, payload):
                 return
         raise DriverTimeout("the driver's command buffer is full: it does not read any more")
@@ -217,7 +217,7 @@ class ClientConductor:
     def send(
         self, kind: type[Command], what: str, complete: Callable[[Response], T], **fields: Any
     ) -> AsyncOperation[T]:
-        """Sends a command; ``complete`` makes the result from the driver's answer."""
+        """Sends a command; ``complete`` makes the result from the driver's response."""
         with self.lock:
             self._check_open()
             correlation_id = self.cnc.to_driver.next_correlation_id()
@@ -233,14 +233,14 @@ class ClientConductor:
             return operation
 
     def add_publication(self, channel: str, stream_id: int) -> AsyncOperation[Publication]:
-        """A concurrent publication."""
+        """Adds a concurrent publication."""
         check_arguments(channel, stream_id)
         complete = self._publication_maker(Publication, channel)
         what = f"the publication {channel} stream {stream_id}"
         return self.send(commands.AddPublication, what, complete, stream_id=stream_id, channel=channel)
 
     def add_exclusive_publication(self, channel: str, stream_id: int) -> AsyncOperation[ExclusivePublication]:
-        """An exclusive publication."""
+        """Adds an exclusive publication."""
         check_arguments(channel, stream_id)
         complete = self._publication_maker(ExclusivePublication, channel)
         what = f"the exclusive publication {channel} stream {stream_id}"
@@ -263,7 +263,7 @@ class ClientConductor:
         on_available_image: Callable[[Image], object] | None,
         on_unavailable_image: Callable[[Image], object] | None,
     ) -> AsyncOperation[Subscription]:
-        """A subscription."""
+        """Adds a subscription."""
         check_arguments(channel, stream_id)
 
         def complete(response: Response) -> Subscription:
@@ -286,7 +286,7 @@ class ClientConductor:
     def add_counter(
         self, type_id: int, key: bytes, label: str, registration_id: int | None = None
     ) -> AsyncOperation[Counter]:
-        """A counter of this client's, or a static one for a registration id."""
+        """Adds a counter of this client's, or a static one for a registration id."""
         static = registration_id is not None
 
         def complete(response: Any) -> Counter:
@@ -301,7 +301,7 @@ class ClientConductor:
         return self.send(commands.AddCounter, what, complete, **fields)
 
     def next_session_id(self, stream_id: int) -> AsyncOperation[int]:
-        """A session id that is free for that stream."""
+        """Returns a session id that is free for that stream."""
 
         def complete(response: Response) -> int:
             assert isinstance(response, OnNextAvailableSessionId)
@@ -311,7 +311,7 @@ class ClientConductor:
         return self.send(kind, f"the next session id of stream {stream_id}", complete, stream_id=stream_id)
 
     def add_destination(self, resource: Resource, channel: str) -> AsyncOperation[int]:
-        """A destination of a publication or of a subscription; its id."""
+        """Adds a destination of a publication or of a subscription; the result is its id."""
         receive = isinstance(resource, Subscription)
         kind = commands.AddReceiveDestination if receive else commands.AddDestination
         registration_id = self._registration_of(resource)
@@ -339,7 +339,7 @@ class ClientConductor:
         return self.send(kind, what, lambda _: None, **fields)
 
     def reject_image(self, image: Image, reason: str) -> AsyncOperation[None]:
-        """Refuses an image."""
+        """Rejects an image."""
         what = f"rejecting the image of session {image.session_id}"
         fields = {"image_correlation_id": image.correlation_id, "position": image.position, "reason": reason}
         return self.send(commands.RejectImage, what, lambda _: None, **fields)
@@ -350,7 +350,7 @@ class ClientConductor:
         return resource.registration_id
 
     def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
-        """Closes a publication, subscription or counter, and tells the driver."""
+        """Closes a publication, subscription or counter, and notifies the driver."""
         with self.lock:
             if self.resources.pop(resource.registration_id, None) is None:
                 return
@@ -371,13 +371,13 @@ class ClientConductor:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     def waiting(self, timeout: float | None) -> Waiting:
-        """Idling of one blocking call."""
+        """Returns the idling of one blocking call."""
         return Waiting(BackoffIdle(), self.context.clock, timeout, self.invokers)
 
     def await_operation(self, operation: AsyncOperation[Any], timeout: float | None) -> None:
         """Waits until the operation is done."""
         with self.lock:
-            # The lock says that a handler which runs now runs in this very thread, and nothing would ever answer it.
+            # With the lock held, a handler that runs now runs in this very thread, and would wait for itself.
             if self._in_handler:
                 raise LocalProtocolError("a handler must not wait for the driver: use the async form of the call")
         waiting = self.waiting(timeout)
@@ -404,7 +404,7 @@ class ClientConductor:
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def map_log(self, path: str) -> AtomicBuffer:
-        """A log's memory; every page of it touched, when the settings say so."""
+        """Maps a log; touches every page of it when ``client_pre_touch_mapped_memory`` is set."""
         log = self.context.files.map(path)
         if self._settings.client_pre_touch_mapped_memory:
             for offset in range(0, log.capacity, self.context.files.page_size):
@@ -412,12 +412,12 @@ class ClientConductor:
         return log
 
     def unmap(self, buffer: AtomicBuffer | None) -> None:
-        """Gives a log's memory back; a view that somebody kept holds it until that goes."""
+        """Unmaps a log; a view of it that still exists keeps the memory until it is gone."""
         if buffer is not None:
             with suppress(BufferError):
                 self.context.files.unmap(buffer)
 
-    def let_go(self, image: Image) -> None:
+    def release_image(self, image: Image) -> None:
         """Closes an image; its memory stays a while, for a poll in another thread that is reading it."""
         if image.is_closed:
             return

@@ -98,13 +98,13 @@ class ClientContext:
             >>> context = ClientContext.build("/dev/shm/aeron", None, None, {"client_name": "pricing"})
         """
         own = {item.name for item in dataclasses.fields(cls)}
-        made = context or (cls() if settings is None else cls(settings=settings))
+        built = context or (cls() if settings is None else cls(settings=settings))
         if context is not None and settings is not None:
-            made = dataclasses.replace(made, settings=settings)
+            built = dataclasses.replace(built, settings=settings)
         changes = {name: value for name, value in overrides.items() if name not in own}
         if directory is not None:
             changes["dir"] = os.path.abspath(os.fspath(directory))
-        ours = {name: value for name, value in overrides.items() if name in own}
+        own_overrides = {name: value for name, value in overrides.items() if name in own}
         if changes:
-            ours["settings"] = made.settings.replace(**changes)
-        return dataclasses.replace(made, **ours) if ours else made
+            own_overrides["settings"] = built.settings.replace(**changes)
+        return dataclasses.replace(built, **own_overrides) if own_overrides else built

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.log.columns import Columns, Fragments
 from mainstem._core.log.read import ImageReader
 from mainstem._core.memory.buffer import AtomicBuffer
-from mainstem.aeron.client.arrow import WANTED, poll_arrow
+from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +40,7 @@ class Image(ImageReader):
         self.source_identity = source
         self.position_counter_id = counter_id
         self._fragments = Fragments()
-        self._columns = Columns(WANTED)
+        self._columns = Columns(COLUMNS)
 
     def scan_into(self, offsets: Any, lengths: Any, limit: int = -1) -> tuple[int, int]:
         """Writes the places of fragments into buffers of the caller's; nothing is copied, and the position stays.

@@ -98,17 +98,17 @@ class PublicationOperations(Resource):
         Example:
             >>> rows, position = publication.offer_arrow(table["payload"])
         """
-        taken, position = 0, 0
+        rows, position = 0, 0
         for buffers, begin, length, wide in arrow_buffers(column, first, count):
             data, offsets = buffers
-            done, answer = self.offer_columns(data, offsets, first=begin, count=length, wide=wide)
-            if done:
-                taken, position = taken + done, answer
-            elif not taken:
-                position = answer
-            if done < length:
+            accepted, end = self.offer_columns(data, offsets, first=begin, count=length, wide=wide)
+            if accepted:
+                rows, position = rows + accepted, end
+            elif not rows:
+                position = end
+            if accepted < length:
                 break
-        return taken, position
+        return rows, position
 
     def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
         """Adds a destination, of a publication whose channel has ``control-mode=manual``.

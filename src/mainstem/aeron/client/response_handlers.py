@@ -36,19 +36,19 @@ def _handle(response: responses.Response, conductor: ClientConductor) -> None:
 
 @_handle.register(responses.OnError)
 def _on_error(response: responses.OnError, conductor: ClientConductor) -> None:
-    offender = response.offending_correlation_id
+    offending_id = response.offending_correlation_id
     if response.code is ErrorCode.CHANNEL_ENDPOINT_ERROR:
         # Here the id is that of the endpoint's status counter.
-        concerned = [r for r in conductor.resources.values() if r.channel_status_id == offender]
-        if concerned:
-            message = f"{concerned[0]!r}: {response.message}"
-            error = RegistrationError(message, code=response.error_code, correlation_id=offender)
+        resources = [r for r in conductor.resources.values() if r.channel_status_id == offending_id]
+        if resources:
+            message = f"{resources[0]!r}: {response.message}"
+            error = RegistrationError(message, code=response.error_code, correlation_id=offending_id)
             conductor.guard(conductor.context.on_error, error)
         return
-    operation = conductor.pending.pop(offender, None)
+    operation = conductor.pending.pop(offending_id, None)
     if operation is not None:
         message = f"the driver refused {operation.what}: {response.message} ({response.code.name})"
-        operation.fail(RegistrationError(message, code=response.error_code, correlation_id=offender))
+        operation.fail(RegistrationError(message, code=response.error_code, correlation_id=offending_id))
 
 
 @_handle.register(responses.OnAvailableImage)
@@ -61,7 +61,7 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
     try:
         log = conductor.map_log(response.log_file)
     except OSError as error:
-        # It went away again before this client came to it.
+        # It was deleted before this client handled the response.
         conductor.guard(conductor.context.on_error, error)
         return
     image = Image(
@@ -74,7 +74,7 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
     if subscription.on_available_image is not None:
         conductor.guard(subscription.on_available_image, image)
     if subscription.closed:
-        conductor.let_go(image)
+        conductor.release_image(image)
     else:
         subscription.add_image(image)
 
@@ -86,7 +86,7 @@ def _on_unavailable_image(response: responses.OnUnavailableImage, conductor: Cli
         return
     image = subscription.remove_image(response.image_correlation_id)
     if image is not None:
-        conductor.let_go(image)
+        conductor.release_image(image)
         if subscription.on_unavailable_image is not None:
             conductor.guard(subscription.on_unavailable_image, image)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
-from mainstem.aeron.client.arrow import WANTED, poll_arrow
+from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.resource import Resource
 from mainstem.errors import TimedOut
 
@@ -57,7 +57,7 @@ class Subscription(Resource, SubscriptionReader):
         self.on_unavailable_image = on_unavailable_image
         self._had_image = False
         self._next_arrow = 0
-        self._columns = Columns(WANTED)
+        self._columns = Columns(COLUMNS)
 
     @property
     def open_images(self) -> tuple[Image, ...]:
@@ -251,7 +251,7 @@ class Subscription(Resource, SubscriptionReader):
         images = self.open_images
         self.set_images(())
         for image in images:
-            self._conductor.let_go(image)
+            self._conductor.release_image(image)
 
     def __del__(self) -> None:
         self._warn_if_open()

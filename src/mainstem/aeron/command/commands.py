@@ -46,7 +46,7 @@ class CommandType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command(wire.Message):
-    """What every command begins with: who asks, and the id that the answer will carry."""
+    """What every command begins with: the client's id, and the correlation id that the response will carry."""
 
     client_id: wire.I64
     correlation_id: wire.I64
@@ -54,7 +54,7 @@ class Command(wire.Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPublication(Command):
-    """A concurrent publication, shared with whoever else asks for the same channel and stream."""
+    """Adds a concurrent publication, shared by all clients that add the same channel and stream."""
 
     TYPE: ClassVar[int] = CommandType.ADD_PUBLICATION
     stream_id: wire.I32
@@ -63,7 +63,7 @@ class AddPublication(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddExclusivePublication(Command):
-    """A publication with one writer and a log of its own."""
+    """Adds a publication with one writer and a log of its own."""
 
     TYPE: ClassVar[int] = CommandType.ADD_EXCLUSIVE_PUBLICATION
     stream_id: wire.I32
@@ -72,7 +72,7 @@ class AddExclusivePublication(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovePublication(Command):
-    """Gives up a publication of either kind; older clients leave the flags out."""
+    """Removes a publication of either kind; older clients leave the flags out."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_PUBLICATION
     registration_id: wire.I64
@@ -86,7 +86,7 @@ class RemovePublication(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddSubscription(Command):
-    """A subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
+    """Adds a subscription; the prefix ``aeron-spy:`` in the channel makes it a spy."""
 
     TYPE: ClassVar[int] = CommandType.ADD_SUBSCRIPTION
     registration_correlation_id: wire.I64 = -1
@@ -96,7 +96,7 @@ class AddSubscription(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveSubscription(Command):
-    """Gives up a subscription."""
+    """Removes a subscription."""
 
     TYPE: ClassVar[int] = CommandType.REMOVE_SUBSCRIPTION
     registration_id: wire.I64
@@ -104,14 +104,14 @@ class RemoveSubscription(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKeepalive(Command):
-    """Says that the client lives; modern clients write their heartbeat counter instead."""
+    """Keeps the client alive; modern clients write their heartbeat counter instead."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_KEEPALIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddDestination(Command):
-    """Adds a destination to a publication whose channel says ``control-mode=manual``."""
+    """Adds a destination to a publication whose channel has ``control-mode=manual``."""
 
     TYPE: ClassVar[int] = CommandType.ADD_DESTINATION
     registration_id: wire.I64
@@ -129,7 +129,7 @@ class RemoveDestination(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddCounter(Command):
-    """A counter that lives as long as its client."""
+    """Adds a counter that lives as long as its client."""
 
     TYPE: ClassVar[int] = CommandType.ADD_COUNTER
     type_id: wire.I32
@@ -147,7 +147,7 @@ class RemoveCounter(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientClose(Command):
-    """Says that the client ends now."""
+    """Ends the client."""
 
     TYPE: ClassVar[int] = CommandType.CLIENT_CLOSE
 
@@ -172,7 +172,7 @@ class RemoveReceiveDestination(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateDriver(Command):
-    """Asks the driver to end; its termination validator decides."""
+    """Terminates the driver, if its termination validator agrees."""
 
     TYPE: ClassVar[int] = CommandType.TERMINATE_DRIVER
     token: Token
@@ -180,7 +180,7 @@ class TerminateDriver(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddStaticCounter(Command):
-    """A counter that belongs to no client; asked again with the same type and registration it is the same counter."""
+    """Adds a counter that belongs to no client; added again with the same type and registration it is the same counter."""
 
     TYPE: ClassVar[int] = CommandType.ADD_STATIC_COUNTER
     registration_id: wire.I64
@@ -191,7 +191,7 @@ class AddStaticCounter(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectImage(Command):
-    """Refuses an image: its sender is told why."""
+    """Rejects an image: its sender receives the reason."""
 
     TYPE: ClassVar[int] = CommandType.REJECT_IMAGE
     MIN_LENGTH: ClassVar[int] = 40  # the reference driver takes nothing shorter, even for an empty reason
@@ -211,7 +211,7 @@ class RemoveDestinationById(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetNextAvailableSessionId(Command):
-    """Asks for a session id that is free for that stream (control protocol 1.0.0 or later)."""
+    """Requests a session id that is free for that stream (control protocol 1.0.0 or later)."""
 
     TYPE: ClassVar[int] = CommandType.GET_NEXT_AVAILABLE_SESSION_ID
     stream_id: wire.I32
@@ -244,10 +244,10 @@ UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of section 6.1
 
 
 def decode_command(type_id: int, payload: bytes | memoryview) -> Command:
-    """The command in a record of the to-driver buffer.
+    """Returns the command in a record of the to-driver buffer.
 
     Raises RemoteProtocolError: code 6 when the type is unknown, code 7 when the record is malformed. The driver logs both
-    and answers neither.
+    and responds to neither.
     """
     cls = COMMANDS.get(type_id)
     if cls is None:

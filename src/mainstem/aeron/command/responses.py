@@ -40,7 +40,7 @@ class ResponseType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response(wire.Message):
-    """Every response; clients pick theirs by the ids in it."""
+    """Every response; clients select theirs by the ids in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class OnExclusivePublicationReady(OnPublicationReady):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnOperationSuccess(Response):
-    """A command that needs no other answer was done."""
+    """A command without a response of its own succeeded."""
 
     TYPE: ClassVar[int] = ResponseType.ON_OPERATION_SUCCESS
     correlation_id: wire.I64
@@ -144,7 +144,7 @@ class OnUnavailableCounter(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnClientTimeout(Response):
-    """The driver gave that client up."""
+    """The driver timed that client out."""
 
     TYPE: ClassVar[int] = ResponseType.ON_CLIENT_TIMEOUT
     client_id: wire.I64
@@ -161,7 +161,7 @@ class OnStaticCounter(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPublicationError(Response):
-    """A receiver refused a publication's stream."""
+    """A receiver rejected a publication's stream."""
 
     TYPE: ClassVar[int] = ResponseType.ON_PUBLICATION_ERROR
     registration_id: wire.I64
@@ -221,7 +221,7 @@ RESPONSES: dict[int, type[Response]] = {
 
 
 def decode_response(type_id: int, payload: bytes | memoryview) -> Response | None:
-    """The response in a record of the to-clients buffer; None for a type that a newer driver may know.
+    """Returns the response in a record of the to-clients buffer; None for an unknown type, which a newer driver may send.
 
     Raises RemoteProtocolError (code 7) when the record is malformed.
     """

@@ -1,6 +1,6 @@
 """Records as dataclasses whose fields, in their order, are the layout: ``stream_id: I32`` is a little-endian int32.
 
-Texts and byte strings carry an int32 length before them. They are UTF-8 with undecodable bytes kept (file names may hold
+Texts and byte strings carry an int32 length before them. They are UTF-8 with undecodable bytes preserved (file names may contain
 them); what the reference writes is ASCII.
 """
 
@@ -47,13 +47,13 @@ _LENGTH = struct.Struct("<i")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record: ``TYPE`` is its type id, ``MIN_LENGTH`` what the driver wants at least (shorter ones are padded)."""
+    """A record: ``TYPE`` is its type id, ``MIN_LENGTH`` the least length that the driver accepts (shorter ones are padded)."""
 
     TYPE: ClassVar[int]
     MIN_LENGTH: ClassVar[int] = 0
 
     def encode(self) -> bytes:
-        """The record's payload. Raises LocalProtocolError where a value does not fit its field."""
+        """Returns the record's payload. Raises LocalProtocolError where a value does not fit its field."""
         out = bytearray()
         for name, kind, _ in _layout(type(self)):
             value = getattr(self, name)
@@ -74,7 +74,7 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> Self:
-        """Reads a record's payload. Raises RemoteProtocolError (code 7) when it is too short or a length in it is wrong."""
+        """Parses a record's payload. Raises RemoteProtocolError (code 7) when it is too short or a length in it is wrong."""
         at = 0
         values: dict[str, Any] = {}
         for name, kind, optional in _layout(cls):

@@ -1,4 +1,4 @@
-"""A log buffer file: what the driver writes at its creation, and what both sides read and change while it lives."""
+"""A log buffer file: what the driver writes at its creation, and what both sides read and change while it exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_OF_STREAM_UNKNOWN = (1 << 63) - 1
 
 
 class LogType(IntEnum):
-    """Whose log it is."""
+    """The kind of stream that a log belongs to."""
 
     CONCURRENT_PUBLICATION = 0
     EXCLUSIVE_PUBLICATION = 1
@@ -26,7 +26,7 @@ class LogType(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LogParameters:
-    """Everything that a log's metadata says and that does not change later.
+    """The part of a log's metadata that does not change.
 
     ``start_term_id`` and ``start_term_offset`` are where the stream begins, when that is not the start of the initial
     term. Lengths are in bytes, durations in nanoseconds.
@@ -207,7 +207,7 @@ class LogBuffers:
 
     @property
     def is_connected(self) -> bool:
-        """Whether somebody consumes the stream."""
+        """Whether the stream has a consumer."""
         return self.buffer.get_i32_acquire(self.metadata_offset + layout.LOG_IS_CONNECTED_OFFSET) == 1
 
     @is_connected.setter
@@ -233,7 +233,7 @@ class LogBuffers:
         self.buffer.put_u8(self.metadata_offset + layout.LOG_IS_PUBLICATION_REVOKED_OFFSET, int(revoked))
 
     def read_parameters(self) -> LogParameters:
-        """The metadata as it was given to ``create`` (where the stream began is not kept)."""
+        """Returns the metadata as passed to ``create`` (where the stream began is not in it)."""
         buffer, meta = self.buffer, self.metadata_offset
         values: dict[str, int | bool] = {name: buffer.get_i32(meta + offset) for offset, name in _I32_FIELDS}
         values |= {name: buffer.get_i64(meta + offset) for offset, name in _I64_FIELDS}
