@@ -17,7 +17,7 @@ from mainstem.errors import TimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-LOOK_S = 0.001  # between two looks at whether the other side is there
+POLL_S = 0.001  # between two looks at whether the other side is there
 PING_CHANNEL = "aeron:udp?endpoint=localhost:20123"
 PONG_CHANNEL = "aeron:udp?endpoint=localhost:20124"
 PING_STREAM = 1002
@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], bool], what: str, *, patience: float, sto
             return
         if patience > 0 and SYSTEM_CLOCK.monotonic_ns() - begin_ns > patience * 1e9:
             raise TimedOut(f"{what} within {patience:g} s", timeout=patience)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 class Stop:

@@ -9,7 +9,7 @@ from rich.text import Text
 from mainstem.aeron.tools.backlog import stations
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.aeron.tools.streams import group_streams
-from mainstem.cli._look import (
+from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
     JsonOption,
@@ -17,12 +17,12 @@ from mainstem.cli._look import (
     StreamOption,
     console,
     header,
-    look,
     number,
     open_directory,
     plain_table,
     print_json,
     print_title,
+    take_snapshot,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(
     something stops it.
     """
     with open_directory(directory) as reader:
-        snapshot = look(reader, logs=True)
+        snapshot = take_snapshot(reader, logs=True)
     chosen = [
         s
         for s in group_streams(snapshot)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
-from mainstem.cli._look import JsonOption, console, plain_table, print_json
+from mainstem.cli._directory import JsonOption, console, plain_table, print_json
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
 

@@ -16,7 +16,7 @@ from mainstem.errors import ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
 app = typer.Typer(no_args_is_help=True)
-LOOK_S = 0.05  # how often a server that runs asks whether it was told to end
+POLL_S = 0.05  # how often a server that runs asks whether it was told to end
 
 DirectoryOption = Annotated[
     str, typer.Option("--dir", "-d", help="Use the driver in this directory instead of starting one.")
@@ -91,7 +91,7 @@ def serve(
     with stopping() as stop, DuologueServer(Echo(), settings, directory=directory or None, key=server_key) as server:
         say(f"serving echoes on {address}, ports {port} and {control_port}, duologues from {base_port}; Ctrl-C ends it")
         while not stop.asked and server.failure is None:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         counts = server.statistics()
     say(", ".join(f"{name} {count}" for name, count in counts.items() if count))
     if server.failure is not None:
@@ -146,5 +146,5 @@ def client(
             until = time.monotonic() + (interval if not count or done < count else 0)
             while not stop.asked and time.monotonic() < until:
                 duologue.poll()
-                time.sleep(min(LOOK_S, interval))
+                time.sleep(min(POLL_S, interval))
     say(f"{done} messages came back")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mainstem.cli._look import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem.cli._stream import Stop
     from mainstem.spark.ingest import IngestOptions
 
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 def run(
@@ -100,7 +100,7 @@ def _ingest(spark: Any, options: IngestOptions, asked: Stop) -> dict[str, Any]:
     with ProgressBars() as bars:
         bars.stage("ingest [bytes]", None)
         while query.isActive and not asked.asked:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
             count.look(query)
             done, total = remaining(query, options)
             if total:

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from mainstem.aeron.directory import default_directory, image_path, publication_path
 from mainstem.aeron.tools.log_walk import LogFile
-from mainstem.cli._look import DirectoryOption, JsonOption, console, moment, print_json
+from mainstem.cli._directory import DirectoryOption, JsonOption, console, moment, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
 
-    from mainstem.aeron.tools.log_walk import FrameFacts
+    from mainstem.aeron.tools.log_walk import LogFrame
 
 HEX_LINE = 16
 HEADINGS = f"{'position':>20} {'term':>11} {'offset':>13} {'length':>12} {'type':>5} {'flag':4} reserved"
@@ -60,7 +60,7 @@ def run(
             if name != "tails":
                 out.print(Text(f"{name.replace('_', ' '):24} {value}"))
         for i, (term_id, offset) in enumerate(file.tails()):
-            active = "  ← active" if i == file.facts.active_term_count % 3 else ""
+            active = "  ← active" if i == file.state.active_term_count % 3 else ""
             out.print(Text(f"{f'tail {i}':24} term {term_id} offset {offset:,}{active}"))
         out.print()
         _show(out, shown)
@@ -74,38 +74,38 @@ def _path(log: str, directory: str) -> str:
     return log
 
 
-def _last(walked: Iterator[FrameFacts], count: int) -> list[FrameFacts]:
+def _last(walked: Iterator[LogFrame], count: int) -> list[LogFrame]:
     return list(deque(walked, maxlen=count))
 
 
 def _metadata(file: LogFile) -> dict[str, object]:
-    facts = file.facts
+    state = file.state
     return {
-        "file": facts.path,
-        "made": moment(facts.created_ms),
-        "type": facts.log_type.name.lower().replace("_", " "),
-        "registration_id": facts.registration_id,
-        "session_id": facts.session_id,
-        "stream_id": facts.stream_id,
-        "length": facts.length,
-        "allocated": facts.allocated,
-        "term_length": facts.term_length,
-        "mtu": facts.mtu,
-        "initial_term_id": facts.initial_term_id,
-        "active_term_count": facts.active_term_count,
-        "producer_position": facts.producer_position,
-        "is_connected": facts.is_connected,
-        "active_transports": facts.active_transports,
-        "end_of_stream": facts.end_of_stream if facts.is_ended else None,
-        "is_revoked": facts.is_revoked,
-        "publication_window": facts.publication_window_length,
-        "receiver_window": facts.receiver_window_length,
-        "spies_simulate_connection": facts.spies_simulate_connection,
+        "file": state.path,
+        "made": moment(state.created_ms),
+        "type": state.log_type.name.lower().replace("_", " "),
+        "registration_id": state.registration_id,
+        "session_id": state.session_id,
+        "stream_id": state.stream_id,
+        "length": state.length,
+        "allocated": state.allocated,
+        "term_length": state.term_length,
+        "mtu": state.mtu,
+        "initial_term_id": state.initial_term_id,
+        "active_term_count": state.active_term_count,
+        "producer_position": state.producer_position,
+        "is_connected": state.is_connected,
+        "active_transports": state.active_transports,
+        "end_of_stream": state.end_of_stream if state.is_ended else None,
+        "is_revoked": state.is_revoked,
+        "publication_window": state.publication_window_length,
+        "receiver_window": state.receiver_window_length,
+        "spies_simulate_connection": state.spies_simulate_connection,
         "tails": [{"term_id": term_id, "offset": offset} for term_id, offset in file.tails()],
     }
 
 
-def _show(out: Console, shown: list[FrameFacts]) -> None:
+def _show(out: Console, shown: list[LogFrame]) -> None:
     if not shown:
         out.print("no frames")
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mainstem.cli._look import (
+from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
     JsonOption,

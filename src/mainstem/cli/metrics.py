@@ -10,7 +10,7 @@ import typer
 
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
-from mainstem.cli._look import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import say
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import MainstemError

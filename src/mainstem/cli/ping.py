@@ -11,7 +11,7 @@ import typer
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
-from mainstem.cli._look import DirectoryOption, JsonOption, print_json
+from mainstem.cli._directory import DirectoryOption, JsonOption, print_json
 from mainstem.cli._stream import (
     PING_CHANNEL,
     PING_STREAM,

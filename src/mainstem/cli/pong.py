@@ -9,7 +9,7 @@ import typer
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
-from mainstem.cli._look import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import (
     PING_CHANNEL,
     PING_STREAM,

@@ -10,7 +10,7 @@ import typer
 
 from mainstem.aeron.client import OfferStatus
 from mainstem.aeron.tools.latency import Pacer, RateMeter
-from mainstem.cli._look import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import (
     ChannelArgument,
     PatienceOption,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from mainstem.cli._look import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import amount, connect, say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mainstem.recording.writer import RecordingWriter
 
 IDLE_S = 0.0005
-LOOK_S = 0.05
+POLL_S = 0.05
 REPORT_NS = NS_PER_SECOND
 
 
@@ -128,7 +128,7 @@ def _listen(channel: str, log: DeliveryLog, stop: Stop, keyed: bool, options: di
         server = thread.run(listen(parts.scheme, parts.hostname or "", parts.port or 0, intake, **options))
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
         while not stop.asked:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         thread.run(server.close())
     finally:
         thread.stop()

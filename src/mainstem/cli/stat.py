@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from mainstem.aeron.tools.select import Selection, counter_row, rates, snapshot_header
-from mainstem.cli._look import (
+from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
     IntervalOption,
@@ -21,13 +21,13 @@ from mainstem.cli._look import (
     StreamOption,
     console,
     header,
-    look,
     number,
     open_directory,
     plain_table,
     print_json,
     rate,
-    wants_to_watch,
+    should_watch,
+    take_snapshot,
 )
 from mainstem.errors import ConfigurationError
 
@@ -73,14 +73,14 @@ def run(
         label=pattern,
         hide_zero=active,
     )
-    going_on = wants_to_watch(watch) if not as_json else bool(watch)
+    going_on = should_watch(watch) if not as_json else bool(watch)
     with open_directory(directory) as reader:
-        now = look(reader)
+        now = take_snapshot(reader)
         if as_json:
             print_json(_document(now, selection))
             while going_on:
                 time.sleep(interval)
-                print_json(_document(look(reader), selection))
+                print_json(_document(take_snapshot(reader), selection))
             return
         out = console()
         if not going_on:
@@ -89,17 +89,17 @@ def run(
         with Live(_page(now, None, selection, out), console=out, auto_refresh=False, screen=True) as live:
             while True:
                 time.sleep(interval)
-                before, now = now, look(reader)
+                before, now = now, take_snapshot(reader)
                 live.update(_page(now, before, selection, out), refresh=True)
 
 
 def _document(snapshot: Snapshot, selection: Selection) -> dict[str, object]:
-    chosen = [counter_row(c) for c in snapshot.counters if selection.takes(c)]
+    chosen = [counter_row(c) for c in snapshot.counters if selection.matches(c)]
     return snapshot_header(snapshot) | {"counters": chosen}
 
 
 def _page(now: Snapshot, before: Snapshot | None, selection: Selection, screen: Console | None) -> RenderableType:
-    chosen = [c for c in now.counters if selection.takes(c)]
+    chosen = [c for c in now.counters if selection.matches(c)]
     risen = rates(before, now, chosen)
     shown = chosen if screen is None else chosen[: max(1, screen.height - LINES_AROUND)]
     columns = [("id", "right"), ("value", "right"), ("label", "cut")]

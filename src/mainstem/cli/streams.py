@@ -8,7 +8,7 @@ from rich.text import Text
 
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.aeron.tools.streams import group_streams
-from mainstem.cli._look import (
+from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
     JsonOption,
@@ -16,12 +16,12 @@ from mainstem.cli._look import (
     StreamOption,
     console,
     header,
-    look,
     number,
     open_directory,
     plain_table,
     print_json,
     print_title,
+    take_snapshot,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(
     station.
     """
     with open_directory(directory) as reader:
-        snapshot = look(reader, logs=True)
+        snapshot = take_snapshot(reader, logs=True)
     chosen = [
         s
         for s in group_streams(snapshot)

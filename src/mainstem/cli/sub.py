@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.aeron.tools.latency import RateMeter
-from mainstem.cli._look import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import ChannelArgument, StreamArgument, amount, connect, say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import TimedOut

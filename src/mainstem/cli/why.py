@@ -11,7 +11,7 @@ from rich.text import Text
 from mainstem.aeron.tools.diagnosis import IMAGE, ON_AND_OFF, diagnose
 from mainstem.aeron.tools.driver_notes import driver_notes
 from mainstem.aeron.tools.select import snapshot_header
-from mainstem.cli._look import (
+from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
     JsonOption,
@@ -20,10 +20,10 @@ from mainstem.cli._look import (
     clock_time,
     console,
     header,
-    looks,
     open_directory,
     print_json,
     print_title,
+    take_snapshots,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(
     counters and logs of any driver's directory alone. The decision table is in the documentation (docs/why.md).
     """
     with open_directory(directory) as reader:
-        taken = looks(reader, count, seconds)
+        taken = take_snapshots(reader, count, seconds)
         found = diagnose(taken, reader.losses())
         notes = driver_notes(taken, reader.errors())
     chosen = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.tools.messages import SILENT_MS
 from mainstem.aeron.tools.rules import IMAGE_RULES, PUBLICATION_RULES, Holder, decide
-from mainstem.aeron.tools.stream_state import ImageFacts, PublicationFacts
+from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 from mainstem.aeron.tools.streams import Image, Publication, group_streams
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HELD_SHARE = 4  # a stream that is held in a quarter of the looks is called held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
+class Observation:
     """What one look says about one publication or image."""
 
     rule: str
@@ -63,7 +63,7 @@ class Diagnosis:
     @property
     def is_held(self) -> bool:
         """Whether somebody holds the stream back."""
-        return self.holder is not Holder.NOBODY
+        return self.holder is not Holder.NONE
 
     @property
     def agreeing(self) -> int:
@@ -82,7 +82,7 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
     ``losses`` is the loss report: it dates a hole. One snapshot is enough for what stands still by itself (no receiver,
     a full window); two or more tell movement.
     """
-    opinions: dict[tuple[str, int], list[Opinion]] = {}
+    observations: dict[tuple[str, int], list[Observation]] = {}
     latest: dict[tuple[str, int], Publication | Image] = {}
     previous: Snapshot | None = None
     before: dict[tuple[str, int], Publication | Image] = {}
@@ -93,32 +93,32 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
             for image in stream.images:
                 key = (IMAGE, image.key.registration_id)
                 then = before.get(key)
-                facts = ImageFacts(snapshot, image, then if isinstance(then, Image) else None)
-                images.append(facts)
+                status = ImageStatus(snapshot, image, then if isinstance(then, Image) else None)
+                images.append(status)
                 latest[key] = image
-                opinions.setdefault(key, []).append(_image_opinion(facts))
+                observations.setdefault(key, []).append(_observe_image(status))
             if (publication := stream.publication) is not None:
                 key = (PUBLICATION, publication.key.registration_id)
                 then = before.get(key)
-                own = PublicationFacts(
+                own = PublicationStatus(
                     snapshot, publication, then if isinstance(then, Publication) else None, tuple(images), previous
                 )
                 latest[key] = publication
-                opinions.setdefault(key, []).append(_publication_opinion(own))
+                observations.setdefault(key, []).append(_observe_publication(own))
         previous, before = snapshot, latest
     in_order = sorted(latest, key=lambda k: (latest[k].key.stream_id, latest[k].key.session_id, k[0] == IMAGE, k[1]))
-    found = (_conclude(kind, latest[kind, own], opinions[kind, own]) for kind, own in in_order)
+    found = (_conclude(kind, latest[kind, own], observations[kind, own]) for kind, own in in_order)
     return tuple(_dated_by_report(diagnosis, losses) for diagnosis in found)
 
 
-def _publication_opinion(facts: PublicationFacts) -> Opinion:
-    rule = decide(PUBLICATION_RULES, facts)
-    publication = facts.publication
+def _observe_publication(status: PublicationStatus) -> Observation:
+    rule = decide(PUBLICATION_RULES, status)
+    publication = status.publication
     blamed = None
-    if rule.holder is Holder.SPY and facts.slowest:
-        blamed = facts.slowest.client
-    elif rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) and facts.reader:
-        blamed = facts.reader.client
+    if rule.holder is Holder.SPY and status.slowest:
+        blamed = status.slowest.client
+    elif rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) and status.reader:
+        blamed = status.reader.client
     figures = {
         "pub_pos": publication.position,
         "pub_lmt": publication.limit,
@@ -129,40 +129,40 @@ def _publication_opinion(facts: PublicationFacts) -> Opinion:
         "naks_received": publication.naks,
         "receivers": publication.receivers,
         "destinations": publication.destinations,
-        "backlog": facts.backlog,
-        "slowest_sub_pos": facts.slowest.position if facts.slowest else None,
+        "backlog": status.backlog,
+        "slowest_sub_pos": status.slowest.position if status.slowest else None,
     }
-    return Opinion(
+    return Observation(
         rule=rule.name,
         holder=rule.holder,
-        sentence=rule.says(facts),
-        epoch_ms=facts.snapshot.epoch_ms,
+        sentence=rule.sentence(status),
+        epoch_ms=status.snapshot.epoch_ms,
         figures={name: value for name, value in figures.items() if value is not None},
-        silent_since_ms=_silent_since(facts.snapshot, blamed),
+        silent_since_ms=_silent_since(status.snapshot, blamed),
     )
 
 
-def _image_opinion(facts: ImageFacts) -> Opinion:
-    rule = decide(IMAGE_RULES, facts)
-    image = facts.image
-    blamed = facts.slowest.client if facts.slowest and rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) else None
+def _observe_image(status: ImageStatus) -> Observation:
+    rule = decide(IMAGE_RULES, status)
+    image = status.image
+    blamed = status.slowest.client if status.slowest and rule.holder in (Holder.SLOW_SUBSCRIBER, Holder.DISK) else None
     figures = {
         "rcv_hwm": image.high_water_mark,
         "rcv_pos": image.position,
-        "slowest_sub_pos": facts.slowest.position if facts.slowest else None,
+        "slowest_sub_pos": status.slowest.position if status.slowest else None,
         "window": image.window,
         "cubic_window": image.cubic_window,
         "naks_sent": image.naks,
-        "unread": facts.unread,
-        "missing": facts.missing,
+        "unread": status.unread,
+        "missing": status.missing,
     }
-    return Opinion(
+    return Observation(
         rule=rule.name,
         holder=rule.holder,
-        sentence=rule.says(facts),
-        epoch_ms=facts.snapshot.epoch_ms,
+        sentence=rule.sentence(status),
+        epoch_ms=status.snapshot.epoch_ms,
         figures={name: value for name, value in figures.items() if value is not None},
-        silent_since_ms=_silent_since(facts.snapshot, blamed),
+        silent_since_ms=_silent_since(status.snapshot, blamed),
     )
 
 
@@ -173,16 +173,16 @@ def _silent_since(snapshot: Snapshot, blamed: Client | None) -> int | None:
     return blamed.heartbeat_ms
 
 
-def _conclude(kind: str, subject: Publication | Image, opinions: list[Opinion]) -> Diagnosis:
-    if len(opinions) > 1 and opinions[0].holder is Holder.NOBODY:
-        opinions = opinions[1:]  # the first look cannot tell movement
-    looks = Counter(o.rule for o in opinions)
-    held = Counter(o.rule for o in opinions if o.holder is not Holder.NOBODY)
-    chosen = (held if held.total() * HELD_SHARE >= len(opinions) else looks) if held else looks
+def _conclude(kind: str, subject: Publication | Image, observations: list[Observation]) -> Diagnosis:
+    if len(observations) > 1 and observations[0].holder is Holder.NONE:
+        observations = observations[1:]  # the first look cannot tell movement
+    looks = Counter(o.rule for o in observations)
+    held = Counter(o.rule for o in observations if o.holder is not Holder.NONE)
+    chosen = (held if held.total() * HELD_SHARE >= len(observations) else looks) if held else looks
     most = max(chosen.values())
-    rule = next(o.rule for o in reversed(opinions) if chosen[o.rule] == most)
-    last = next(o for o in reversed(opinions) if o.rule == rule)
-    since, basis = _since(opinions, last)
+    rule = next(o.rule for o in reversed(observations) if chosen[o.rule] == most)
+    last = next(o for o in reversed(observations) if o.rule == rule)
+    since, basis = _since(observations, last)
     key = subject.key
     return Diagnosis(
         kind=kind,
@@ -213,15 +213,15 @@ def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagn
     return replace(diagnosis, since_ms=max(earlier), basis="the loss report's last observation")
 
 
-def _since(opinions: list[Opinion], last: Opinion) -> tuple[int | None, str]:
+def _since(observations: list[Observation], last: Observation) -> tuple[int | None, str]:
     """Since when the answer holds; where it came and went, when it was first seen."""
-    if last.holder is Holder.NOBODY:
+    if last.holder is Holder.NONE:
         return None, ""
     if last.silent_since_ms is not None:
         return last.silent_since_ms, "its client's last heartbeat"
-    matching = [o.epoch_ms for o in opinions if o.rule == last.rule]
-    if any(o.rule != last.rule for o in opinions if o.epoch_ms >= matching[0]):
+    matching = [o.epoch_ms for o in observations if o.rule == last.rule]
+    if any(o.rule != last.rule for o in observations if o.epoch_ms >= matching[0]):
         return matching[0], ON_AND_OFF
-    if opinions[0].rule == last.rule:
+    if observations[0].rule == last.rule:
         return matching[0], "the first look: it may be longer"
     return matching[0], "the look that first saw it"

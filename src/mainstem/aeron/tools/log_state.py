@@ -14,7 +14,7 @@ BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
+class LogState:
     """One log buffer at one moment. Lengths are in bytes.
 
     ``allocated`` is how much of the file has storage behind it; ``created_ms`` is when the driver created it (epoch).
@@ -63,8 +63,8 @@ class LogFacts:
         return max(0, self.length - self.allocated)
 
 
-def read_log_facts(path: str, *, next_position: int | None = None) -> LogFacts | None:
-    """The facts of one file; None when it is gone, too short, or no log buffer (yet)."""
+def read_log_state(path: str, *, next_position: int | None = None) -> LogState | None:
+    """The state of one file; None when it is gone, too short, or no log buffer (yet)."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -76,7 +76,7 @@ def read_log_facts(path: str, *, next_position: int | None = None) -> LogFacts |
         page = os.pread(file, layout.LOG_METADATA_LENGTH, status.st_size - layout.LOG_METADATA_LENGTH)
         if len(page) < layout.LOG_METADATA_LENGTH:
             return None
-        facts = parse_metadata(
+        state = parse_metadata(
             page,
             path=path,
             length=status.st_size,
@@ -84,18 +84,18 @@ def read_log_facts(path: str, *, next_position: int | None = None) -> LogFacts |
             # Stores through a mapping leave the time of the last write(2) or truncate(2), which was the file's making.
             created_ms=status.st_mtime_ns // 1_000_000,
         )
-        if facts is None or next_position is None:
-            return facts
-        length = _frame_length_at(file, facts, next_position)
+        if state is None or next_position is None:
+            return state
+        length = _frame_length_at(file, state, next_position)
     finally:
         os.close(file)
-    return replace(facts, next_frame_length=length)
+    return replace(state, next_frame_length=length)
 
 
 def parse_metadata(
     page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int = 0
-) -> LogFacts | None:
-    """The facts in the 4096 bytes of a log's metadata; None when they describe no log."""
+) -> LogState | None:
+    """The state in the 4096 bytes of a log's metadata; None when they describe no log."""
 
     def i32(offset: int) -> int:
         return int(struct.unpack_from("<i", page, offset)[0])
@@ -111,7 +111,7 @@ def parse_metadata(
         return None
     header = layout.LOG_DEFAULT_HEADER_OFFSET
     tails = layout.LOG_TAIL_COUNTERS_OFFSET
-    return LogFacts(
+    return LogState(
         path=path,
         registration_id=i64(layout.LOG_CORRELATION_ID_OFFSET),
         session_id=i32(header + layout.FRAME_SESSION_ID_OFFSET),
@@ -135,11 +135,11 @@ def parse_metadata(
     )
 
 
-def _frame_length_at(file: int, facts: LogFacts, position: int) -> int | None:
-    bits = descriptor.position_bits(facts.term_length)
+def _frame_length_at(file: int, state: LogState, position: int) -> int | None:
+    bits = descriptor.position_bits(state.term_length)
     count = position >> bits
-    if not facts.active_term_count - 1 <= count <= facts.active_term_count:
+    if not state.active_term_count - 1 <= count <= state.active_term_count:
         return None  # cleaned, or not begun
-    offset = descriptor.partition_index(position, bits) * facts.term_length
+    offset = descriptor.partition_index(position, bits) * state.term_length
     word = os.pread(file, 4, offset + descriptor.term_offset_at(position, bits))
     return int(struct.unpack("<i", word)[0]) if len(word) == 4 else None

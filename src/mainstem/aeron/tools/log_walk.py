@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem.aeron.logbuffer import descriptor
-from mainstem.aeron.tools.log_state import LogFacts, read_log_facts
+from mainstem.aeron.tools.log_state import LogState, read_log_state
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _TYPES = {layout.TYPE_PAD: "PAD", layout.TYPE_DATA: "DATA"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameFacts:
+class LogFrame:
     """One frame. ``length`` is the frame's with its header, negative while it is claimed and not committed.
 
     ``position`` is where the frame begins in the stream.
@@ -64,10 +64,10 @@ class LogFile:
     """A log buffer file, open for looking. Raises ConfigurationError when the file is no log."""
 
     def __init__(self, path: str) -> None:
-        facts = read_log_facts(path)
-        if facts is None:
+        state = read_log_state(path)
+        if state is None:
             raise ConfigurationError(f"{path} is not a log buffer, or cannot be read")
-        self.facts: LogFacts = facts
+        self.state: LogState = state
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def __enter__(self) -> LogFile:
@@ -78,22 +78,22 @@ class LogFile:
 
     def tails(self) -> tuple[tuple[int, int], ...]:
         """Term id and tail offset of each partition."""
-        length = self.facts.term_length
-        return tuple((descriptor.tail_term_id(r), descriptor.tail_offset(r, length)) for r in self.facts.raw_tails)
+        length = self.state.term_length
+        return tuple((descriptor.tail_term_id(r), descriptor.tail_offset(r, length)) for r in self.state.raw_tails)
 
     def partitions_in_order(self) -> tuple[int, ...]:
         """The partitions from the oldest term to the newest; those that were never used are left out."""
-        initial = self.facts.initial_term_id
+        initial = self.state.initial_term_id
         used = [(descriptor.wrap_i32(term_id - initial), i) for i, (term_id, _) in enumerate(self.tails())]
         return tuple(i for count, i in sorted(used) if count >= 0)
 
-    def frames(self, partition: int, *, payload_limit: int = 0) -> Iterator[FrameFacts]:
+    def frames(self, partition: int, *, payload_limit: int = 0) -> Iterator[LogFrame]:
         """The frames of one partition with up to ``payload_limit`` bytes of each payload.
 
         Zeroes between frames (cleaned, missing, or not written yet) are passed over. A frame whose length leaves the
         term, or a committed one that says another offset than its own, ends the walk: what follows cannot be trusted.
         """
-        term_length = self.facts.term_length
+        term_length = self.state.term_length
         offset = 0
         while (start := self._next_written(partition, offset)) is not None:
             frame = self._frame(partition, start, payload_limit)
@@ -105,14 +105,14 @@ class LogFile:
                 return
 
     def _read(self, partition: int, offset: int, length: int) -> bytes:
-        return os.pread(self._file, length, partition * self.facts.term_length + offset)
+        return os.pread(self._file, length, partition * self.state.term_length + offset)
 
     def _next_written(self, partition: int, offset: int) -> int | None:
         """The next multiple of the frame alignment, from ``offset`` on, where something is written."""
         length = layout.FRAME_ALIGNMENT
-        while offset < self.facts.term_length:
+        while offset < self.state.term_length:
             # Most frames follow the one before them: look at one header first, and further only when it is empty.
-            chunk = self._read(partition, offset, min(length, self.facts.term_length - offset))
+            chunk = self._read(partition, offset, min(length, self.state.term_length - offset))
             length = CHUNK
             if not chunk:
                 return None
@@ -122,12 +122,12 @@ class LogFile:
             offset += len(chunk)
         return None
 
-    def _frame(self, partition: int, offset: int, payload_limit: int) -> FrameFacts | None:
+    def _frame(self, partition: int, offset: int, payload_limit: int) -> LogFrame | None:
         header = self._read(partition, offset, layout.DATA_HEADER_LENGTH)
         if len(header) < layout.DATA_HEADER_LENGTH:
             return None
         length, version, flags, kind, term_offset, session_id, stream_id, term_id, reserved = _HEADER.unpack(header)
-        if length == 0 or offset + abs(length) > self.facts.term_length:
+        if length == 0 or offset + abs(length) > self.state.term_length:
             return None
         if length > 0 and term_offset != offset:
             return None
@@ -135,9 +135,9 @@ class LogFile:
             term_id = self.tails()[partition][0]  # the rest of the header may not be written yet
         wanted = min(length - layout.DATA_HEADER_LENGTH, payload_limit) if kind == layout.TYPE_DATA else 0
         payload = self._read(partition, offset + layout.DATA_HEADER_LENGTH, wanted) if wanted > 0 else b""
-        bits = descriptor.position_bits(self.facts.term_length)
-        return FrameFacts(
-            position=descriptor.position_of(term_id, offset, self.facts.initial_term_id, bits),
+        bits = descriptor.position_bits(self.state.term_length)
+        return LogFrame(
+            position=descriptor.position_of(term_id, offset, self.state.initial_term_id, bits),
             partition=partition,
             term_id=term_id,
             term_offset=offset,

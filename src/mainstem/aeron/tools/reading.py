@@ -14,7 +14,7 @@ from mainstem.aeron.counters import CounterSnapshot, CounterType
 from mainstem.aeron.error_log import read_errors
 from mainstem.aeron.files import MappedFiles
 from mainstem.aeron.loss_report import read_losses
-from mainstem.aeron.tools.log_state import LogFacts, read_log_facts
+from mainstem.aeron.tools.log_state import LogState, read_log_state
 from mainstem.aeron.tools.snapshot import Snapshot, stream_key
 from mainstem.errors import ConfigurationError, DriverTimeout
 
@@ -162,18 +162,18 @@ def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
     return tuple(facts)
 
 
-def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogFacts]:
+def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogState]:
     """The logs of all streams that the counters name, each with the frame that its first consumer has before it."""
-    facts: dict[int, LogFacts] = {}
+    facts: dict[int, LogState] = {}
     for counter in counters:
         key = stream_key(counter)
         if key is None or key.registration_id in facts:
             continue
         if counter.type_id == CounterType.PUBLISHER_LIMIT:
             path = places.publication_path(directory, key.registration_id)
-            log = read_log_facts(path, next_position=_first_consumer(counters, key.registration_id))
+            log = read_log_state(path, next_position=_first_consumer(counters, key.registration_id))
         elif counter.type_id == CounterType.RECEIVER_POSITION:
-            log = read_log_facts(places.image_path(directory, key.registration_id))
+            log = read_log_state(places.image_path(directory, key.registration_id))
         else:
             continue
         if log is not None:

@@ -10,18 +10,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mainstem.aeron.tools import messages
-from mainstem.aeron.tools.stream_state import ImageFacts, PublicationFacts
+from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-T = TypeVar("T", PublicationFacts, ImageFacts)
+T = TypeVar("T", PublicationStatus, ImageStatus)
 
 
 class Holder(StrEnum):
     """Who holds a stream back."""
 
-    NOBODY = "nobody"
+    NONE = "nobody"
     NO_RECEIVER = "no receiver"
     SLOW_SUBSCRIBER = "slow subscriber"
     SPY = "spy"
@@ -35,56 +35,59 @@ class Holder(StrEnum):
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """One row: ``when`` says in words what ``applies`` computes, ``says`` makes the sentence with the figures."""
+    """One row: ``when`` says in words what ``applies`` computes, ``sentence`` writes it with the figures."""
 
     name: str
     holder: Holder
     when: str
     applies: Callable[[T], bool]
-    says: Callable[[T], str]
+    sentence: Callable[[T], str]
 
 
-def _waits_for_window(facts: PublicationFacts) -> bool:
-    return facts.is_held and facts.sender_is_out_of_window
+def _waits_for_window(status: PublicationStatus) -> bool:
+    return status.is_held and status.sender_is_out_of_window
 
 
-def _has_holding_image(facts: PublicationFacts) -> bool:
-    return _waits_for_window(facts) and facts.holding_image is not None
+def _has_holding_image(status: PublicationStatus) -> bool:
+    return _waits_for_window(status) and status.holding_image is not None
 
 
-def _window_held_by_loss(facts: PublicationFacts) -> bool:
-    image = facts.holding_image
-    return _waits_for_window(facts) and image is not None and image.has_gap and not image.subscriber_lags
+def _window_held_by_loss(status: PublicationStatus) -> bool:
+    image = status.holding_image
+    return _waits_for_window(status) and image is not None and image.has_gap and not image.subscriber_lags
 
 
-def _held_by_reader(facts: PublicationFacts) -> bool:
-    return facts.is_held and facts.reader is not None
+def _held_by_reader(status: PublicationStatus) -> bool:
+    return status.is_held and status.reader is not None
 
 
-def _held_by_recorder(facts: PublicationFacts) -> bool:
-    return _held_by_reader(facts) and facts.reader is not None and facts.reader.client.records
+def _held_by_recorder(status: PublicationStatus) -> bool:
+    return _held_by_reader(status) and status.reader is not None and status.reader.client.records
 
 
-def _window_cut(facts: PublicationFacts) -> bool:
-    return _has_holding_image(facts) and facts.holding_image is not None and facts.holding_image.is_congested
+def _window_cut(status: PublicationStatus) -> bool:
+    return _has_holding_image(status) and status.holding_image is not None and status.holding_image.is_congested
 
 
-def _sender_stuck(facts: PublicationFacts) -> bool:
-    sent = facts.publication.sender_position
+def _sender_stuck(status: PublicationStatus) -> bool:
+    sent = status.publication.sender_position
     return (
-        facts.is_held and sent is not None and facts.publication.position > sent and not facts.sender_is_out_of_window
+        status.is_held
+        and sent is not None
+        and status.publication.position > sent
+        and not status.sender_is_out_of_window
     )
 
 
-def _claim_blocks(facts: PublicationFacts) -> bool:
-    return facts.has_stopped and facts.claim_is_open and not facts.spy_is_slowest
+def _claim_blocks(status: PublicationStatus) -> bool:
+    return status.has_stopped and status.claim_is_open and not status.spy_is_slowest
 
 
-def _image_slow(facts: ImageFacts) -> bool:
-    return facts.slowest is not None and facts.subscriber_lags and facts.window_is_used_up
+def _image_slow(status: ImageStatus) -> bool:
+    return status.slowest is not None and status.subscriber_lags and status.window_is_used_up
 
 
-PUBLICATION_RULES: tuple[Rule[PublicationFacts], ...] = (
+PUBLICATION_RULES: tuple[Rule[PublicationStatus], ...] = (
     Rule(
         "driver-gone",
         Holder.DRIVER,
@@ -108,7 +111,7 @@ PUBLICATION_RULES: tuple[Rule[PublicationFacts], ...] = (
     ),
     Rule(
         "ended",
-        Holder.NOBODY,
+        Holder.NONE,
         "the log's metadata has an end-of-stream position, or says revoked",
         lambda f: f.is_ended,
         messages.ended,
@@ -191,8 +194,8 @@ PUBLICATION_RULES: tuple[Rule[PublicationFacts], ...] = (
         Holder.FLOW_CONTROL_WINDOW,
         "held, the next frame does not fit below snd-lmt, the stream is unicast, and its receiver, which is this driver's "
         "too, has granted half a window or more beyond snd-lmt",
-        lambda f: _waits_for_window(f) and f.news_is_late,
-        messages.late_news,
+        lambda f: _waits_for_window(f) and f.status_message_is_late,
+        messages.late_status_message,
     ),
     Rule(
         "group-window",
@@ -224,15 +227,15 @@ PUBLICATION_RULES: tuple[Rule[PublicationFacts], ...] = (
     ),
     Rule(
         "flowing",
-        Holder.NOBODY,
+        Holder.NONE,
         "pub-pos has moved since the look before",
         lambda f: f.has_moved,
         messages.flowing,
     ),
-    Rule("idle", Holder.NOBODY, "otherwise", lambda _: True, messages.idle),
+    Rule("idle", Holder.NONE, "otherwise", lambda _: True, messages.idle),
 )
 
-IMAGE_RULES: tuple[Rule[ImageFacts], ...] = (
+IMAGE_RULES: tuple[Rule[ImageStatus], ...] = (
     Rule(
         "driver-gone",
         Holder.DRIVER,
@@ -249,7 +252,7 @@ IMAGE_RULES: tuple[Rule[ImageFacts], ...] = (
     ),
     Rule(
         "image-ended",
-        Holder.NOBODY,
+        Holder.NONE,
         "the log's metadata has an end-of-stream position",
         lambda f: f.log is not None and f.log.is_ended,
         messages.image_ended,
@@ -290,12 +293,12 @@ IMAGE_RULES: tuple[Rule[ImageFacts], ...] = (
         messages.image_congestion,
     ),
     Rule(
-        "receiving", Holder.NOBODY, "rcv-pos has moved since the look before", lambda f: f.has_moved, messages.receiving
+        "receiving", Holder.NONE, "rcv-pos has moved since the look before", lambda f: f.has_moved, messages.receiving
     ),
-    Rule("quiet", Holder.NOBODY, "otherwise", lambda _: True, messages.quiet),
+    Rule("quiet", Holder.NONE, "otherwise", lambda _: True, messages.quiet),
 )
 
 
-def decide(rules: tuple[Rule[T], ...], facts: T) -> Rule[T]:
+def decide(rules: tuple[Rule[T], ...], status: T) -> Rule[T]:
     """The first rule that applies; the last one always does."""
-    return next(rule for rule in rules if rule.applies(facts))
+    return next(rule for rule in rules if rule.applies(status))

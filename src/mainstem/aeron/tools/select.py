@@ -38,7 +38,7 @@ class Selection:
     label: re.Pattern[str] | None = None
     hide_zero: bool = False
 
-    def takes(self, counter: CounterSnapshot) -> bool:
+    def matches(self, counter: CounterSnapshot) -> bool:
         """Whether the counter is one of them."""
         if self.types and not {str(counter.type_id), type_name(counter)} & self.types:
             return False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.counters import CounterSnapshot
     from mainstem.aeron.system_counter import SystemCounter
-    from mainstem.aeron.tools.log_state import LogFacts
+    from mainstem.aeron.tools.log_state import LogState
 
 RECORDING_POSITION = 100  # the type id of an archive's recording positions
 
@@ -48,7 +48,7 @@ class Snapshot:
     heartbeat_ms: int
     client_liveness_timeout_ns: int
     counters: tuple[CounterSnapshot, ...]
-    logs: Mapping[int, LogFacts] = field(default_factory=dict)
+    logs: Mapping[int, LogState] = field(default_factory=dict)
     free_space: int | None = None
 
     @property

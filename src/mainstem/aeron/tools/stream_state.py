@@ -12,7 +12,7 @@ from mainstem.aeron.logbuffer import align_frame
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from mainstem.aeron.tools.log_state import LogFacts
+    from mainstem.aeron.tools.log_state import LogState
     from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Image, Publication, Subscriber
 
@@ -25,7 +25,7 @@ LIMIT_STEP = 8
 
 
 @dataclass(frozen=True)
-class ImageFacts:
+class ImageStatus:
     """An image now and at the look before (None at the first look)."""
 
     snapshot: Snapshot
@@ -33,7 +33,7 @@ class ImageFacts:
     before: Image | None = None
 
     @property
-    def log(self) -> LogFacts | None:
+    def log(self) -> LogState | None:
         """The image's log, if it could be read."""
         return self.image.log
 
@@ -110,17 +110,17 @@ class ImageFacts:
 
 
 @dataclass(frozen=True)
-class PublicationFacts:
+class PublicationStatus:
     """A publication now and at the look before (None at the first look), with the images of it that this driver holds."""
 
     snapshot: Snapshot
     publication: Publication
     before: Publication | None = None
-    images: tuple[ImageFacts, ...] = ()
+    images: tuple[ImageStatus, ...] = ()
     previous: Snapshot | None = None
 
     @property
-    def log(self) -> LogFacts | None:
+    def log(self) -> LogState | None:
         """The publication's log, if it could be read."""
         return self.publication.log
 
@@ -202,7 +202,7 @@ class PublicationFacts:
         """Whether something waits and the consumer has not moved since the look before."""
         if self.before is None or not self.backlog:
             return False
-        return PublicationFacts(self.snapshot, self.before).consumer == self.consumer
+        return PublicationStatus(self.snapshot, self.before).consumer == self.consumer
 
     @property
     def is_held(self) -> bool:
@@ -252,7 +252,7 @@ class PublicationFacts:
         return self.log.mtu if self.log is not None else align_frame(1)
 
     @cached_property
-    def holding_image(self) -> ImageFacts | None:
+    def holding_image(self) -> ImageStatus | None:
         """The image of this driver whose progress explains the sender's limit, if one does."""
         limit = self.publication.sender_limit
         if limit is None:
@@ -264,7 +264,7 @@ class PublicationFacts:
         return None
 
     @property
-    def only_image(self) -> ImageFacts | None:
+    def only_image(self) -> ImageStatus | None:
         """The receiver of a unicast stream, where it is this driver's: nobody else can hold the window."""
         publication = self.publication
         if publication.receivers is not None or publication.destinations is not None or len(self.images) != 1:
@@ -272,7 +272,7 @@ class PublicationFacts:
         return None if is_multicast(publication.key.channel) else self.images[0]
 
     @property
-    def news_is_late(self) -> bool:
+    def status_message_is_late(self) -> bool:
         """Whether that receiver's subscribers have read on, and the sender does not know of it."""
         image, limit = self.only_image, self.publication.sender_limit
         if image is None or image.window is None or limit is None:
@@ -324,5 +324,5 @@ def _rise(now: int | None, before: int | None) -> int:
     return max(0, now - before) if now is not None and before is not None else 0
 
 
-def _disk_is_full(snapshot: Snapshot, log: LogFacts | None) -> bool:
+def _disk_is_full(snapshot: Snapshot, log: LogState | None) -> bool:
     return snapshot.free_space is not None and log is not None and log.unallocated > 0 and snapshot.free_space < PAGE

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mainstem.aeron.counters import CounterSnapshot
-    from mainstem.aeron.tools.log_state import LogFacts
+    from mainstem.aeron.tools.log_state import LogState
     from mainstem.aeron.tools.snapshot import Snapshot, StreamKey
 
 SPY_PREFIX = "aeron-spy:"
@@ -64,7 +64,7 @@ class Publication:
     destinations: int | None
     channel_status: int | None
     subscribers: tuple[Subscriber, ...]
-    log: LogFacts | None
+    log: LogState | None
 
     @property
     def is_ipc(self) -> bool:
@@ -89,7 +89,7 @@ class Image:
     naks: int | None
     cubic_window: int | None
     subscribers: tuple[Subscriber, ...]
-    log: LogFacts | None
+    log: LogState | None
 
     @property
     def window(self) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 from mainstem.aeron import counters as names
 from mainstem.aeron.counters import CounterSnapshot, CounterSpec, CounterType
 from mainstem.aeron.logbuffer import LogType
-from mainstem.aeron.tools.log_state import END_OF_STREAM_UNKNOWN, LogFacts
+from mainstem.aeron.tools.log_state import END_OF_STREAM_UNKNOWN, LogState
 from mainstem.aeron.tools.snapshot import RECORDING_POSITION, Snapshot
 
 NOW_MS = 1_800_000_000_000
@@ -22,7 +22,7 @@ SUBSCRIPTION = 30
 CLIENT = 40
 
 
-def log_facts(registration_id: int, log_type: LogType, **changes: Any) -> LogFacts:
+def log_facts(registration_id: int, log_type: LogType, **changes: Any) -> LogState:
     facts: dict[str, Any] = {
         "path": f"/aeron/{registration_id}.logbuffer",
         "registration_id": registration_id,
@@ -46,7 +46,7 @@ def log_facts(registration_id: int, log_type: LogType, **changes: Any) -> LogFac
         "created_ms": NOW_MS - 60_000,
         "next_frame_length": 1408,
     }
-    return LogFacts(**(facts | changes))
+    return LogState(**(facts | changes))
 
 
 class MadeUpDirectory:
@@ -54,7 +54,7 @@ class MadeUpDirectory:
 
     def __init__(self, *, heartbeat_age_ms: int = 500, free_space: int = 1 << 30) -> None:
         self.counters: list[CounterSnapshot] = []
-        self.logs: dict[int, LogFacts] = {}
+        self.logs: dict[int, LogState] = {}
         self.heartbeat_age_ms = heartbeat_age_ms
         self.free_space = free_space
 

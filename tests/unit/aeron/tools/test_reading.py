@@ -12,7 +12,7 @@ from tests.unit.aeron.tools.driver_files import TERM, DriverFiles
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.directory import cnc_path, image_path, publication_path
 from mainstem.aeron.logbuffer import LogType
-from mainstem.aeron.tools.log_state import read_log_facts
+from mainstem.aeron.tools.log_state import read_log_state
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.errors import ConfigurationError, DriverTimeout
 
@@ -89,7 +89,7 @@ def test_reads_the_last_page_of_each_stream_s_log(driver: DriverFiles) -> None:
 
 
 def test_a_log_that_is_gone_or_none_gives_no_facts(tmp_path: Path) -> None:
-    assert read_log_facts(str(tmp_path / "none")) is None
+    assert read_log_state(str(tmp_path / "none")) is None
     for content in (b"short", bytes(3 * TERM + 4096)):
         (tmp_path / "odd").write_bytes(content)
-        assert read_log_facts(str(tmp_path / "odd")) is None
+        assert read_log_state(str(tmp_path / "odd")) is None

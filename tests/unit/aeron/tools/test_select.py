@@ -19,7 +19,7 @@ def made() -> MadeUpDirectory:
 
 
 def chosen(selection: Selection) -> set[str]:
-    return {type_name(c) for c in made().counters if selection.takes(c)}
+    return {type_name(c) for c in made().counters if selection.matches(c)}
 
 
 def test_types_are_named_as_their_labels_name_them() -> None:

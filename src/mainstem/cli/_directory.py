@@ -40,17 +40,17 @@ def open_directory(directory: str) -> DirectoryReader:
     return DirectoryReader(directory or default_directory())
 
 
-def look(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
+def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
     """A snapshot of this moment."""
     return reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns(), logs=logs)
 
 
-def looks(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
+def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
     """``count`` snapshots with logs, spread over that time."""
-    taken = [look(reader, logs=True)]
+    taken = [take_snapshot(reader, logs=True)]
     for _ in range(count - 1):
         time.sleep(seconds / (count - 1))
-        taken.append(look(reader, logs=True))
+        taken.append(take_snapshot(reader, logs=True))
     return taken
 
 
@@ -126,6 +126,6 @@ def rate(value: float) -> str:
     return f"{value:.0f}/s"
 
 
-def wants_to_watch(watch: bool | None) -> bool:
+def should_watch(watch: bool | None) -> bool:
     """Whether to go on: as was said, else when a person is looking."""
     return sys.stdout.isatty() if watch is None else watch
