@@ -22,12 +22,12 @@ EXIT_INTERRUPTED = 130
 
 
 def commands() -> dict[str, str]:
-    """Every command and its line in the help, found without importing one."""
-    found = {}
+    """Returns every command and its line in the help, without importing one."""
+    lines_by_name = {}
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
         lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
-        found[path.stem.replace("_", "-")] = lines[0] if lines else ""
-    return found
+        lines_by_name[path.stem.replace("_", "-")] = lines[0] if lines else ""
+    return lines_by_name
 
 
 def _chosen(arguments: Sequence[str]) -> str | None:
@@ -35,11 +35,11 @@ def _chosen(arguments: Sequence[str]) -> str | None:
 
 
 def _placeholder() -> None:
-    """Stands in the help for a command that does not run now."""
+    """Stands in the help for a command that is not the one that runs."""
 
 
 def build(arguments: Sequence[str]) -> Any:
-    """The typer application for these arguments, in which only the command they name is loaded."""
+    """Returns the typer application for these arguments, in which only the command they name is loaded."""
     import typer
 
     from mainstem import __version__
@@ -53,8 +53,8 @@ def build(arguments: Sequence[str]) -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
-    def show_version(wanted: bool) -> None:
-        if wanted:
+    def show_version(requested: bool) -> None:
+        if requested:
             typer.echo(f"mainstem {__version__}")
             raise typer.Exit
 
@@ -82,15 +82,15 @@ def build(arguments: Sequence[str]) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits. An error of Mainstem's is one sentence on standard error, without a stack trace."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        import typer  # noqa: F401 - only to say it well when it is missing
+        import typer  # noqa: F401 - for a clear message when it is missing
     except ImportError:
         sys.exit("mainstem: the command line needs typer and rich: pip install 'mainstem[cli]'")
     from mainstem.errors import InternalError, MainstemError
 
     try:
-        build(given)(args=given, prog_name="mainstem")
+        build(words)(args=words, prog_name="mainstem")
     except InternalError:
         raise
     except MainstemError as error:
@@ -99,6 +99,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it.
         sys.stderr.close()
         sys.exit(EXIT_ERROR)

@@ -1,4 +1,4 @@
-"""What the commands that look at a driver's directory share: options, times, tables, JSON."""
+"""What the commands that read a driver's directory share: options, times, tables, JSON."""
 
 from __future__ import annotations
 
@@ -30,50 +30,50 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SessionOption = Annotated[int | None, typer.Option("--session", help="Only this session id.")]
 StreamOption = Annotated[int | None, typer.Option("--stream", "-s", help="Only this stream id.")]
 ChannelOption = Annotated[str, typer.Option("--channel", "-c", help="Only channels that contain this text.")]
-IntervalOption = Annotated[float, typer.Option("--interval", "-i", min=0.05, help="Seconds from one look to the next.")]
+IntervalOption = Annotated[float, typer.Option("--interval", "-i", min=0.05, help="Seconds between two samples.")]
 
 WIDTH_WITHOUT_TERMINAL = 160  # a pipe has no width; lines are cut nowhere a person would expect them
 
 
 def open_directory(directory: str) -> DirectoryReader:
-    """The directory that was asked for, or the default one."""
+    """Opens a directory, or the default one."""
     return DirectoryReader(directory or default_directory())
 
 
 def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:
-    """A snapshot of this moment."""
+    """Takes a snapshot of this moment."""
     return reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns(), logs=logs)
 
 
 def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[Snapshot]:
-    """``count`` snapshots with logs, spread over that time."""
-    taken = [take_snapshot(reader, logs=True)]
+    """Takes ``count`` snapshots with logs, spread over that time."""
+    snapshots = [take_snapshot(reader, logs=True)]
     for _ in range(count - 1):
         time.sleep(seconds / (count - 1))
-        taken.append(take_snapshot(reader, logs=True))
-    return taken
+        snapshots.append(take_snapshot(reader, logs=True))
+    return snapshots
 
 
 def console() -> Console:
-    """Where people read: as wide as their terminal, and wide where there is none."""
+    """Returns a console as wide as the terminal, and wide where there is none."""
     wide = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
     return Console(width=wide, highlight=False, soft_wrap=False)
 
 
 def print_json(value: object) -> None:
-    """One JSON document; one line for a pipe, indented for a person."""
+    """Prints one JSON document: one line in a pipe, indented in a terminal."""
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False), flush=True)
 
 
 def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
-    """Rows with a header."""
+    """Prints rows as CSV with a header."""
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
 
 
 def plain_table(*columns: tuple[str, str], title: str | None = None) -> Table:
-    """A table without lines. A column is its heading and how it behaves: ``right``, ``left``, ``cut`` or ``wrap``."""
+    """Returns a table without lines. A column is its heading and how it behaves: ``right``, ``left``, ``cut`` or ``wrap``."""
     table = Table(box=None, title=title, title_justify="left", pad_edge=False, header_style="bold", padding=(0, 1))
     for heading, behaviour in columns:
         table.add_column(
@@ -87,7 +87,7 @@ def plain_table(*columns: tuple[str, str], title: str | None = None) -> Table:
 
 
 def header(snapshot: Snapshot) -> str:
-    """Which driver this is and how it is, in one line."""
+    """Returns the driver's identity and state in one line."""
     age = snapshot.heartbeat_age_ms
     if age is not None:
         beat = f"heartbeat age {age:,} ms"
@@ -99,27 +99,27 @@ def header(snapshot: Snapshot) -> str:
 
 
 def print_title(out: Console, text: str) -> None:
-    """One bold line, cut where the screen ends."""
+    """Prints one bold line, cut where the screen ends."""
     out.print(Text(text, style="bold"), no_wrap=True, overflow="ellipsis", crop=True)
 
 
 def moment(epoch_ms: int) -> str:
-    """A time as an operator's log would have it, in the local zone."""
+    """Returns a time in the local zone, as in 2026-01-31 12:00:00.000."""
     return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def clock_time(epoch_ms: int) -> str:
-    """The time of day of a moment."""
+    """Returns the time of day of a moment."""
     return moment(epoch_ms)[11:]
 
 
 def number(value: int | None) -> str:
-    """A number with its thousands apart; a dash for none."""
+    """Returns a number with its thousands apart; a dash for none."""
     return "-" if value is None else f"{value:,}"
 
 
 def rate(value: float) -> str:
-    """So many a second, short."""
+    """Returns a rate a second, abbreviated."""
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= factor:
             return f"{value / factor:.1f}{unit}/s"
@@ -127,5 +127,5 @@ def rate(value: float) -> str:
 
 
 def should_watch(watch: bool | None) -> bool:
-    """Whether to go on: as was said, else when a person is looking."""
+    """Returns whether to go on: as the option says, else in a terminal."""
     return sys.stdout.isatty() if watch is None else watch

@@ -1,4 +1,4 @@
-"""What the commands that take part in a stream share: options, waiting, and ending when a person says so."""
+"""What the commands that take part in a stream share: options, waiting, and ending on a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainstem.errors import TimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-POLL_S = 0.001  # between two looks at whether the other side is there
+POLL_S = 0.001  # between two checks of whether the other side is there
 PING_CHANNEL = "aeron:udp?endpoint=localhost:20123"
 PONG_CHANNEL = "aeron:udp?endpoint=localhost:20124"
 PING_STREAM = 1002
@@ -27,17 +27,19 @@ ChannelArgument = Annotated[
     str, typer.Argument(help="The channel, as in aeron:udp?endpoint=localhost:20121 or aeron:ipc.")
 ]
 StreamArgument = Annotated[int, typer.Argument(help="The stream id.")]
-PatienceOption = Annotated[float, typer.Option("--wait", "-w", help="Seconds to wait for the other side; 0 for ever.")]
-IdleOption = Annotated[bool, typer.Option("--spin", help="Use a whole processor instead of yielding it between looks.")]
+PatienceOption = Annotated[
+    float, typer.Option("--wait", "-w", help="Seconds to wait for the other side; 0: without limit.")
+]
+IdleOption = Annotated[bool, typer.Option("--spin", help="Use a whole processor instead of yielding it between polls.")]
 
 
 def connect(directory: str, name: str) -> Aeron:
-    """A client that the other tools show under that name."""
+    """Connects a client that the other tools show under that name."""
     return Aeron.connect(directory or None, client_name=name)
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, patience: float, stop: Stop | None = None) -> None:
-    """Looks again until it is so. Raises TimedOut after ``patience`` seconds (0 waits for ever)."""
+    """Polls a condition until it is true. Raises TimedOut after ``patience`` seconds (0 waits for ever)."""
     begin_ns = SYSTEM_CLOCK.monotonic_ns()
     while not condition():
         if stop is not None and stop.asked:
@@ -48,14 +50,14 @@ def wait_until(condition: Callable[[], bool], what: str, *, patience: float, sto
 
 
 class Stop:
-    """Whether a person asked to end."""
+    """Whether the program was asked to end, by a signal."""
 
     asked = False
 
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM end the loop that looks at ``asked``, so that what was done is still reported."""
+    """Ctrl-C and SIGTERM end the loop that checks ``asked``, so that what was done is still reported."""
     stop = Stop()
 
     def ask(*_: object) -> None:
@@ -72,10 +74,10 @@ def stopping() -> Iterator[Stop]:
 
 
 def say(text: str) -> None:
-    """For the person, not for the pipe."""
+    """Prints to standard error: for people, not for the pipe."""
     print(text, file=sys.stderr, flush=True)
 
 
 def amount(messages: float, octets: float) -> str:
-    """Messages and bytes a second."""
+    """Returns messages and bytes a second."""
     return f"{messages:>12,.0f} messages/s  {octets / 1e6:>10,.3f} MB/s"

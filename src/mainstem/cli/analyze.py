@@ -1,4 +1,4 @@
-"""Tell what captures and recordings show: what was lost, where and why, and who held it back."""
+"""Analyse captures and recordings: what was lost, where and why, and what held streams back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], or a cluster's address.")] = "local[*]",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Tell what captures and recordings show: what was lost, where and why, and who held it back.
+    """Analyse captures and recordings: what was lost, where and why, and what held streams back.
 
     Writes every table as Parquet to OUT/tables, and OUT/report.html, which needs nothing else.
     """
@@ -44,7 +44,7 @@ def run(
     options = AnalyzeOptions(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
     )
-    found = options.split()
+    inputs_by_kind = options.split()
     try:
         with ProgressBars() as bars:
             from mainstem.spark.report import local_path
@@ -53,7 +53,7 @@ def run(
             bars.stage("start Spark", None)
             config = (
                 {"spark.driver.extraJavaOptions": local_path.JAVA_OPTIONS}
-                if local_path.is_small(found, options.ports)
+                if local_path.is_small(inputs_by_kind, options.ports)
                 else {}
             )
             spark = create("mainstem analyze", master=master, config=config, log_file=out / "spark.log")

@@ -55,21 +55,21 @@ def explain(
     toml: TomlOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Say what one setting means, what it accepts, its default, its value and where the value comes from."""
-    found: dict[str, Explanation] = {}
+    """Explain what one setting means, what it accepts, its default, its value and where the value comes from."""
+    explanations: dict[str, Explanation] = {}
     refusals = []
     for kind in KINDS:
         try:
-            found[kind] = _load(kind, toml).explain(name)
+            explanations[kind] = _load(kind, toml).explain(name)
         except ConfigurationError as error:
             refusals.append(error)
-    if not found:
+    if not explanations:
         raise refusals[0]
     if as_json:
-        print_json({kind: asdict(e) for kind, e in found.items()})
+        print_json({kind: asdict(e) for kind, e in explanations.items()})
         return
     out = console()
-    for kind, explanation in found.items():
+    for kind, explanation in explanations.items():
         out.print(Text(f"[{kind}]", style="bold"))
         out.print(Text(str(explanation)))
 

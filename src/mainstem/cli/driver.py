@@ -14,7 +14,7 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.errors import ConfigurationError
 
-# How often a driver that a client may end is asked whether one did.
+# How often the driver is checked for having been ended by a client.
 CHECK_SECONDS = 0.25
 # A loss generator needs a seed so that what it loses can be lost again.
 DEFAULT_SEED = 1
@@ -27,16 +27,14 @@ def run(
     mode: Annotated[
         ThreadingMode | None, typer.Option("--mode", "-m", help="Which agents share a thread.", case_sensitive=False)
     ] = None,
-    loss: Annotated[float, typer.Option(help="Share of datagrams to lose, both ways, for trying things out.")] = 0.0,
+    loss: Annotated[float, typer.Option(help="Share of datagrams to lose, both ways, for tests.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the loss.")] = DEFAULT_SEED,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file with settings with a table of settings named driver.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with a table of settings named driver.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", "-s", help="One setting, as name=value; may be given often.")
+        list[str] | None, typer.Option("--set", "-s", help="One setting, as name=value; repeatable.")
     ] = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print every setting at start.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log events to standard error.")] = False,
 ) -> None:
     """Run a media driver until Ctrl-C or SIGTERM.
 

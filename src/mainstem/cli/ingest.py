@@ -28,7 +28,7 @@ def run(
         str, typer.Option("--parser", "-p", help="json, csv, msgpack, arrow, sbe, an entry point, or module:Class.")
     ] = "",
     schema: Annotated[
-        str, typer.Option(help="The parser's columns, as in 'id bigint, name string'; else they are found.")
+        str, typer.Option(help="The parser's columns, as in 'id bigint, name string'; else they are inferred.")
     ] = "",
     option: Annotated[
         list[str] | None, typer.Option("--option", "-O", help="An option of the parser, as in xml=car.xml.")
@@ -37,16 +37,16 @@ def run(
         list[str] | None, typer.Option("--read", "-R", help="An option of the source, as in maxBytesPerTrigger=64m.")
     ] = None,
     stream: Annotated[list[int] | None, typer.Option("--stream", "-s", help="Only these stream ids.")] = None,
-    record_to: Annotated[str, typer.Option(help="Of a live channel: record there, for exactly once.")] = "",
+    record_to: Annotated[str, typer.Option(help="For a live channel: record there, for exactly once.")] = "",
     directory: DirectoryOption = "",
     continuous: Annotated[bool, typer.Option("--continuous", "-c", help="Go on until Ctrl-C.")] = False,
-    trigger: Annotated[str, typer.Option(help="With --continuous: how often.")] = "1 second",
+    trigger: Annotated[str, typer.Option(help="With --continuous: the interval.")] = "1 second",
     master: Annotated[str, typer.Option(help="Spark's master; spark-submit's own under spark-submit.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Bring recordings or a live channel into partitioned Parquet, parsed, once or continuously.
 
-    Started again with the same folder it goes on where it was; each message comes once. What the parser cannot read becomes a
+    Started again with the same folder it continues where it was; each message comes once. What the parser cannot read becomes a
     row with the reason in the column `problem`.
     """
     try:
@@ -112,5 +112,5 @@ def _ingest(spark: Any, options: IngestOptions, asked: Stop) -> dict[str, Any]:
         count.look(query)
         bars.done("ingest [bytes]")
     seconds = (SYSTEM_CLOCK.monotonic_ns() - begin_ns) / NS_PER_SECOND
-    facts = {"messages": count.messages, "rows": count.rows, "problems": count.problems}
-    return {**facts, "seconds": round(seconds, 3), "out": str(options.out)}
+    totals = {"messages": count.messages, "rows": count.rows, "problems": count.problems}
+    return {**totals, "seconds": round(seconds, 3), "out": str(options.out)}

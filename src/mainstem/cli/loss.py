@@ -1,4 +1,4 @@
-"""Show what a driver's receivers lost and asked for again."""
+"""Show what a driver's receivers lost and requested again."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def run(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a driver's receivers lost and asked for again, one line an image, from its loss report.
+    """Show what a driver's receivers lost and requested again, one line an image, from its loss report.
 
-    A hole counts once, however often it was asked for: "bytes" are the bytes of all holes.
+    A hole counts once, however often it was requested: "bytes" are the bytes of all holes.
     """
     with open_directory(directory) as reader:
-        found = [
+        entries = [
             e
             for e in reader.losses()
             if session in (None, e.session_id) and stream in (None, e.stream_id) and channel in e.channel
         ]
-    rows = [asdict(e) for e in found]
+    rows = [asdict(e) for e in entries]
     if as_json:
         print_json(rows)
         return
@@ -61,11 +61,11 @@ def run(
         print_csv(rows, COLUMNS)
         return
     out = console()
-    for entry in found:
+    for entry in entries:
         title = f"stream {entry.stream_id}  session {entry.session_id}  {entry.channel}  from {entry.source}"
         print_title(out, title)
         table = plain_table(("  holes", "right"), ("bytes", "right"), ("first", "left"), ("last", "left"))
         cells = (number(entry.observation_count), number(entry.total_bytes_lost))
         table.add_row(*cells, moment(entry.first_observation_ms), moment(entry.last_observation_ms))
         out.print(table)
-    out.print(f"{len(found)} image{'' if len(found) == 1 else 's'} with losses")
+    out.print(f"{len(entries)} image{'' if len(entries) == 1 else 's'} with losses")

@@ -33,7 +33,7 @@ def run(
     place = directory or default_directory()
 
     def page() -> str:
-        # Opened anew for each scrape: the driver may have been started again meanwhile.
+        # Opened anew for each scrape: the driver may have restarted meanwhile.
         with DirectoryReader(place) as reader:
             return render(reader.snapshot(epoch_ms=SYSTEM_CLOCK.epoch_ms(), now_ns=SYSTEM_CLOCK.monotonic_ns()))
 
@@ -64,6 +64,6 @@ def _handler(page: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """A scrape is nothing to tell."""
+            """Logs nothing: scrapes are frequent."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Measure round trips: send, wait for the answer, send the next."""
+"""Measure round trips: send, wait for the response, send the next."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ FRAGMENTS = 10
 def run(
     directory: DirectoryOption = "",
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many round trips to measure.")] = 10_000,
-    warm_up: Annotated[
-        int, typer.Option("--warm-up", "-W", min=0, help="How many to make before, unmeasured.")
-    ] = 1_000,
+    warm_up: Annotated[int, typer.Option("--warm-up", "-W", min=0, help="How many to run before, unmeasured.")] = 1_000,
     size: Annotated[str, typer.Option("--size", help="Bytes of a message; at least 8.")] = "32",
     ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings go.")] = PING_CHANNEL,
     ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.")] = PING_STREAM,
-    pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where answers come from.")] = PONG_CHANNEL,
+    pong_channel: Annotated[
+        str, typer.Option("--pong-channel", "-C", help="Where responses come from.")
+    ] = PONG_CHANNEL,
     pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.")] = PONG_STREAM,
     patience: PatienceOption = 10.0,
     spin: IdleOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure round trips: send, wait for the answer, send the next.
+    """Measure round trips: send, wait for the response, send the next.
 
-    One message is under way at a time. `mainstem pong`, or the reference's pong sample, must answer.
+    One message is under way at a time. `mainstem pong`, or the reference's pong sample, must respond.
     """
     length = max(STAMP.size, parse_size(size, name="--size"))
     with (
@@ -64,7 +64,7 @@ def run(
         aeron.add_exclusive_publication(ping_channel, ping_stream) as pings,
     ):
         wait_until(
-            lambda: pings.is_connected and pongs.is_connected, "nobody answers pings", patience=patience, stop=stop
+            lambda: pings.is_connected and pongs.is_connected, "no pong responds to pings", patience=patience, stop=stop
         )
         player = _Player(pings, pongs, length, patience, spin)
         player.play(warm_up, stop)
@@ -92,7 +92,7 @@ class _Player:
         self._sent_ns = 0
 
     def play(self, count: int, stop: Stop) -> None:
-        """That many round trips. Raises TimedOut when an answer does not come."""
+        """Runs that many round trips. Raises TimedOut when a response does not come."""
         clock = SYSTEM_CLOCK
         handler = FragmentAssembler(self._on_pong)
         for _ in range(count):
@@ -107,7 +107,7 @@ class _Player:
                 self.pongs.raise_failure()
                 if 0 < self.patience_ns < clock.monotonic_ns() - self._sent_ns:
                     seconds = self.patience_ns / NS_PER_SECOND
-                    raise TimedOut(f"a ping was not answered within {seconds:g} s", timeout=seconds)
+                    raise TimedOut(f"no response to a ping within {seconds:g} s", timeout=seconds)
                 if not self.spin:
                     os.sched_yield()
             self.histogram.record(self._answered_ns - self._sent_ns)
@@ -118,7 +118,7 @@ class _Player:
                 raise offer_error(position, "ping")
 
     def _on_pong(self, fragment: Fragment) -> None:
-        # An answer to somebody else's ping, or to one that was given up, carries another time.
+        # The response to another client's ping, or to one that timed out, carries another time.
         if STAMP.unpack_from(fragment)[0] == self._sent_ns:
             self._answered_ns = SYSTEM_CLOCK.monotonic_ns()
 

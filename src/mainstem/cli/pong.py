@@ -1,4 +1,4 @@
-"""Answer every ping with the same message."""
+"""Respond to every ping with the same message."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from mainstem.cli._stream import Stop
 
 FRAGMENTS = 10
-PATIENCE_NS = 5 * NS_PER_SECOND  # one asker's farewell may disconnect the next one's answers for so long
+PATIENCE_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the responses to the next for so long
 
 
 def run(
     directory: DirectoryOption = "",
     ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings come from.")] = PING_CHANNEL,
     ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.")] = PING_STREAM,
-    pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where answers go.")] = PONG_CHANNEL,
+    pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where responses go.")] = PONG_CHANNEL,
     pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.")] = PONG_STREAM,
     spin: IdleOption = False,
 ) -> None:
-    """Answer every ping with the same message, until it is stopped.
+    """Respond to every ping with the same message, until it is stopped.
 
-    The channels and streams are those of the reference's samples, so that either answers the other.
+    The channels and streams are those of the reference's samples, so that either responds to the other.
     """
     with (
         connect(directory, "mainstem pong") as aeron,
@@ -48,14 +48,14 @@ def run(
         aeron.add_subscription(ping_channel, ping_stream) as pings,
         aeron.add_exclusive_publication(pong_channel, pong_stream) as pongs,
     ):
-        say(f"answering {ping_channel} stream {ping_stream} on {pong_channel} stream {pong_stream}")
+        say(f"responding to {ping_channel} stream {ping_stream} on {pong_channel} stream {pong_stream}")
         echo = _Echo(pongs, stop)
         handler = FragmentAssembler(echo)
         while not stop.asked:
             if not pings.poll(handler, FRAGMENTS) and not spin:
                 pings.raise_failure()
                 os.sched_yield()
-        say(f"answered {echo.count:,} pings; {echo.dropped:,} found nobody who waited")
+        say(f"responded to {echo.count:,} pings; {echo.dropped:,} dropped without a subscriber")
 
 
 class _Echo:

@@ -43,7 +43,7 @@ def run(
     rate: Annotated[
         float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 is as fast as can be.")
     ] = 0.0,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many to generate; 0 is without end.")] = 0,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many to generate; 0: without end.")] = 0,
     exclusive: Annotated[bool, typer.Option("--exclusive", "-x", help="Use an exclusive publication.")] = False,
     patience: PatienceOption = 10.0,
 ) -> None:
@@ -70,7 +70,7 @@ def run(
 
 
 class _Sender:
-    """Sends batches whole, tells the rate each second, and counts how often it was refused."""
+    """Sends batches whole, reports the rate each second, and counts refused offers."""
 
     def __init__(self, publication: Publication | ExclusivePublication, stop: Stop, patience: float) -> None:
         self.publication = publication
@@ -81,16 +81,16 @@ class _Sender:
         self._next_report_ns = self.meter.start_ns + NS_PER_SECOND
 
     def send(self, batch: list[bytes]) -> None:
-        """All of them, in order, waiting for room; stops early when asked to."""
+        """Sends all messages, in order, waiting for room; stops early on a signal."""
         left = batch
         refused_since = 0
         while left and not self.stop.asked:
-            taken, position = self.publication.offer_many(left)
-            for message in left[:taken]:
+            accepted, position = self.publication.offer_many(left)
+            for message in left[:accepted]:
                 self.meter.add(len(message))
-            left = left[taken:]
+            left = left[accepted:]
             now_ns = SYSTEM_CLOCK.monotonic_ns()
-            if taken:
+            if accepted:
                 refused_since = 0
             else:
                 self.refused += 1
@@ -110,13 +110,13 @@ class _Sender:
             time.sleep(MIN_PAUSE_S)
 
     def report(self, now_ns: int) -> None:
-        """The rate of the last second, once a second."""
+        """Reports the rate of the last second, once a second."""
         if now_ns >= self._next_report_ns:
             say(f"{amount(*self.meter.step(now_ns))}  refused {self.refused:,}")
             self._next_report_ns = now_ns + NS_PER_SECOND
 
     def report_all(self) -> None:
-        """Everything that was sent."""
+        """Reports the totals."""
         meter = self.meter
         overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
         say(f"sent {meter.messages:,} messages, {meter.octets:,} bytes: {overall}, refused {self.refused:,}")

@@ -37,7 +37,7 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="The directory of the recordings; it may hold some.")],
     stream: Annotated[
         list[int] | None,
-        typer.Option("--stream", "-s", help="The stream id; may be given several times. Of bymux and the like: 0."),
+        typer.Option("--stream", "-s", help="The stream id; repeatable. For bymux and the like: 0."),
     ] = None,
     directory: DirectoryOption = "",
     segment_length: Annotated[str, typer.Option(help="The length of a segment file, as in 128m.")] = str(
@@ -49,7 +49,7 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--end", "-e", help="End when every publisher has ended its stream.")
     ] = False,
-    rates: Annotated[bool, typer.Option("--rate", "-r", help="Tell rates each second.")] = False,
+    rates: Annotated[bool, typer.Option("--rate", "-r", help="Report rates each second.")] = False,
     keyed: Annotated[
         bool,
         typer.Option("--keyed", help="Messages of bymux and the like have a key in front (mainstem.channel's have)."),
@@ -63,7 +63,7 @@ def run(
     CHANNEL is one of Aeron's; or bymux://HOST:PORT, jmux://HOST:PORT or aqueduct://HOST:PORT, to listen there as a server and
     record each message that comes.
 
-    Killed and started again it goes on where it was, each message once, while the driver still holds the stream for it
+    Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
     (client liveness timeout, 10 s by default) or somebody runs an Anchor.
     """
     length = parse_size(segment_length, name="--segment-length")
@@ -71,7 +71,7 @@ def run(
         stop = stack.enter_context(stopping())
         if channel.startswith("aeron:"):
             if not stream:
-                raise ConfigurationError("--stream: an Aeron channel has streams; say which")
+                raise ConfigurationError("--stream: an Aeron channel has streams; choose one or more")
             aeron = stack.enter_context(connect(directory, "mainstem record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream]
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))

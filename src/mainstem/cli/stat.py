@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.tools.snapshot import Snapshot
 
-LINES_AROUND = 4  # header, headings, and the line that says what was left out
+LINES_AROUND = 4  # header, headings, and the line with the number of counters left out
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
 ) -> None:
     """Show a driver's counters, live.
 
-    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --json each look is one
+    Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --json each sample is one
     document.
     """
     try:

@@ -42,7 +42,7 @@ def run(
     """List the streams of a driver, one line each.
 
     For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
-    are (in brackets: the registration id that a subscription was given). A dash means that this driver has no such
+    are (in brackets: the subscription's registration id). A dash means that this driver has no such
     station.
     """
     with open_directory(directory) as reader:

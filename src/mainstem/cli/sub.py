@@ -1,4 +1,4 @@
-"""Print the messages of a stream, or how many come."""
+"""Print the messages of a stream, or their rate."""
 
 from __future__ import annotations
 
@@ -25,20 +25,18 @@ def run(
     channel: ChannelArgument,
     stream: StreamArgument,
     directory: DirectoryOption = "",
-    rates: Annotated[bool, typer.Option("--rate", "-r", help="Tell rates each second instead of printing.")] = False,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0 is without end.")
-    ] = 0,
+    rates: Annotated[bool, typer.Option("--rate", "-r", help="Report rates each second instead of printing.")] = False,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: without end.")] = 0,
     until_end: Annotated[
         bool, typer.Option("--end", "-e", help="End when every publisher has ended its stream.")
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", "-t", min=0, help="Fail when nothing came for so many seconds; 0 waits for ever."),
+        typer.Option("--timeout", "-t", min=0, help="Fail when nothing came for so many seconds; 0: without limit."),
     ] = 0.0,
     as_hex: Annotated[bool, typer.Option("--hex", help="Print messages in hexadecimal.")] = False,
 ) -> None:
-    """Print the messages of a stream, one a line, or how many come.
+    """Print the messages of a stream, one a line, or their rate.
 
     Messages go to standard output as they are, each with a line feed after it; rates and the sum go to standard error.
     """
@@ -62,7 +60,7 @@ class _Reader:
         self.meter = RateMeter(SYSTEM_CLOCK.monotonic_ns())
 
     def read(self, stop: Stop, count: int, until_end: bool, timeout: float) -> None:
-        """Until something ends it."""
+        """Reads until a limit, an end or a signal."""
         now_ns = last_ns = SYSTEM_CLOCK.monotonic_ns()
         report_ns = now_ns + NS_PER_SECOND
         while not stop.asked and (count == 0 or self.meter.messages < count):
@@ -71,7 +69,7 @@ class _Reader:
             now_ns = SYSTEM_CLOCK.monotonic_ns()
             if messages:
                 last_ns = now_ns
-                self._take(messages)
+                self._write(messages)
             elif until_end and self.subscription.is_end_of_stream:
                 return
             else:
@@ -83,7 +81,7 @@ class _Reader:
                 say(amount(*self.meter.step(now_ns)))
                 report_ns = now_ns + NS_PER_SECOND
 
-    def _take(self, messages: list[bytes]) -> None:
+    def _write(self, messages: list[bytes]) -> None:
         for message in messages:
             self.meter.add(len(message))
         if self.rates:
@@ -96,7 +94,7 @@ class _Reader:
         out.flush()
 
     def report_all(self) -> None:
-        """Everything that came."""
+        """Reports the totals."""
         meter = self.meter
         overall = amount(*meter.overall(SYSTEM_CLOCK.monotonic_ns())).strip()
         say(f"received {meter.messages:,} messages, {meter.octets:,} bytes: {overall}")

@@ -28,7 +28,7 @@ TokenOption = Annotated[
     str, typer.Option("--token", envvar="MAINSTEM_TUNNEL_TOKEN", help="The secret that both ends share.")
 ]
 TokenFileOption = Annotated[str, typer.Option("--token-file", help="A file that holds the secret.")]
-WindowOption = Annotated[str, typer.Option("--window", help="Bytes held for each connection and direction.")]
+WindowOption = Annotated[str, typer.Option("--window", help="Bytes buffered for each connection and direction.")]
 
 
 @app.command()
@@ -44,7 +44,7 @@ def serve(
         int, typer.Option("--max-connections", min=1, help="Connections through one tunnel at once.")
     ] = MAX_STREAMS,
 ) -> None:
-    """Take tunnels in, and connect what comes out of them to --to."""
+    """Accept tunnels, and connect what comes out of them to --to."""
     context = None
     if tls_cert:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -60,7 +60,7 @@ def serve(
         async with server:
             await server.start(where, ssl=context)
             typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
-            await _until_told()
+            await _until_signal()
 
     _run(work())
 
@@ -76,7 +76,7 @@ def connect(
     tls_name: Annotated[str, typer.Option("--tls-name", help="The name in the server's certificate.")] = "",
     window: WindowOption = "256k",
 ) -> None:
-    """Listen here, and carry each connection through the tunnel; the tunnel is kept up."""
+    """Listen here, and carry each connection through the tunnel; the tunnel is reconnected."""
     context = None
     if tls or tls_ca:
         context = _load(lambda: ssl.create_default_context(cafile=tls_ca or None), f"certificate {tls_ca}")
@@ -90,7 +90,7 @@ def connect(
         async with client:
             await client.start(where)
             typer.echo(f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {to}")
-            await _until_told()
+            await _until_signal()
 
     _run(work())
 
@@ -100,12 +100,12 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(work)
 
 
-async def _until_told() -> None:
-    told = asyncio.Event()
+async def _until_signal() -> None:
+    signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    await told.wait()
+        loop.add_signal_handler(number, signalled.set)
+    await signalled.wait()
 
 
 def _secret(token: str, token_file: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Say who holds each stream back, since when, and what shows it."""
+"""Show what holds each stream back, since when, and the figures that show it."""
 
 from __future__ import annotations
 
@@ -39,45 +39,47 @@ def run(
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
-    seconds: Annotated[float, typer.Option("--for", min=0.0, help="How many seconds to look.")] = 1.0,
-    count: Annotated[int, typer.Option("--looks", min=1, help="How many looks in that time.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that nobody holds back, too.")] = False,
+    seconds: Annotated[float, typer.Option("--for", min=0.0, help="For how many seconds to sample.")] = 1.0,
+    count: Annotated[int, typer.Option("--looks", min=1, help="How many samples in that time.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that are not held back, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say who holds each stream back, since when, and what shows it.
+    """Show what holds each stream back, since when, and the figures that show it.
 
     A slow subscriber, the flow-control window, the receiver's buffer, no receiver, a spy, a disk, a loss: from the
     counters and logs of any driver's directory alone. The decision table is in the documentation (docs/why.md).
     """
     with open_directory(directory) as reader:
-        taken = take_snapshots(reader, count, seconds)
-        found = diagnose(taken, reader.losses())
-        notes = driver_notes(taken, reader.errors())
+        snapshots = take_snapshots(reader, count, seconds)
+        diagnoses = diagnose(snapshots, reader.losses())
+        notes = driver_notes(snapshots, reader.errors())
     chosen = [
-        d for d in found if session in (None, d.session_id) and stream in (None, d.stream_id) and channel in d.channel
+        d
+        for d in diagnoses
+        if session in (None, d.session_id) and stream in (None, d.stream_id) and channel in d.channel
     ]
     if as_json:
-        document = snapshot_header(taken[-1])
-        document |= {"looks": len(taken), "notes": list(notes), "streams": [_row(d) for d in chosen]}
+        document = snapshot_header(snapshots[-1])
+        document |= {"looks": len(snapshots), "notes": list(notes), "streams": [_row(d) for d in chosen]}
         print_json(document)
         return
     out = console()
-    print_title(out, header(taken[-1]))
+    print_title(out, header(snapshots[-1]))
     for note in notes:
         out.print(Text(f"! {note}"))
-    held = [d for d in chosen if d.is_held and (everything or not _is_told_already(d, chosen))]
+    held = [d for d in chosen if d.is_held and (everything or not _is_shown_already(d, chosen))]
     free = [d for d in chosen if not d.is_held]
     for diagnosis in [*held, *(free if everything else [])]:
         out.print()
-        _show(out, diagnosis, taken[-1].epoch_ms)
+        _show(out, diagnosis, snapshots[-1].epoch_ms)
     out.print()
     count_held = sum(d.is_held for d in chosen)
     rest = "" if len(held) + everything * len(free) == len(chosen) else " (--all shows every one)"
     out.print(f"{count_held} of {len(chosen)} publications and images are held back{rest}" if chosen else "no streams")
 
 
-def _is_told_already(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
-    """Whether it is an image of which the publication's answer says the same."""
+def _is_shown_already(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
+    """Returns whether it is an image whose publication has the same diagnosis."""
     own = (diagnosis.session_id, diagnosis.stream_id, diagnosis.holder)
     return diagnosis.kind == IMAGE and any(
         o.kind != IMAGE and (o.session_id, o.stream_id, o.holder) == own for o in others
@@ -109,7 +111,7 @@ def _since(diagnosis: Diagnosis, now_ms: int) -> str:
         since = f"since {clock_time(diagnosis.since_ms)}, {seconds:.1f} s ago"
         parts.append(f"on and off {since}" if diagnosis.basis == ON_AND_OFF else f"{since} ({diagnosis.basis})")
     if diagnosis.not_before_ms is not None and diagnosis.basis.startswith("the first look"):
-        parts.append(f"not before {clock_time(diagnosis.not_before_ms)}, when the {diagnosis.kind} was made")
+        parts.append(f"not before {clock_time(diagnosis.not_before_ms)}, when the {diagnosis.kind} was created")
     others = {name: n for name, n in diagnosis.looks.items() if name != diagnosis.rule}
     also = "".join(f", {name} {n}" for name, n in sorted(others.items(), key=lambda item: -item[1]))
     parts.append(f"{diagnosis.rule} in {diagnosis.agreeing} of {diagnosis.total} looks{also}")

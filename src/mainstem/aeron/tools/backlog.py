@@ -21,7 +21,7 @@ class Station:
 
     ``backlog`` are the bytes that the station before it has and it has not; ``room`` the bytes that it may still advance
     before something stops it (a publisher at its limit, a sender at the receivers' window, a subscriber filling its
-    receiver's window); both in bytes, None where the driver does not say.
+    receiver's window); both in bytes, None where the driver has no figure.
     """
 
     kind: str
@@ -34,21 +34,21 @@ class Station:
 def stations(stream: Stream) -> tuple[Station, ...]:
     """The stations in the order in which a message meets them.
 
-    The step from sender to receiver can be told only when both have the same driver: then a receiver's backlog is what
+    The step from sender to receiver is known only when both have the same driver: then a receiver's backlog is what
     the sender has sent and the receiver has not put in order.
     """
-    found: list[Station] = []
+    steps: list[Station] = []
     publication = stream.publication
     if publication is not None:
-        found += _publication(publication)
+        steps += _publication(publication)
     for image in stream.images:
-        found += _image(image, publication)
-    return tuple(found)
+        steps += _image(image, publication)
+    return tuple(steps)
 
 
 def _publication(publication: Publication) -> list[Station]:
     own = publication.key.registration_id
-    found = [
+    steps = [
         Station(
             kind=PUBLISHER,
             registration_id=own,
@@ -59,7 +59,7 @@ def _publication(publication: Publication) -> list[Station]:
     sent = publication.sender_position
     if sent is not None:
         room = None if publication.sender_limit is None else max(0, publication.sender_limit - sent)
-        found.append(
+        steps.append(
             Station(
                 kind=SENDER,
                 registration_id=own,
@@ -69,15 +69,15 @@ def _publication(publication: Publication) -> list[Station]:
             )
         )
     kind = SUBSCRIBER if publication.is_ipc else SPY
-    found += [_follower(kind, s, publication.position, publication.window) for s in publication.subscribers]
-    return found
+    steps += [_follower(kind, s, publication.position, publication.window) for s in publication.subscribers]
+    return steps
 
 
 def _image(image: Image, publication: Publication | None) -> list[Station]:
     sent = publication.sender_position if publication else None
     lowest = min((s.position for s in image.subscribers), default=image.position)
     window = image.cubic_window or image.window
-    found = [
+    steps = [
         Station(
             kind=RECEIVER,
             registration_id=image.key.registration_id,
@@ -86,8 +86,8 @@ def _image(image: Image, publication: Publication | None) -> list[Station]:
             room=None if window is None else max(0, lowest + window - image.high_water_mark),
         )
     ]
-    found += [_follower(SUBSCRIBER, s, image.position, image.window) for s in image.subscribers]
-    return found
+    steps += [_follower(SUBSCRIBER, s, image.position, image.window) for s in image.subscribers]
+    return steps
 
 
 def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | None) -> Station:

@@ -1,4 +1,4 @@
-"""Several looks at a directory made into one answer a stream: who holds it back, since when, and what shows it."""
+"""Several samples of a directory reduced to one diagnosis a stream: what holds it back, since when, and what shows it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 PUBLICATION = "publication"
 IMAGE = "image"
 ON_AND_OFF = "on and off"
-HELD_SHARE = 4  # a stream that is held in a quarter of the looks is called held
+HELD_SHARE = 4  # a stream that is held in a quarter of the samples is called held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one look says about one publication or image."""
+    """What one sample shows about one publication or image."""
 
     rule: str
     holder: Holder
@@ -38,12 +38,11 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The answer for one publication or image.
+    """The diagnosis of one publication or image.
 
-    ``looks`` is in how many of all looks each rule applied. ``since_ms`` (epoch) is the first look from which the answer
-    was the same to the end, the first look that gave it where it came and went, or the exact moment where something
-    tells it; ``basis`` says which. ``not_before_ms`` is
-    when the log was made.
+    ``looks`` is in how many of all samples each rule applied. ``since_ms`` (epoch) is the first sample from which the rule
+    applied to the end, the first sample with it where it came and went, or the exact moment where a timestamp shows it;
+    ``basis`` names which. ``not_before_ms`` is when the log was created.
     """
 
     kind: str
@@ -62,25 +61,25 @@ class Diagnosis:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds the stream back."""
+        """Whether the stream is held back."""
         return self.holder is not Holder.NONE
 
     @property
     def agreeing(self) -> int:
-        """In how many looks the answer was this one."""
+        """In how many samples this rule applied."""
         return self.looks[self.rule]
 
     @property
     def total(self) -> int:
-        """How many looks there were."""
+        """How many samples there were."""
         return sum(self.looks.values())
 
 
 def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) -> tuple[Diagnosis, ...]:
-    """One answer for each publication and image of the last snapshot, from all snapshots in the order of time.
+    """Returns one diagnosis for each publication and image of the last snapshot, from all snapshots in the order of time.
 
     ``losses`` is the loss report: it dates a hole. One snapshot is enough for what stands still by itself (no receiver,
-    a full window); two or more tell movement.
+    a full window); two or more show movement.
     """
     observations: dict[tuple[str, int], list[Observation]] = {}
     latest: dict[tuple[str, int], Publication | Image] = {}
@@ -107,8 +106,8 @@ def diagnose(snapshots: Sequence[Snapshot], losses: Sequence[LossEntry] = ()) ->
                 observations.setdefault(key, []).append(_observe_publication(own))
         previous, before = snapshot, latest
     in_order = sorted(latest, key=lambda k: (latest[k].key.stream_id, latest[k].key.session_id, k[0] == IMAGE, k[1]))
-    found = (_conclude(kind, latest[kind, own], observations[kind, own]) for kind, own in in_order)
-    return tuple(_dated_by_report(diagnosis, losses) for diagnosis in found)
+    diagnoses = (_conclude(kind, latest[kind, own], observations[kind, own]) for kind, own in in_order)
+    return tuple(_dated_by_report(diagnosis, losses) for diagnosis in diagnoses)
 
 
 def _observe_publication(status: PublicationStatus) -> Observation:
@@ -167,7 +166,7 @@ def _observe_image(status: ImageStatus) -> Observation:
 
 
 def _silent_since(snapshot: Snapshot, blamed: Client | None) -> int | None:
-    """When the blamed client gave its last heartbeat, if that is longer ago than a living one's."""
+    """Returns the time of the blamed client's last heartbeat, if that is longer ago than a living one's."""
     if blamed is None or blamed.heartbeat_ms <= 0 or snapshot.epoch_ms - blamed.heartbeat_ms <= SILENT_MS:
         return None
     return blamed.heartbeat_ms
@@ -175,7 +174,7 @@ def _silent_since(snapshot: Snapshot, blamed: Client | None) -> int | None:
 
 def _conclude(kind: str, subject: Publication | Image, observations: list[Observation]) -> Diagnosis:
     if len(observations) > 1 and observations[0].holder is Holder.NONE:
-        observations = observations[1:]  # the first look cannot tell movement
+        observations = observations[1:]  # the first sample cannot show movement
     looks = Counter(o.rule for o in observations)
     held = Counter(o.rule for o in observations if o.holder is not Holder.NONE)
     chosen = (held if held.total() * HELD_SHARE >= len(observations) else looks) if held else looks
@@ -202,19 +201,19 @@ def _conclude(kind: str, subject: Publication | Image, observations: list[Observ
 
 
 def _dated_by_report(diagnosis: Diagnosis, losses: Sequence[LossEntry]) -> Diagnosis:
-    """A hole that was there at the first look came when the report last grew for that stream."""
+    """Dates a hole that was there in the first sample by when the report last grew for that stream."""
     if diagnosis.holder is not Holder.LOSS or diagnosis.since_ms is None:
         return diagnosis
     own = (diagnosis.session_id, diagnosis.stream_id)
-    noted = [e.last_observation_ms for e in losses if (e.session_id, e.stream_id) == own]
-    earlier = [ms for ms in noted if ms < diagnosis.since_ms]
-    if not earlier or len(earlier) < len(noted):
+    observed = [e.last_observation_ms for e in losses if (e.session_id, e.stream_id) == own]
+    earlier = [ms for ms in observed if ms < diagnosis.since_ms]
+    if not earlier or len(earlier) < len(observed):
         return diagnosis
     return replace(diagnosis, since_ms=max(earlier), basis="the loss report's last observation")
 
 
 def _since(observations: list[Observation], last: Observation) -> tuple[int | None, str]:
-    """Since when the answer holds; where it came and went, when it was first seen."""
+    """Returns since when the rule applies; where it came and went, when it first did."""
     if last.holder is Holder.NONE:
         return None, ""
     if last.silent_since_ms is not None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.error_log import ErrorObservation
     from mainstem.aeron.tools.snapshot import Snapshot
 
-# How drivers word it when a log buffer finds no room: the error's name, or the operating system's text.
-STORAGE_WORDS = ("storage space", "storage_space", "no space left", "insufficient usable storage")
+# In the errors of a log buffer without room: the error's name, or the operating system's text.
+STORAGE_ERRORS = ("storage space", "storage_space", "no space left", "insufficient usable storage")
 
 _RISING = (
     (SystemCounter.FLOW_CONTROL_OVER_RUNS, "datagrams came beyond a receiver's window and were dropped"),
@@ -27,13 +27,13 @@ _RISING = (
     (SystemCounter.CONDUCTOR_CYCLE_TIME_EXCEEDED, "cycles of the conductor took longer than their threshold"),
     (SystemCounter.SENDER_CYCLE_TIME_EXCEEDED, "cycles of the sender took longer than their threshold"),
     (SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED, "cycles of the receiver took longer than their threshold"),
-    (SystemCounter.CLIENT_TIMEOUTS, "clients were given up"),
+    (SystemCounter.CLIENT_TIMEOUTS, "clients timed out"),
     (SystemCounter.STATUS_MESSAGES_REJECTED, "status messages were too far from the sender's position"),
 )
 
 
 def driver_notes(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservation] = ()) -> tuple[str, ...]:
-    """Sentences about the driver, from all looks and from its error log; the last look is what is described."""
+    """Returns sentences about the driver, from all samples and its error log; they describe the last sample."""
     first, last = snapshots[0], snapshots[-1]
     notes = []
     if not last.is_driver_alive(DRIVER_TIMEOUT_MS):
@@ -53,7 +53,7 @@ def driver_notes(snapshots: Sequence[Snapshot], errors: Sequence[ErrorObservatio
 def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
     notes = []
     for error in errors:
-        if any(words in error.text.lower() for words in STORAGE_WORDS):
+        if any(text in error.text.lower() for text in STORAGE_ERRORS):
             age = max(0, last.epoch_ms - error.last_observation_ms) / 1000
             times = f"{error.observation_count} times" if error.observation_count > 1 else "once"
             text = " ".join(error.text.split())
@@ -61,22 +61,24 @@ def _storage(last: Snapshot, errors: Sequence[ErrorObservation]) -> list[str]:
     needed = sum(log.unallocated for log in last.logs.values())
     if last.free_space is not None and needed > last.free_space:
         notes.append(
-            f"disk: the logs may still need {needed:,} bytes, and their file system has {last.free_space:,}: whoever "
-            "writes the page that finds no room is killed"
+            f"disk: the logs may still need {needed:,} bytes, and their file system has {last.free_space:,}: the "
+            "process that writes a page without room is killed"
         )
     return notes
 
 
 def _channels(last: Snapshot) -> list[str]:
-    """Channels in error, and subscriptions that nobody sends to."""
+    """Returns notes about channels in error, and subscriptions without a sender."""
     notes = []
-    heard = {s.registration_id for stream in group_streams(last) for i in stream.images for s in i.subscribers}
+    with_image = {s.registration_id for stream in group_streams(last) for i in stream.images for s in i.subscribers}
     for counter in last.counters:
         if counter.type_id not in (CounterType.SEND_CHANNEL_STATUS, CounterType.RECEIVE_CHANNEL_STATUS):
             continue
         channel = counter.label.partition(": ")[2]
         if counter.value == ChannelStatus.ERRORED:
             notes.append(f"the channel {channel} is in error: `mainstem errors` shows why")
-        elif counter.type_id == CounterType.RECEIVE_CHANNEL_STATUS and counter.registration_id not in heard:
-            notes.append(f"subscription {counter.registration_id} on {channel} has no image: nobody sends to it")
+        elif counter.type_id == CounterType.RECEIVE_CHANNEL_STATUS and counter.registration_id not in with_image:
+            notes.append(
+                f"subscription {counter.registration_id} on {channel} has no image: no publication sends to it"
+            )
     return notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-SUB_BUCKETS = 64  # a value is told to 1/64 of itself
+SUB_BUCKETS = 64  # a value is exact to 1/64 of itself
 
 
 class LatencyHistogram:
@@ -35,11 +35,11 @@ class LatencyHistogram:
 
     def percentile_ns(self, percent: float) -> int:
         """The duration that ``percent`` of all did not exceed: the upper end of its step, at most the longest of all."""
-        wanted = max(1, -(-self.count * percent // 100))
+        rank = max(1, -(-self.count * percent // 100))
         seen = 0
         for bucket in sorted(self._counts):
             seen += self._counts[bucket]
-            if seen >= wanted:
+            if seen >= rank:
                 return min(_upper(bucket), self.max_ns)
         return self.max_ns
 
@@ -76,7 +76,7 @@ def _upper(bucket: int) -> int:
 
 @dataclass(slots=True)
 class RateMeter:
-    """Messages and bytes a second, told for each step and over all."""
+    """Messages and bytes a second, for each step and over all."""
 
     start_ns: int
     messages: int = 0
@@ -110,23 +110,23 @@ class RateMeter:
 class Pacer:
     """How many messages are due at a steady rate; a ``per_second`` of 0 is as fast as can be.
 
-    What could not be sent in time is not made up for beyond ``burst`` messages, so that a stall is no flood afterwards.
+    Messages that were not sent in time are made up for to ``burst`` at most, so that no flood follows a stall.
     """
 
     per_second: float
     start_ns: int
     burst: int = 256
-    _given: int = 0
+    _released: int = 0
 
     def due(self, now_ns: int) -> int:
         """How many may be sent now; they count as sent."""
         if self.per_second <= 0:
             return self.burst
         should = int((now_ns - self.start_ns) * self.per_second / 1e9) + 1
-        count = min(should - self._given, self.burst)
-        self._given = should
+        count = min(should - self._released, self.burst)
+        self._released = should
         return count
 
     def next_ns(self) -> int:
         """When the next one is due."""
-        return self.start_ns + int(self._given * 1e9 / self.per_second) if self.per_second > 0 else self.start_ns
+        return self.start_ns + int(self._released * 1e9 / self.per_second) if self.per_second > 0 else self.start_ns

@@ -1,4 +1,4 @@
-"""What the last page of a log buffer file says, read without mapping the file (behaviour, section 10.1)."""
+"""The metadata page of a log buffer file, read without mapping the file (behaviour, section 10.1)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LogState:
 
 
 def read_log_state(path: str, *, next_position: int | None = None) -> LogState | None:
-    """The state of one file; None when it is gone, too short, or no log buffer (yet)."""
+    """Reads one file; None when it is gone, too short, or no log buffer (yet)."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
@@ -81,7 +81,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
             path=path,
             length=status.st_size,
             allocated=status.st_blocks * BLOCK,
-            # Stores through a mapping leave the time of the last write(2) or truncate(2), which was the file's making.
+            # Stores through a mapping leave the time of the last write(2) or truncate(2), which created the file.
             created_ms=status.st_mtime_ns // 1_000_000,
         )
         if state is None or next_position is None:
@@ -95,7 +95,7 @@ def read_log_state(path: str, *, next_position: int | None = None) -> LogState |
 def parse_metadata(
     page: bytes, *, path: str = "", length: int = 0, allocated: int = 0, created_ms: int = 0
 ) -> LogState | None:
-    """The state in the 4096 bytes of a log's metadata; None when they describe no log."""
+    """Parses the 4096 bytes of a log's metadata; None when they describe no log."""
 
     def i32(offset: int) -> int:
         return int(struct.unpack_from("<i", page, offset)[0])

@@ -61,7 +61,7 @@ class LogFrame:
 
 
 class LogFile:
-    """A log buffer file, open for looking. Raises ConfigurationError when the file is no log."""
+    """A log buffer file, open for reading. Raises ConfigurationError when the file is no log."""
 
     def __init__(self, path: str) -> None:
         state = read_log_state(path)
@@ -91,7 +91,7 @@ class LogFile:
         """The frames of one partition with up to ``payload_limit`` bytes of each payload.
 
         Zeroes between frames (cleaned, missing, or not written yet) are passed over. A frame whose length leaves the
-        term, or a committed one that says another offset than its own, ends the walk: what follows cannot be trusted.
+        term, or a committed one whose header has another offset than its own, ends the walk: what follows cannot be trusted.
         """
         term_length = self.state.term_length
         offset = 0
@@ -111,7 +111,7 @@ class LogFile:
         """The next multiple of the frame alignment, from ``offset`` on, where something is written."""
         length = layout.FRAME_ALIGNMENT
         while offset < self.state.term_length:
-            # Most frames follow the one before them: look at one header first, and further only when it is empty.
+            # Most frames follow the one before them: read one header first, and further only when it is empty.
             chunk = self._read(partition, offset, min(length, self.state.term_length - offset))
             length = CHUNK
             if not chunk:
@@ -133,8 +133,10 @@ class LogFile:
             return None
         if length < 0:
             term_id = self.tails()[partition][0]  # the rest of the header may not be written yet
-        wanted = min(length - layout.DATA_HEADER_LENGTH, payload_limit) if kind == layout.TYPE_DATA else 0
-        payload = self._read(partition, offset + layout.DATA_HEADER_LENGTH, wanted) if wanted > 0 else b""
+        payload_length = min(length - layout.DATA_HEADER_LENGTH, payload_limit) if kind == layout.TYPE_DATA else 0
+        payload = (
+            self._read(partition, offset + layout.DATA_HEADER_LENGTH, payload_length) if payload_length > 0 else b""
+        )
         bits = descriptor.position_bits(self.state.term_length)
         return LogFrame(
             position=descriptor.position_of(term_id, offset, self.state.initial_term_id, bits),

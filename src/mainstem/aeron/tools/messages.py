@@ -1,4 +1,4 @@
-"""The sentences of the diagnosis: what was seen, with the figures that show it, and no more than they show."""
+"""The sentences of the diagnosis: what was observed, with the figures that show it, and no more than they show."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ if TYPE_CHECKING:
     from mainstem.aeron.tools.stream_state import ImageStatus, PublicationStatus
     from mainstem.aeron.tools.streams import Client, Subscriber
 
-SILENT_MS = 2_000  # a client's conductor gives a heartbeat each 500 ms
+SILENT_MS = 2_000  # a client's conductor writes a heartbeat each 500 ms
 
 
 def count(value: int) -> str:
-    """Bytes, with their thousands apart."""
+    """Returns a number of bytes, with its thousands apart."""
     return f"{value:,} bytes"
 
 
 def client(who: Client) -> str:
-    """A client by its id and, where it gave itself one, its name."""
+    """Returns a client's id and, where it has one, its name."""
     return f"client {who.client_id} ({who.name})" if who.name else f"client {who.client_id}"
 
 
 def reader(who: Subscriber) -> str:
-    """A subscription and whose it is."""
+    """Returns a subscription and its client."""
     return f"subscription {who.registration_id} of {client(who.client)}"
 
 
 def driver_gone(status: PublicationStatus | ImageStatus) -> str:
-    """The driver's last sign of life."""
+    """The driver's heartbeat is old."""
     age = status.snapshot.heartbeat_age_ms
     if age is None:
         return "the driver has shut down: nothing moves any more"
-    return f"the driver (pid {status.snapshot.pid}) gave its last heartbeat {age / 1000:.1f} s ago: nothing moves"
+    return f"the driver (pid {status.snapshot.pid})'s last heartbeat was {age / 1000:.1f} s ago: nothing moves"
 
 
 def disk_full(status: PublicationStatus | ImageStatus) -> str:
@@ -41,7 +41,7 @@ def disk_full(status: PublicationStatus | ImageStatus) -> str:
     needed = status.log.unallocated if status.log else 0
     return (
         f"the file system of {status.snapshot.directory} is full: {count(status.snapshot.free_space or 0)} are free, and "
-        f"this log may still need {count(needed)}; whoever writes the next new page of it is killed"
+        f"this log may still need {count(needed)}; the process that writes the next new page of it is killed"
     )
 
 
@@ -54,27 +54,27 @@ def ended(status: PublicationStatus) -> str:
     """A closed publication."""
     if status.log is not None and status.log.is_revoked:
         return "the publication was revoked"
-    left = f": {count(status.backlog)} are still to be taken" if status.backlog else ""
+    left = f": {count(status.backlog)} are still unread" if status.backlog else ""
     return f"the publication was closed and will go{left}"
 
 
 def no_subscriber(status: PublicationStatus) -> str:
     """IPC without a subscriber."""
-    return f"nobody subscribes to stream {status.publication.key.stream_id} by IPC here: offers answer NOT_CONNECTED"
+    return f"stream {status.publication.key.stream_id} has no IPC subscription here: offers return NOT_CONNECTED"
 
 
 def group_incomplete(status: PublicationStatus) -> str:
     """A group that is still too small."""
-    answering = _number(status.publication.receivers or 0, "receiver answers", "receivers answer")
+    responding = _number(status.publication.receivers or 0, "receiver responds", "receivers respond")
     return (
-        f"{answering}, and the flow control of {status.publication.key.channel} waits for more of them: offers answer "
+        f"{responding}, and the flow control of {status.publication.key.channel} waits for more of them: offers return "
         "NOT_CONNECTED until the group is complete"
     )
 
 
 def no_receiver(status: PublicationStatus) -> str:
-    """Nobody answers on the network."""
-    text = "no receiver has answered within the connection timeout: offers answer NOT_CONNECTED"
+    """No receiver sends status messages."""
+    text = "no receiver has responded within the connection timeout: offers return NOT_CONNECTED"
     if status.publication.destinations is not None:
         text += f"; destinations known: {status.publication.destinations}"
     if status.publication.subscribers:
@@ -111,7 +111,7 @@ def loss(status: PublicationStatus) -> str:
 
 
 def slow_reader(status: PublicationStatus) -> str:
-    """The subscriber that everybody waits for."""
+    """The subscriber that the stream waits for."""
     who = status.reader
     assert who is not None
     image = status.holding_image
@@ -128,12 +128,14 @@ def slow_reader(status: PublicationStatus) -> str:
 
 
 def slow_recorder(status: PublicationStatus) -> str:
-    """A recorder that everybody waits for."""
-    return f"{slow_reader(status)}; it records: look at its disk first (the counters do not tell disk from processor)"
+    """A recorder that the stream waits for."""
+    return (
+        f"{slow_reader(status)}; it records: check its disk first (the counters do not distinguish disk from processor)"
+    )
 
 
 def congestion(status: PublicationStatus) -> str:
-    """A window made small by congestion control."""
+    """A window reduced by congestion control."""
     image = status.holding_image
     assert image is not None
     return (
@@ -161,8 +163,8 @@ def late_status_message(status: PublicationStatus) -> str:
     granted = image.consumed + (image.window or 0)
     return (
         f"the subscribers have read up to {image.consumed:,}, which lets the sender go to {granted:,}, and the sender still "
-        f"takes {status.publication.sender_limit or 0:,} for its limit: the status message is late, lost, or the driver "
-        f"does not get to it; {count(status.backlog)} wait at the sender"
+        f"takes {status.publication.sender_limit or 0:,} for its limit: the status message is late, lost, or not "
+        f"processed yet; {count(status.backlog)} wait at the sender"
     )
 
 
@@ -171,7 +173,7 @@ def group_window(status: PublicationStatus) -> str:
     return (
         f"the slowest of {status.publication.receivers} receivers lets the sender go no further: "
         f"{count(status.sender_room or 0)} of window left, {count(status.backlog)} waiting. Which one, only the counters "
-        f"where the receivers run can tell{_not_here(status)}"
+        f"where the receivers run show{_not_here(status)}"
     )
 
 
@@ -179,7 +181,7 @@ def remote_window(status: PublicationStatus) -> str:
     """A receiver elsewhere."""
     return (
         f"the receiver lets the sender go no further: {count(status.sender_room or 0)} of window left, "
-        f"{count(status.backlog)} waiting. A slow subscriber or too small a window: run this where the receiver is"
+        f"{count(status.backlog)} waiting. A slow subscriber or too small a window: run this command where the receiver is"
         f"{_not_here(status)}"
     )
 
@@ -199,13 +201,13 @@ def slow_sender(status: PublicationStatus) -> str:
     longest = status.snapshot.system(SystemCounter.SENDER_MAX_CYCLE_TIME) / 1e6
     text = (
         f"the driver's sender has {count(status.backlog)} to send and {count(status.sender_room or 0)} of window to do it: "
-        f"it does not get to it (longest cycle so far: {longest:.1f} ms"
+        f"its duty cycle is late (longest cycle so far: {longest:.1f} ms"
     )
-    return f"{text}; the socket refused {status.short_sends} batches)" if status.short_sends else f"{text})"
+    return f"{text}; the socket did not take {status.short_sends} batches)" if status.short_sends else f"{text})"
 
 
 def flowing(status: PublicationStatus) -> str:
-    """Nobody holds it."""
+    """Nothing holds it back."""
     room = max(0, status.publication.limit - status.publication.position)
     return f"flows: {count(status.backlog)} wait, {count(room)} may be written before back pressure{_left_out(status)}"
 
@@ -242,7 +244,9 @@ def image_slow(status: ImageStatus) -> str:
 
 def image_recorder(status: ImageStatus) -> str:
     """A slow recorder, seen from the receiver."""
-    return f"{image_slow(status)}; it records: look at its disk first (the counters do not tell disk from processor)"
+    return (
+        f"{image_slow(status)}; it records: check its disk first (the counters do not distinguish disk from processor)"
+    )
 
 
 def image_congestion(status: ImageStatus) -> str:
@@ -279,7 +283,7 @@ def _silent(status: PublicationStatus | ImageStatus, who: Client) -> str:
     if who.heartbeat_ms <= 0:
         return ""
     age = status.snapshot.epoch_ms - who.heartbeat_ms
-    return f"; that client has given no heartbeat for {age / 1000:.1f} s" if age > SILENT_MS else ""
+    return f"; that client has written no heartbeat for {age / 1000:.1f} s" if age > SILENT_MS else ""
 
 
 def _not_here(status: PublicationStatus) -> str:

@@ -1,4 +1,4 @@
-"""Takes snapshots of a driver's directory. Nothing is ever written there, not even by mistake: files are mapped privately."""
+"""Snapshots of a driver's directory. Nothing is ever written there, not even by mistake: files are mapped privately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReadingFiles(MappedFiles):
-    """Maps files for looking only: read permission is enough, and a store would stay in this process."""
+    """Maps files for reading only: read permission is enough, and a store would stay in this process."""
 
     def map(self, path: str) -> AtomicBuffer:
         """The file's memory as others write it; private to this process should it be written here."""
@@ -42,7 +42,7 @@ class ReadingFiles(MappedFiles):
 
 
 class DirectoryReader:
-    """A driver's directory, open for looking. Follows a driver that starts anew in the same place.
+    """A driver's directory, open for reading. Follows a driver that starts anew in the same place.
 
     Raises DriverTimeout when there is no CnC file that a driver has finished writing. A directory whose driver is dead
     can be read as it was left.
@@ -100,8 +100,8 @@ class DirectoryReader:
         counters = read_counters(cnc.counters())
         free = None
         if logs:
-            facts = os.statvfs(self.directory) if os.path.isdir(self.directory) else None
-            free = facts.f_bavail * facts.f_frsize if facts else None
+            status = os.statvfs(self.directory) if os.path.isdir(self.directory) else None
+            free = status.f_bavail * status.f_frsize if status else None
         return Snapshot(
             directory=self.directory,
             epoch_ms=epoch_ms,
@@ -133,7 +133,7 @@ class DirectoryReader:
 
 
 def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
-    """The distinct errors in any file that has such a log at ``offset``. Raises ConfigurationError when it cannot be read."""
+    """Returns the distinct errors in any file with such a log at ``offset``. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -143,11 +143,11 @@ def read_error_file(path: str, *, offset: int = 0) -> list[ErrorObservation]:
 
 
 def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
-    """All allocated counters. The values are read first and together, so that they are of nearly one moment."""
+    """Returns all allocated counters. The values are read first and together, so that they are of nearly one moment."""
     values = [(i, reader.value(i)) for i in reader]
-    facts = []
+    counters = []
     for counter_id, value in values:
-        fact = CounterSnapshot(
+        counter = CounterSnapshot(
             counter_id=counter_id,
             type_id=reader.type_id(counter_id),
             value=value,
@@ -157,17 +157,17 @@ def read_counters(reader: CountersReader) -> tuple[CounterSnapshot, ...]:
             owner_id=reader.owner_id(counter_id),
             reference_id=reader.reference_id(counter_id),
         )
-        if reader.state(counter_id) == COUNTER_ALLOCATED:  # still: it was not freed under our eyes
-            facts.append(fact)
-    return tuple(facts)
+        if reader.state(counter_id) == COUNTER_ALLOCATED:  # still: it was not freed meanwhile
+            counters.append(counter)
+    return tuple(counters)
 
 
 def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int, LogState]:
-    """The logs of all streams that the counters name, each with the frame that its first consumer has before it."""
-    facts: dict[int, LogState] = {}
+    """Returns the logs of all streams that the counters name, each with the frame that its first consumer reads next."""
+    logs: dict[int, LogState] = {}
     for counter in counters:
         key = stream_key(counter)
-        if key is None or key.registration_id in facts:
+        if key is None or key.registration_id in logs:
             continue
         if counter.type_id == CounterType.PUBLISHER_LIMIT:
             path = places.publication_path(directory, key.registration_id)
@@ -177,12 +177,12 @@ def read_logs(directory: str, counters: tuple[CounterSnapshot, ...]) -> dict[int
         else:
             continue
         if log is not None:
-            facts[key.registration_id] = log
-    return facts
+            logs[key.registration_id] = log
+    return logs
 
 
 def _first_consumer(counters: tuple[CounterSnapshot, ...], registration_id: int) -> int | None:
-    """Where the sender is; for IPC, where the last subscriber is."""
+    """Returns the sender's position; for IPC, the slowest subscriber's."""
     for counter in counters:
         if counter.type_id == CounterType.SENDER_POSITION and counter.registration_id == registration_id:
             return counter.value

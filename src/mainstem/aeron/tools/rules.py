@@ -1,4 +1,4 @@
-"""The decision table of ``mainstem why``: read from the top, the first rule that applies is the answer.
+"""The decision table of ``mainstem why``: read from the top, the first rule that applies decides.
 
 ``docs/why.md`` draws this table, and a test holds the two together.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T", PublicationStatus, ImageStatus)
 
 
 class Holder(StrEnum):
-    """Who holds a stream back."""
+    """What holds a stream back."""
 
     NONE = "nobody"
     NO_RECEIVER = "no receiver"
@@ -35,7 +35,7 @@ class Holder(StrEnum):
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """One row: ``when`` says in words what ``applies`` computes, ``sentence`` writes it with the figures."""
+    """One row: ``when`` describes what ``applies`` computes, ``sentence`` writes it with the figures."""
 
     name: str
     holder: Holder
@@ -300,5 +300,5 @@ IMAGE_RULES: tuple[Rule[ImageStatus], ...] = (
 
 
 def decide(rules: tuple[Rule[T], ...], status: T) -> Rule[T]:
-    """The first rule that applies; the last one always does."""
+    """Returns the first rule that applies; the last one always does."""
     return next(rule for rule in rules if rule.applies(status))

@@ -1,4 +1,4 @@
-"""Choosing counters, and what they become for a program: rows with names, not only numbers."""
+"""Selections of counters, and counters as rows for a program, with names and not only numbers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def type_name(counter: CounterSnapshot) -> str:
-    """What a counter's type is called: ``system``, ``snd-pos``, ``client-heartbeat`` …; by number where nobody named it."""
+    """Returns the name of a counter's type: ``system``, ``snd-pos``, ``client-heartbeat`` …; its number where it has none."""
     if counter.type_id == CounterType.SYSTEM:
         return "system"
-    name, found, _ = counter.label.partition(": ")
-    return name.partition(" (")[0] if found and " " not in name.partition(" (")[0] else str(counter.type_id)
+    name, separator, _ = counter.label.partition(": ")
+    return name.partition(" (")[0] if separator and " " not in name.partition(" (")[0] else str(counter.type_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which counters are wanted: all that are given must agree; empty means any.
+    """A condition on counters: all parts must match; an empty part matches any.
 
     ``types`` are names or numbers; ``channel`` is a part of the channel's text; ``label`` a regular expression.
     """
@@ -39,7 +39,7 @@ class Selection:
     hide_zero: bool = False
 
     def matches(self, counter: CounterSnapshot) -> bool:
-        """Whether the counter is one of them."""
+        """Returns whether the counter is selected."""
         if self.types and not {str(counter.type_id), type_name(counter)} & self.types:
             return False
         if self.label is not None and not self.label.search(counter.label):
@@ -60,7 +60,7 @@ class Selection:
 
 
 def counter_row(counter: CounterSnapshot) -> dict[str, object]:
-    """A counter as JSON has it."""
+    """Returns a counter as JSON has it."""
     row: dict[str, object] = {
         "id": counter.counter_id,
         "type_id": counter.type_id,
@@ -78,7 +78,7 @@ def counter_row(counter: CounterSnapshot) -> dict[str, object]:
 
 
 def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
-    """Which driver, and how it is, as JSON has it."""
+    """Returns the driver's identity and state as JSON has it."""
     return {
         "directory": snapshot.directory,
         "cnc_version": snapshot.version_text,
@@ -91,14 +91,14 @@ def snapshot_header(snapshot: Snapshot) -> dict[str, object]:
 
 
 def rates(before: Snapshot | None, now: Snapshot, chosen: Iterable[CounterSnapshot]) -> dict[int, float]:
-    """How fast the chosen counters rise, in units a second, by counter id; those that are new or did not rise are left out."""
+    """Returns how fast the chosen counters rise, a second, by counter id; those that are new or did not rise are left out."""
     if before is None or now.now_ns <= before.now_ns:
         return {}
     seconds = (now.now_ns - before.now_ns) / 1e9
     then = {(c.counter_id, c.registration_id): c.value for c in before.counters}
-    found = {}
+    rising = {}
     for counter in chosen:
         old = then.get((counter.counter_id, counter.registration_id))
         if old is not None and counter.value > old and counter.type_id != CounterType.CLIENT_HEARTBEAT:
-            found[counter.counter_id] = (counter.value - old) / seconds
-    return found
+            rising[counter.counter_id] = (counter.value - old) / seconds
+    return rising

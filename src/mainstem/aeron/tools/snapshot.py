@@ -21,7 +21,7 @@ STREAM_TYPES = frozenset(STREAM_COUNTER_NAMES) | {CounterType.PER_IMAGE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamKey:
-    """What the key of a stream's counter says. ``channel`` is the longest text of it that key and label hold."""
+    """The key of a stream's counter. ``channel`` is the longest text of it that key and label hold."""
 
     registration_id: int
     session_id: int
@@ -32,10 +32,10 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything read in one look.
+    """Everything read at one time.
 
-    ``epoch_ms`` says when by the wall clock, ``now_ns`` by the monotonic one. ``heartbeat_ms`` is the driver's last sign
-    of life: 0 none yet, -1 shut down. ``logs`` are the log buffers by registration id, empty when they were not asked
+    ``epoch_ms`` is that time by the wall clock, ``now_ns`` by the monotonic one. ``heartbeat_ms`` is the driver's last
+    heartbeat: 0 none yet, -1 shut down. ``logs`` are the log buffers by registration id, empty when they were not asked
     for; ``free_space`` is what the directory's file system has left.
     """
 
@@ -62,32 +62,32 @@ class Snapshot:
         return ".".join(str(self.version >> shift & 0xFF) for shift in (16, 8, 0))
 
     def is_driver_alive(self, timeout_ms: int) -> bool:
-        """Whether the heartbeat is there and at most ``timeout_ms`` old."""
+        """Returns whether the heartbeat is there and at most ``timeout_ms`` old."""
         age = self.heartbeat_age_ms
         return age is not None and age <= timeout_ms
 
     def system(self, counter: SystemCounter) -> int:
-        """A system counter's value; 0 when the driver has no such counter."""
+        """Returns a system counter's value; 0 when the driver has no such counter."""
         return next((c.value for c in self.counters if c.counter_id == counter and c.type_id == CounterType.SYSTEM), 0)
 
 
 def stream_key(counter: CounterSnapshot) -> StreamKey | None:
-    """The key of a stream's counter, or None for a counter of another kind."""
+    """Returns the key of a stream's counter, or None for a counter of another kind."""
     if counter.type_id not in STREAM_TYPES:
         return None
     key = parse_stream_key(counter.key)
-    told, join = _channel_of_label(counter.label)
+    full, join = _channel_of_label(counter.label)
     return StreamKey(
         registration_id=key.registration_id,
         session_id=key.session_id,
         stream_id=key.stream_id,
-        channel=told if len(told) > len(key.channel) and told.startswith(key.channel) else key.channel,
+        channel=full if len(full) > len(key.channel) and full.startswith(key.channel) else key.channel,
         join_position=join,
     )
 
 
 def _channel_of_label(label: str) -> tuple[str, int | None]:
-    """Channel and join position out of ``name: registration session stream channel[ @join]``: keys cut long channels."""
+    """Returns channel and join position out of ``name: registration session stream channel[ @join]``: keys cut long channels."""
     parts = label.partition(": ")[2].split(" ")
     if len(parts) < 4:
         return "", None

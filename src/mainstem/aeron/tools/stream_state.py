@@ -1,4 +1,4 @@
-"""What can be concluded about one stream from one look and the look before it: the questions that the decision table asks."""
+"""The state of one stream, from one sample and the sample before it: what the rules of the decision table test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DRIVER_TIMEOUT_MS = 10_000  # what clients allow a driver
 PAGE = 4096  # a disk with less free than one page cannot take the next new page of a sparse log
-# A receiver reports consumption in steps of a quarter window, so a subscriber may lag so far without holding anybody up.
+# A receiver reports consumption in steps of a quarter window, so a subscriber may lag so far without holding the sender up.
 REPORTED_STEP = 4
 # A publisher's limit is raised in steps of an eighth of its window at most.
 LIMIT_STEP = 8
@@ -26,7 +26,7 @@ LIMIT_STEP = 8
 
 @dataclass(frozen=True)
 class ImageStatus:
-    """An image now and at the look before (None at the first look)."""
+    """An image now and in the sample before (None in the first one)."""
 
     snapshot: Snapshot
     image: Image
@@ -69,7 +69,7 @@ class ImageStatus:
 
     @property
     def naks_sent(self) -> int:
-        """NAKs since the look before."""
+        """NAKs since the sample before."""
         return _rise(self.image.naks, self.before.naks if self.before else None)
 
     @property
@@ -81,7 +81,7 @@ class ImageStatus:
 
     @property
     def has_moved(self) -> bool:
-        """Whether the receiver has got anything in order since the look before."""
+        """Whether the receiver has received anything in order since the sample before."""
         return self.before is not None and self.before.position != self.image.position
 
     @property
@@ -92,7 +92,7 @@ class ImageStatus:
 
     @property
     def is_congested(self) -> bool:
-        """Whether congestion control has made the window smaller than it was configured."""
+        """Whether congestion control has reduced the window below the configured one."""
         cubic, full = self.image.cubic_window, self.image.window
         return cubic is not None and full is not None and cubic < full
 
@@ -111,7 +111,7 @@ class ImageStatus:
 
 @dataclass(frozen=True)
 class PublicationStatus:
-    """A publication now and at the look before (None at the first look), with the images of it that this driver holds."""
+    """A publication now and in the sample before (None in the first one), with the images of it that this driver has."""
 
     snapshot: Snapshot
     publication: Publication
@@ -149,12 +149,12 @@ class PublicationStatus:
         """Whether the driver lets the publisher offer."""
         if self.log is not None:
             return self.log.is_connected
-        # Without the log: a driver pulls the limit down to the sender where nobody is connected.
+        # Without the log: a driver pulls the limit down to the sender where no receiver is connected.
         return self.publication.limit > (self.publication.sender_position or 0)
 
     @cached_property
     def implied_consumer(self) -> int | None:
-        """Where the limit says that the slowest counted consumer was."""
+        """The position of the slowest counted consumer, as implied by the limit."""
         window = self.publication.window
         return None if window is None else self.publication.limit - window
 
@@ -165,7 +165,7 @@ class PublicationStatus:
 
     @property
     def left_out(self) -> tuple[Subscriber, ...]:
-        """Those that are further behind than the limit allows: untethered and resting, so that nobody waits for them."""
+        """Subscribers further behind than the limit allows: untethered and resting, so that the stream does not wait for them."""
         return tuple(s for s in self.publication.subscribers if self._is_left_out(s))
 
     def _is_left_out(self, subscriber: Subscriber) -> bool:
@@ -189,7 +189,7 @@ class PublicationStatus:
 
     @property
     def backlog(self) -> int:
-        """Bytes that the publisher has written and that consumer has not taken."""
+        """Bytes that the publisher has written and that consumer has not read."""
         return max(0, self.publication.position - self.consumer)
 
     @property
@@ -199,19 +199,19 @@ class PublicationStatus:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether something waits and the consumer has not moved since the look before."""
+        """Whether something waits and the consumer has not moved since the sample before."""
         if self.before is None or not self.backlog:
             return False
         return PublicationStatus(self.snapshot, self.before).consumer == self.consumer
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds the stream back: offers are refused, or what was written stands still."""
+        """Whether the stream is held back: offers are refused, or written bytes stand still."""
         return (self.is_at_limit and self.backlog > 0) or self.has_stopped
 
     @property
     def has_moved(self) -> bool:
-        """Whether anything was published since the look before."""
+        """Whether anything was published since the sample before."""
         return self.before is not None and self.before.position != self.publication.position
 
     @property
@@ -222,7 +222,7 @@ class PublicationStatus:
 
     @property
     def claim_is_open(self) -> bool:
-        """Whether the next frame was claimed and never finished: nobody can pass it."""
+        """Whether the next frame was claimed and never finished, so that no consumer can pass it."""
         return self.log is not None and self.log.next_frame_length is not None and self.log.next_frame_length <= 0
 
     @property
@@ -265,7 +265,7 @@ class PublicationStatus:
 
     @property
     def only_image(self) -> ImageStatus | None:
-        """The receiver of a unicast stream, where it is this driver's: nobody else can hold the window."""
+        """The receiver of a unicast stream, where it is this driver's: no other can hold the window."""
         publication = self.publication
         if publication.receivers is not None or publication.destinations is not None or len(self.images) != 1:
             return None
@@ -273,7 +273,7 @@ class PublicationStatus:
 
     @property
     def status_message_is_late(self) -> bool:
-        """Whether that receiver's subscribers have read on, and the sender does not know of it."""
+        """Whether that receiver's subscribers have read on, and the sender has no status message of it."""
         image, limit = self.only_image, self.publication.sender_limit
         if image is None or image.window is None or limit is None:
             return False
@@ -297,19 +297,19 @@ class PublicationStatus:
 
     @property
     def short_sends(self) -> int:
-        """Datagrams that the operating system did not take since the look before, over all streams of the driver."""
+        """Datagrams that the operating system did not take since the sample before, over all streams of the driver."""
         if self.previous is None:
             return 0
         return self.snapshot.system(SystemCounter.SHORT_SENDS) - self.previous.system(SystemCounter.SHORT_SENDS)
 
     @property
     def back_pressure_events(self) -> int:
-        """How often the sender ran out of window since the look before."""
+        """How often the sender ran out of window since the sample before."""
         return _rise(self.publication.back_pressure_events, self.before.back_pressure_events if self.before else None)
 
 
 def is_multicast(channel: str) -> bool:
-    """Whether the channel's endpoint is a group; a name is taken for a single host."""
+    """Whether the channel's endpoint is a group; a name counts as a single host."""
     for parameter in channel.partition("?")[2].split("|"):
         name, _, value = parameter.partition("=")
         if name == "endpoint":

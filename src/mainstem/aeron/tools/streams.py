@@ -20,7 +20,7 @@ SPY_PREFIX = "aeron-spy:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """Whoever owns a resource. ``heartbeat_ms`` is its last sign of life; ``records`` whether it runs an archive's recorder."""
+    """The owner of a resource. ``heartbeat_ms`` is its last heartbeat; ``records`` whether it runs an Archive's recorder."""
 
     client_id: int
     name: str = ""
@@ -30,7 +30,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
-    """One subscription's place in a stream."""
+    """One subscription's position in a stream."""
 
     registration_id: int
     counter_id: int
@@ -148,7 +148,7 @@ class _Index:
         return self._clients.get(client_id, Client(client_id=client_id))
 
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
-        """The value of the counter of that type whose label names what is meant: some types carry several counters."""
+        """Returns the value of the counter of that type with the word in its label: some types have several counters."""
         for counter in self.by_type.get(type_id, ()):
             key = self.keys.get(counter.counter_id)
             if key and key.registration_id == registration_id and word in counter.label.partition(":")[0]:
@@ -157,13 +157,13 @@ class _Index:
 
 
 def _client_name(label: str) -> str:
-    """What the client calls itself: ``client-heartbeat: id=7 name=orders version=…``."""
-    _, found, rest = label.partition(" name=")
-    return rest.partition(" version=")[0].strip() if found else ""
+    """Returns the client's name: ``client-heartbeat: id=7 name=orders version=…``."""
+    _, separator, rest = label.partition(" name=")
+    return rest.partition(" version=")[0].strip() if separator else ""
 
 
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
-    """All streams, ordered by stream id, session id and channel."""
+    """Returns all streams, ordered by stream id, session id and channel."""
     index = _Index(snapshot)
     followers = _subscribers(index)
     publications = [
@@ -171,18 +171,20 @@ def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
     ]
     images = [_image(c, index, followers, snapshot) for c in index.by_type.get(CounterType.RECEIVER_POSITION, ())]
     streams = []
-    taken: set[int] = set()
+    grouped: set[int] = set()
     for publication in publications:
         if publication is None:
             continue
         own = tuple(
-            i for i in images if i and _same_stream(publication, i, publications) and i.key.registration_id not in taken
+            i
+            for i in images
+            if i and _same_stream(publication, i, publications) and i.key.registration_id not in grouped
         )
-        taken.update(i.key.registration_id for i in own)
+        grouped.update(i.key.registration_id for i in own)
         key = publication.key
         streams.append(Stream(session_id=key.session_id, stream_id=key.stream_id, publication=publication, images=own))
     for image in images:
-        if image and image.key.registration_id not in taken:
+        if image and image.key.registration_id not in grouped:
             key = image.key
             streams.append(
                 Stream(session_id=key.session_id, stream_id=key.stream_id, publication=None, images=(image,))
@@ -191,8 +193,8 @@ def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:
 
 
 def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
-    """Subscribers by the registration of the image or publication that they read."""
-    found: dict[int, list[Subscriber]] = {}
+    """Returns subscribers by the registration of the image or publication that they read."""
+    followers: dict[int, list[Subscriber]] = {}
     for counter in index.by_type.get(CounterType.SUBSCRIBER_POSITION, ()):
         key = index.keys.get(counter.counter_id)
         if key is None:
@@ -205,8 +207,8 @@ def _subscribers(index: _Index) -> dict[int, list[Subscriber]]:
             join_position=key.join_position,
             client=index.client(counter.owner_id),
         )
-        found.setdefault(counter.reference_id, []).append(subscriber)
-    return found
+        followers.setdefault(counter.reference_id, []).append(subscriber)
+    return followers
 
 
 def _publication(
@@ -258,7 +260,7 @@ def _image(
 
 
 def _channel_status(index: _Index, key: StreamKey) -> int | None:
-    """The send channel's status; a channel shared by several publications is registered under the first of them."""
+    """Returns the send channel's status; a channel shared by several publications is registered under the first of them."""
     status = index.value(CounterType.SEND_CHANNEL_STATUS, key.registration_id)
     if status is not None:
         return status
