@@ -1,4 +1,17 @@
-"""The command-and-control file: where a driver and its clients meet (behaviour, section 2; CnC version 0.2.0)."""
+"""The command-and-control file: the memory that a driver shares with its clients (docs/protocols/aeron.md, 2; CnC version 0.2.0).
+
+Theory of operation. One file, ``cnc.dat``, has a metadata section and five others, one after the other: the to-driver ring
+buffer, the to-clients broadcast buffer, the counters' metadata, the counters' values, and the error log.
+
+Who writes what: the driver's conductor creates the file, writes the metadata once, and is the only writer of the to-clients
+buffer, of the counters' metadata and of the error log. Clients append to the to-driver buffer, many at once, and write the
+values of their own counters, their heartbeats among them. The driver's agents write the values of all other counters.
+
+The version is stored last, with a release store, when everything else is there and the driver has given its first heartbeat; a
+client that reads version 0 maps the file again later. The driver's heartbeat is the consumer heartbeat of the to-driver buffer:
+0 before the first one, -1 after a clean shutdown. A restarted driver makes a new file under the same name, so that a client
+maps afresh while it waits, and recognises the end of its driver by the old file's heartbeat.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class ProgressBars:
         self._file.close()
 
     def stage(self, name: str, total: int | None) -> None:
-        """A stage begins, or becomes known in its size."""
+        """Begins a stage, or sets its size once it is known."""
         if name in self._tasks:
             if total is not None:
                 self._bars.update(self._tasks[name], total=total)
@@ -46,13 +46,12 @@ class ProgressBars:
             self._tasks[name] = self._bars.add_task(name, total=total)
 
     def progress(self, name: str, done: int) -> None:
-        """So much of it is done."""
+        """Sets how much of a stage is done."""
         self._bars.update(self._tasks[name], completed=done)
 
     def done(self, name: str) -> None:
-        """It ended: the bar is full and its clock stands."""
+        """Ends a stage: the bar is full and its clock stops."""
         task = self._tasks[name]
-        shown = self._bars._tasks[task]
-        total = shown.total or 1
+        total = next(bar.total for bar in self._bars.tasks if bar.id == task) or 1
         self._bars.update(task, total=total, completed=total)
         self._bars.stop_task(task)

@@ -1,7 +1,26 @@
-"""The client's conductor: sends commands, handles the driver's responses, keeps the client alive, lets memory linger.
+"""The client's conductor: sends commands, handles the driver's responses, keeps the client alive, unmaps memory late.
 
-One lock guards all of it (the conductor's thread and the callers' threads meet here); offers and polls never
-take it.
+Theory of operation. A client and its driver share nothing but memory: the to-driver ring buffer (this client appends commands,
+as every other client does; the driver reads), the to-clients broadcast buffer (the driver writes; every client reads all of
+it), the counters, and the logs. There is no connection: a client exists for the driver from its first command until its
+heartbeat counter is older than the client liveness timeout.
+
+Threads. ``do_work`` runs in the conductor's thread, or in the caller's with ``use_invoker``. ``add_...``, ``close`` and
+``close_resource`` run in the callers' threads. ``lock`` guards all state of this class (``resources``, ``pending``, the
+lingering logs); it is reentrant, because handlers run under it and may call ``close`` or an ``async_add_...``. Offers and polls
+never take it: they use a log's memory directly, and a subscription's images are replaced as a whole tuple.
+
+A command is an ``AsyncOperation`` in ``pending`` under its correlation id from before it is written until its response, its
+deadline, or the client's end; exactly one of these completes it. Its result is made in ``do_work``, under the lock, so that a
+publication is in ``resources`` before the caller sees it. A caller that waits never holds the lock, and a handler must not
+wait: the response could only arrive in the duty cycle that the handler holds up.
+
+Invariants:
+
+- Once ``closed`` is set, ``resources`` and ``pending`` are empty and stay so; ``failure`` is set before ``closed``.
+- A publication's log is unmapped when it closes. An image's log lingers for ``client_resource_linger_duration_ns``, since a poll
+  in another thread may be reading it; the CnC file is unmapped last, in ``on_close``.
+- Responses may be lost only by overrun of the broadcast buffer, which ends the client: it could never know what it missed.
 """
 
 from __future__ import annotations
