@@ -1,4 +1,4 @@
-"""What the commands that read a driver's directory share: options, times, tables, JSON."""
+"""What the commands that read a driver's directory share: options, snapshots, times, JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from mainstem.aeron.directory import default_directory
@@ -20,6 +18,8 @@ from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
     from mainstem.aeron.tools.snapshot import Snapshot
 
@@ -31,8 +31,6 @@ SessionOption = Annotated[int | None, typer.Option("--session", help="Only this 
 StreamOption = Annotated[int | None, typer.Option("--stream", "-s", help="Only this stream id.")]
 ChannelOption = Annotated[str, typer.Option("--channel", "-c", help="Only channels that contain this text.")]
 IntervalOption = Annotated[float, typer.Option("--interval", "-i", min=0.05, help="Seconds between two samples.")]
-
-WIDTH_WITHOUT_TERMINAL = 160  # a pipe has no width; lines are cut nowhere a person would expect them
 
 
 def open_directory(directory: str) -> DirectoryReader:
@@ -54,12 +52,6 @@ def take_snapshots(reader: DirectoryReader, count: int, seconds: float) -> list[
     return snapshots
 
 
-def console() -> Console:
-    """Returns a console as wide as the terminal, and wide where there is none."""
-    wide = None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-    return Console(width=wide, highlight=False, soft_wrap=False)
-
-
 def print_json(value: object) -> None:
     """Prints one JSON document: one line in a pipe, indented in a terminal."""
     print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False), flush=True)
@@ -70,20 +62,6 @@ def print_csv(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-
-
-def plain_table(*columns: tuple[str, str], title: str | None = None) -> Table:
-    """Returns a table without lines. A column is its heading and how it behaves: ``right``, ``left``, ``cut`` or ``wrap``."""
-    table = Table(box=None, title=title, title_justify="left", pad_edge=False, header_style="bold", padding=(0, 1))
-    for heading, behaviour in columns:
-        table.add_column(
-            heading,
-            justify="right" if behaviour == "right" else "left",
-            no_wrap=behaviour != "wrap",
-            overflow="ellipsis" if behaviour == "cut" else "fold",
-            ratio=1 if behaviour in ("cut", "wrap") else None,
-        )
-    return table
 
 
 def header(snapshot: Snapshot) -> str:
@@ -98,9 +76,9 @@ def header(snapshot: Snapshot) -> str:
     )
 
 
-def print_title(out: Console, text: str) -> None:
-    """Prints one bold line, cut where the screen ends."""
-    out.print(Text(text, style="bold"), no_wrap=True, overflow="ellipsis", crop=True)
+def print_header(out: Console, snapshot: Snapshot) -> None:
+    """Prints the driver's identity and state, bold; in several lines where the terminal is narrow."""
+    out.print(Text(header(snapshot), style="bold"))
 
 
 def moment(epoch_ms: int) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainstem.cli import EXIT_INTERRUPTED
+from mainstem.cli._table import console
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -75,13 +75,11 @@ def run(
 
 
 def _show(analysis: Analysis) -> None:
-    from rich.console import Console
-
     from mainstem.spark.report.verdict import is_bad
 
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    out = console()
     for sentence in analysis.verdict:
-        console.print(f"• {sentence}", style="bold red" if is_bad(analysis.facts) else None, markup=False)
+        out.print(f"• {sentence}", style="bold red" if is_bad(analysis.facts) else None, markup=False)
         if analysis.verdict[0] is sentence:
-            console.print()
-    console.print(f"\nReport: {analysis.report}", markup=False)
+            out.print()
+    out.print(f"\nReport: {analysis.report}", markup=False, soft_wrap=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from mainstem.aeron.tools.backlog import stations
 from mainstem.aeron.tools.select import snapshot_header
 from mainstem.aeron.tools.streams import group_streams
@@ -15,19 +13,25 @@ from mainstem.cli._directory import (
     JsonOption,
     SessionOption,
     StreamOption,
-    console,
-    header,
     number,
     open_directory,
-    plain_table,
+    print_header,
     print_json,
-    print_title,
     take_snapshot,
 )
+from mainstem.cli._table import Column, Table, console, print_table, print_title
 
 if TYPE_CHECKING:
     from mainstem.aeron.tools.backlog import Station
 
+COLUMNS = (
+    Column("  station"),
+    Column("id", "right"),
+    Column("position", "right"),
+    Column("behind", "right"),
+    Column("room", "right"),
+    Column("", "cut"),
+)
 ROOMS = {"publisher": "before back pressure", "sender": "in the receivers' window", "receiver": "in its window"}
 
 
@@ -63,26 +67,18 @@ def run(
         print_json(snapshot_header(snapshot) | {"streams": rows})
         return
     out = console()
-    print_title(out, header(snapshot))
+    print_header(out, snapshot)
     if not chosen:
         out.print("no streams")
     for one in chosen:
-        title = f"stream {one.stream_id}  session {one.session_id}  {one.channel}"
-        print_title(out, title)
-        table = plain_table(
-            ("  station", "left"),
-            ("id", "right"),
-            ("position", "right"),
-            ("behind", "right"),
-            ("room", "right"),
-            ("", "cut"),
-        )
-        for station in stations(one):
-            room = number(station.room)
-            where = ROOMS.get(station.kind, "") if station.room is not None else ""
-            cells = [f"  {station.kind}", str(station.registration_id), number(station.position)]
-            table.add_row(*map(Text, [*cells, number(station.backlog), room, where]))
-        out.print(table)
+        print_title(out, f"stream {one.stream_id}  session {one.session_id}", one.channel)
+        print_table(out, Table(COLUMNS, [_cells(station) for station in stations(one)]))
+
+
+def _cells(station: Station) -> list[str]:
+    room_of = ROOMS.get(station.kind, "") if station.room is not None else ""
+    numbers = [number(station.position), number(station.backlog), number(station.room)]
+    return [f"  {station.kind}", str(station.registration_id), *numbers, room_of]
 
 
 def _row(station: Station) -> dict[str, object]:

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
-from mainstem.cli._directory import JsonOption, console, plain_table, print_json
+from mainstem.cli._directory import JsonOption, print_json
+from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mainstem.settings import Explanation, Settings
 
 app = typer.Typer(no_args_is_help=True, help="Show settings: their values, where each comes from, and what each means.")
+COLUMNS = (Column("name"), Column("value", "wrap"), Column("source"))
 KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings}
 TomlOption = Annotated[str, typer.Option("--toml", help="Read this TOML file, as the program would.")]
 
@@ -41,11 +43,9 @@ def show(
     out = console()
     for name, rows in tables.items():
         out.print(Text(f"[{name}]", style="bold"))
-        table = plain_table(("name", "left"), ("value", "wrap"), ("source", "left"))
-        for row in rows:
-            style = "" if row.source is Source.DEFAULT else "bold"
-            table.add_row(Text(row.name, style), Text(row.value or "(unset)", style), Text(row.source, style))
-        out.print(table)
+        cells = [(row.name, row.value or "(unset)", str(row.source)) for row in rows]
+        styles = ["" if row.source is Source.DEFAULT else "bold" for row in rows]
+        print_table(out, Table(COLUMNS, cells, styles))
         out.print()
 
 

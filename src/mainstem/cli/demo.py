@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
+from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from mainstem.demo.result import Result
 
 
@@ -55,29 +54,14 @@ def run(
 
 
 def _show(result: Result) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from mainstem.demo.report import busiest, verdict
 
-    console = Console()
-    facts = Table(title="The run", show_header=False)
-    facts.add_column()
-    facts.add_column(justify="right")
-    for row in result.facts():
-        facts.add_row(*row)
-    facts.add_section()
-    for name, seconds in result.stages.items():
-        facts.add_row(name, f"{seconds:.2f} s")
-    console.print(facts)
-    head, rows = busiest(result.figures)
-    figures = Table(*head, title="The busiest carrier-months" if "carrier" in head else "The columns")
-    for cells in rows:
-        figures.add_row(*cells)
-    console.print(figures)
-    _sentence(console, verdict(result), good=result.is_success)
-    console.print(f"Report: {result.report}")
-
-
-def _sentence(console: Console, text: str, *, good: bool) -> None:
-    console.print(text, style="bold green" if good else "bold red")
+    out = console()
+    out.print("The run", style="bold")
+    stages = [(name, f"{seconds:.2f} s") for name, seconds in result.stages.items()]
+    print_table(out, Table((Column(""), Column("", "right")), [*result.facts(), *stages]))
+    headings, rows = busiest(result.figures)
+    out.print("\nThe busiest carrier-months" if "carrier" in headings else "\nThe columns", style="bold")
+    print_table(out, Table([Column(headings[0]), *(Column(heading, "right") for heading in headings[1:])], rows))
+    out.print(f"\n{verdict(result)}", style="bold green" if result.is_success else "bold red", markup=False)
+    out.print(f"Report: {result.report}", markup=False, soft_wrap=True)

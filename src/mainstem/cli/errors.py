@@ -9,7 +9,8 @@ import typer
 from rich.text import Text
 
 from mainstem.aeron.tools.reading import read_error_file
-from mainstem.cli._directory import DirectoryOption, JsonOption, console, moment, open_directory, print_csv, print_json
+from mainstem.cli._directory import DirectoryOption, JsonOption, moment, open_directory, print_csv, print_json
+from mainstem.cli._table import console
 from mainstem.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from mainstem.aeron.directory import default_directory, image_path, publication_path
 from mainstem.aeron.tools.log_walk import LogFile
-from mainstem.cli._directory import DirectoryOption, JsonOption, console, moment, print_json
+from mainstem.cli._directory import DirectoryOption, JsonOption, moment, print_json
+from mainstem.cli._table import console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,16 +13,15 @@ from mainstem.cli._directory import (
     JsonOption,
     SessionOption,
     StreamOption,
-    console,
     moment,
     number,
     open_directory,
-    plain_table,
     print_csv,
     print_json,
-    print_title,
 )
+from mainstem.cli._table import Column, Table, console, print_table, print_title
 
+TABLE_COLUMNS = (Column("  holes", "right"), Column("bytes", "right"), Column("first"), Column("last"))
 COLUMNS = (
     "observation_count",
     "total_bytes_lost",
@@ -62,10 +61,10 @@ def run(
         return
     out = console()
     for entry in entries:
-        title = f"stream {entry.stream_id}  session {entry.session_id}  {entry.channel}  from {entry.source}"
-        print_title(out, title)
-        table = plain_table(("  holes", "right"), ("bytes", "right"), ("first", "left"), ("last", "left"))
-        cells = (number(entry.observation_count), number(entry.total_bytes_lost))
-        table.add_row(*cells, moment(entry.first_observation_ms), moment(entry.last_observation_ms))
-        out.print(table)
+        print_title(
+            out, f"stream {entry.stream_id}  session {entry.session_id}", f"{entry.channel}  from {entry.source}"
+        )
+        first, last = moment(entry.first_observation_ms), moment(entry.last_observation_ms)
+        cells = (number(entry.observation_count), number(entry.total_bytes_lost), first, last)
+        print_table(out, Table(TABLE_COLUMNS, [cells]))
     out.print(f"{len(entries)} image{'' if len(entries) == 1 else 's'} with losses")

@@ -19,24 +19,25 @@ from mainstem.cli._directory import (
     JsonOption,
     SessionOption,
     StreamOption,
-    console,
     header,
     number,
     open_directory,
-    plain_table,
+    print_header,
     print_json,
     rate,
     should_watch,
     take_snapshot,
 )
+from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from mainstem.aeron.counters import CounterSnapshot
     from mainstem.aeron.tools.snapshot import Snapshot
 
-LINES_AROUND = 4  # header, headings, and the line with the number of counters left out
+LINES_AROUND = 3  # headings, and the line with the number of counters left out
 
 
 def run(
@@ -84,7 +85,8 @@ def run(
             return
         out = console()
         if not going_on:
-            out.print(_page(now, None, selection, None))
+            print_header(out, now)
+            print_table(out, _table([c for c in now.counters if selection.matches(c)]))
             return
         with Live(_page(now, None, selection, out), console=out, auto_refresh=False, screen=True) as live:
             while True:
@@ -98,20 +100,23 @@ def _document(snapshot: Snapshot, selection: Selection) -> dict[str, object]:
     return snapshot_header(snapshot) | {"counters": chosen}
 
 
-def _page(now: Snapshot, before: Snapshot | None, selection: Selection, screen: Console | None) -> RenderableType:
+def _table(counters: list[CounterSnapshot], rising: dict[int, float] | None = None) -> Table:
+    """Returns the counters as a table, with a column of rates when they are known."""
+    columns = [Column("id", "right"), Column("value", "right"), Column("label", "cut")]
+    rows = [[str(c.counter_id), number(c.value), c.label] for c in counters]
+    if rising is not None:
+        columns.insert(2, Column("rate", "right"))
+        for counter, row in zip(counters, rows, strict=True):
+            row.insert(2, rate(rising[counter.counter_id]) if counter.counter_id in rising else "")
+    return Table(columns, rows)
+
+
+def _page(now: Snapshot, before: Snapshot | None, selection: Selection, screen: Console) -> RenderableType:
     chosen = [c for c in now.counters if selection.matches(c)]
-    risen = rates(before, now, chosen)
-    shown = chosen if screen is None else chosen[: max(1, screen.height - LINES_AROUND)]
-    columns = [("id", "right"), ("value", "right"), ("label", "cut")]
-    if screen is not None:
-        columns.insert(2, ("rate", "right"))
-    table = plain_table(*columns)
-    for counter in shown:
-        cells = [str(counter.counter_id), number(counter.value), counter.label]
-        if screen is not None:
-            cells.insert(2, rate(risen[counter.counter_id]) if counter.counter_id in risen else "")
-        table.add_row(*map(Text, cells))
-    parts: list[RenderableType] = [Text(header(now), style="bold", overflow="ellipsis", no_wrap=True), table]
+    title = Text(header(now), style="bold")
+    around = LINES_AROUND + len(title.wrap(screen, screen.width))
+    shown = chosen[: max(1, screen.height - around)]
+    parts: list[RenderableType] = [title, *_table(shown, rates(before, now, chosen)).lines(screen.width)]
     if len(shown) < len(chosen):
         parts.append(
             Text(f"… {len(chosen) - len(shown)} more: choose with --type, --stream, --active, or print all with --once")

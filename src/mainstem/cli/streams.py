@@ -14,22 +14,29 @@ from mainstem.cli._directory import (
     JsonOption,
     SessionOption,
     StreamOption,
-    console,
-    header,
     number,
     open_directory,
-    plain_table,
+    print_header,
     print_json,
-    print_title,
     take_snapshot,
 )
+from mainstem.cli._table import Column, Table, console, print_table, print_title
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
 
-WIDTH_OF_ONE_LINE = 140
+COLUMNS = (
+    Column("stream", "right"),
+    Column("session", "right"),
+    Column("publisher", "right"),
+    Column("limit", "right"),
+    Column("sender", "right"),
+    Column("receiver", "right"),
+    Column("subscribers"),
+    Column("channel", "cut"),
+)
 
 
 def run(
@@ -56,33 +63,21 @@ def run(
         print_json(snapshot_header(snapshot) | {"streams": [_row(s) for s in chosen]})
         return
     out = console()
-    print_title(out, header(snapshot))
+    print_header(out, snapshot)
     if not chosen:
         out.print("no streams")
         return
-    if out.width < WIDTH_OF_ONE_LINE:
-        _print_narrow(out, chosen)
-        return
-    table = plain_table(
-        ("stream", "right"),
-        ("session", "right"),
-        ("publisher", "right"),
-        ("limit", "right"),
-        ("sender", "right"),
-        ("receiver", "right"),
-        ("subscribers", "left"),
-        ("channel", "cut"),
-    )
-    for one in chosen:
-        table.add_row(*map(Text, _cells(one)))
-    out.print(table)
+    table = Table(COLUMNS, [_cells(s) for s in chosen])
+    if table.fits(out.width):
+        print_table(out, table)
+    else:
+        _print_narrow(out, table)
 
 
-def _print_narrow(out: Console, chosen: list[Stream]) -> None:
-    """Up to three lines a stream where one would not fit."""
-    for one in chosen:
-        stream_id, session_id, publisher, limit, sender, receiver, subscribers, channel = _cells(one)
-        print_title(out, f"stream {stream_id}  session {session_id}  {channel}")
+def _print_narrow(out: Console, table: Table) -> None:
+    """Prints several lines a stream where one would not fit."""
+    for stream_id, session_id, publisher, limit, sender, receiver, subscribers, channel in table.rows:
+        print_title(out, f"stream {stream_id}  session {session_id}", channel)
         steps = (("pub", publisher), ("lmt", limit), ("snd", sender), ("rcv", receiver))
         out.print(Text("  " + "  ".join(f"{name} {value}" for name, value in steps if value != "-")))
         if subscribers != "-":

@@ -18,13 +18,12 @@ from mainstem.cli._directory import (
     SessionOption,
     StreamOption,
     clock_time,
-    console,
-    header,
     open_directory,
+    print_header,
     print_json,
-    print_title,
     take_snapshots,
 )
+from mainstem.cli._table import console, print_title
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,7 +63,7 @@ def run(
         print_json(document)
         return
     out = console()
-    print_title(out, header(snapshots[-1]))
+    print_header(out, snapshots[-1])
     for note in notes:
         out.print(Text(f"! {note}"))
     held = [d for d in chosen if d.is_held and (everything or not _is_shown_already(d, chosen))]
@@ -88,8 +87,7 @@ def _is_shown_already(diagnosis: Diagnosis, others: list[Diagnosis]) -> bool:
 
 def _show(out: Console, diagnosis: Diagnosis, now_ms: int) -> None:
     what = f"{diagnosis.kind} {diagnosis.registration_id}"
-    title = f"stream {diagnosis.stream_id}  session {diagnosis.session_id}  {what}  {diagnosis.channel}"
-    print_title(out, title)
+    print_title(out, f"stream {diagnosis.stream_id}  session {diagnosis.session_id}  {what}", diagnosis.channel)
     verdict = Text.assemble(
         (
             f"{diagnosis.holder.upper() if diagnosis.is_held else 'not held back'}: ",
