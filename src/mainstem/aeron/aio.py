@@ -247,7 +247,7 @@ class AsyncSubscription(_AsyncResource):
 
         Raises:
             TimedOut: Nothing came in time, or the subscription is closed.
-            ImportError: pyarrow is not installed.
+            MissingExtraError: pyarrow is not installed.
 
         Example:
             >>> batch = await subscription.next_arrow(1000)

@@ -15,6 +15,7 @@ maps afresh while it waits, and recognises the end of its driver by the old file
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -144,7 +145,7 @@ class CncFile:
     def map(cls, files: Files, directory: str) -> CncFile | None:
         """Maps the directory's file; returns None while it is missing, too short or not ready.
 
-        Raises ConfigurationError when its major version is not ours or its lengths make no sense.
+        Raises ConfigurationError when it cannot be opened, its major version is another one or its lengths make no sense.
         """
         path = cnc_path(directory)
         try:
@@ -153,6 +154,8 @@ class CncFile:
             buffer = files.map(path)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}; {_why_unusable(directory)}") from None
         try:
             version = buffer.get_i32_acquire(layout.CNC_VERSION_OFFSET)
             if version == NOT_READY:
@@ -257,6 +260,12 @@ class CncAttach:
                 f"no media driver in {self._directory} within {timeout:g} s: {waiting_for}", timeout=timeout
             )
         return None
+
+
+def _why_unusable(directory: str) -> str:
+    if not os.path.isdir(directory):
+        return f"{directory} is not a directory"
+    return f"{directory} is the directory of another user, or not a driver's"
 
 
 def _why_inactive(cnc: CncFile, epoch_ms: int) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,24 +82,49 @@ def build(arguments: Sequence[str]) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits. An error of Mainstem's is one sentence on standard error, without a stack trace."""
+    """Runs the command line and exits. An error of Mainstem's or of the operating system's is one sentence
+    on standard error, without a stack trace."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         import typer  # noqa: F401 - for a clear message when it is missing
     except ImportError:
         sys.exit("mainstem: the command line needs typer and rich: pip install 'mainstem[cli]'")
-    from mainstem.errors import InternalError, MainstemError
+    from mainstem.errors import InternalError, MainstemError, MissingExtraError
 
     try:
-        build(words)(args=words, prog_name="mainstem")
+        try:
+            build(words)(args=words, prog_name="mainstem")
+        finally:
+            sys.stdout.flush()  # here, where it can be reported: a full disk is noticed when the buffer is written
     except InternalError:
         raise
     except MainstemError as error:
-        print(f"mainstem: {error}", file=sys.stderr)
-        sys.exit(EXIT_ERROR)
+        _end(str(error))
+    except ImportError as error:
+        missing = MissingExtraError.of(error)
+        if missing is None:
+            raise
+        _end(str(missing))
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has closed it.
         sys.stderr.close()
         sys.exit(EXIT_ERROR)
+    except OSError as error:
+        if not sys.stdout.closed:
+            _discard_output()
+        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+
+
+def _end(sentence: str) -> NoReturn:
+    print(f"mainstem: {sentence}", file=sys.stderr)
+    sys.exit(EXIT_ERROR)
+
+
+def _discard_output() -> None:
+    """Discards what standard output could not take, so that the interpreter does not try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for the rest of the process

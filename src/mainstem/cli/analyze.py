@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import EXIT_INTERRUPTED
+from mainstem.cli._files import require_captures, require_folder
 from mainstem.cli._table import console
 from mainstem.errors import ConfigurationError
+from mainstem.recording import read_catalog
 
 if TYPE_CHECKING:
     from mainstem.spark.report.analysis import Analysis
@@ -45,6 +47,10 @@ def run(
         inputs=tuple(inputs), out=out, ports=ports_of(aeron=aeron_ports, bymux=bymux_ports, jmux=jmux_ports)
     )
     inputs_by_kind = options.split()
+    require_captures(inputs_by_kind.captures)
+    for directory in inputs_by_kind.recordings:
+        read_catalog(Path(directory))
+    require_folder(out, "--out")
     try:
         with ProgressBars() as bars:
             from mainstem.spark.report import local_path

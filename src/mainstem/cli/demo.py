@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import EXIT_ERROR, EXIT_INTERRUPTED
+from mainstem.cli._files import require_folder
 from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.errors import ConfigurationError
 
@@ -35,6 +36,7 @@ def run(
         from mainstem.demo.run import run as run_demo
     except ImportError as error:
         raise ConfigurationError(f"the demo needs {error.name}: pip install 'mainstem[demo]'") from None
+    require_folder(out, "--out")
     options = DemoOptions(out=out, loss=loss, messages=messages, file=file)
     try:
         with ProgressBars() as bars:

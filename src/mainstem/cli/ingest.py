@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._files import require_folder
 from mainstem.cli._stream import say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
+from mainstem.recording import read_catalog
 
 if TYPE_CHECKING:
     from mainstem.cli._stream import Stop
@@ -68,6 +70,9 @@ def run(
         source_options=_pairs(read or [], "--read"),
     )
     options.check()
+    if not options.is_live:
+        read_catalog(Path(source))
+    require_folder(out, "--out")
     spark = create("mainstem ingest", master=master or None)
     try:
         with stopping() as asked:

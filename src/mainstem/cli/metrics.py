@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import say
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import MainstemError
+from mainstem.errors import ConfigurationError, MainstemError
 from mainstem.metrics.prometheus import CONTENT_TYPE, render
 
 if TYPE_CHECKING:
@@ -40,8 +41,14 @@ def run(
     if not listen:
         sys.stdout.write(page())
         return
-    host, _, port = listen.rpartition(":")
-    with ThreadingHTTPServer((host or "127.0.0.1", int(port)), _handler(page)) as server:
+    try:
+        host, port = parse_address(listen if not listen.startswith(":") else f"127.0.0.1{listen}")
+        server = ThreadingHTTPServer((host, port), _handler(page))
+    except ValueError as error:
+        raise ConfigurationError(f"--listen: {listen!r}: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"--listen: cannot listen on {listen}: {error.strerror}") from None
+    with server:
         say(f"serving http://{server.server_address[0]!s}:{server.server_address[1]}/metrics")
         server.serve_forever()
 

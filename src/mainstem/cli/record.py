@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import typer
 
@@ -120,12 +120,12 @@ def _record(
 
 
 def _listen(channel: str, log: DeliveryLog, stop: Stop, keyed: bool, options: dict[str, str]) -> dict[str, Any]:
-    parts = urlsplit(channel)
+    parts, port = _parse(channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
     thread = LoopThread("mainstem-record")
     try:
         intake = Intake(log, keyed=keyed)
-        server = thread.run(listen(parts.scheme, parts.hostname or "", parts.port or 0, intake, **options))
+        server = thread.run(listen(parts.scheme, parts.hostname or "", port, intake, **options))
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
         while not stop.asked:
             time.sleep(POLL_S)
@@ -133,6 +133,14 @@ def _listen(channel: str, log: DeliveryLog, stop: Stop, keyed: bool, options: di
     finally:
         thread.stop()
     return _result(log.writer.messages - before, log.position - begin, begin_ns, [log.writer.descriptor.recording_id])
+
+
+def _parse(channel: str) -> tuple[SplitResult, int]:
+    try:
+        parts = urlsplit(channel)
+        return parts, parts.port or 0
+    except ValueError as error:
+        raise ConfigurationError(f"channel {channel!r}: {error}") from None
 
 
 def _result(messages: int, octets: int, begin_ns: int, recordings: list[int]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import SYSTEM_CLOCK, Clock
-from mainstem.errors import ConfigurationError, DriverTimeout
+from mainstem.errors import DriverTimeout, needs_extras
 from mainstem.metrics.families import families
 
 if TYPE_CHECKING:
@@ -26,17 +26,15 @@ class Collector:
         clock: Where the time is read; the machine's own clocks by default.
 
     Raises:
-        ConfigurationError: OpenTelemetry is not installed.
+        MissingExtraError: OpenTelemetry is not installed.
 
     Example:
         >>> collector = Collector(get_meter("driver"), DirectoryReader("/dev/shm/aeron-user"))
     """
 
     def __init__(self, meter: Any, reader: DirectoryReader, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        try:
+        with needs_extras():
             from opentelemetry.metrics import Observation
-        except ImportError:
-            raise ConfigurationError("OpenTelemetry is not installed: pip install 'mainstem[metrics]'") from None
         self._observation: Any = Observation
         self._meter, self._reader, self._clock = meter, reader, clock
         self._known: set[str] = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.errors import needs_extras
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -20,10 +22,11 @@ def register(spark: SparkSession) -> None:
 
     Sources: ``mainstem.recording``, ``mainstem.live``, ``mainstem.capture``. Sink: ``mainstem.channel``.
     """
-    from mainstem.spark.sinks.channel import ChannelSink
-    from mainstem.spark.sources.capture import CaptureSource
-    from mainstem.spark.sources.live import LiveSource
-    from mainstem.spark.sources.recording import RecordingSource
+    with needs_extras():
+        from mainstem.spark.sinks.channel import ChannelSink
+        from mainstem.spark.sources.capture import CaptureSource
+        from mainstem.spark.sources.live import LiveSource
+        from mainstem.spark.sources.recording import RecordingSource
 
     for kind in (RecordingSource, LiveSource, CaptureSource, ChannelSink):
         spark.dataSource.register(kind)
@@ -31,9 +34,10 @@ def register(spark: SparkSession) -> None:
 
 def create_session(name: str = "mainstem", **options: Any) -> SparkSession:
     """A local Spark session that is ready to read streams. See ``mainstem.spark.session.create`` for the options."""
-    from mainstem.spark.session import create
+    with needs_extras():
+        from mainstem.spark.session import create
 
-    return create(name, **options)
+        return create(name, **options)
 
 
 def recordings(

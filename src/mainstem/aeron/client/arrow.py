@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
 from mainstem.arrow import record_batch
+from mainstem.errors import needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +23,8 @@ def arrow_buffers(
     column: pa.Array[Any] | pa.ChunkedArray[Any], first: int, count: int
 ) -> Iterator[tuple[tuple[Any, Any], int, int, bool]]:
     """Yields ((data, offsets), first row, rows, wide) of each chunk of a column that holds rows ``first`` to ``first + count``."""
-    import pyarrow as pa
+    with needs_extras():
+        import pyarrow as pa
 
     total = len(column)
     end = total if count < 0 else first + count

@@ -71,7 +71,7 @@ class Image(ImageReader):
             A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
 
         Raises:
-            ImportError: pyarrow is not installed.
+            MissingExtraError: pyarrow is not installed.
 
         Example:
             >>> batch = image.poll_arrow(1000)

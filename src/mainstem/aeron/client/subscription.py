@@ -141,7 +141,7 @@ class Subscription(Resource, SubscriptionReader):
             A batch with the columns position, session_id, reserved_value and payload; without rows when there is none.
 
         Raises:
-            ImportError: pyarrow is not installed.
+            MissingExtraError: pyarrow is not installed.
 
         Example:
             >>> batch = subscription.poll_arrow(1000)

@@ -77,6 +77,8 @@ class DirectoryReader:
             raise DriverTimeout(f"no permission to read {path}") from None
         except FileNotFoundError:
             cnc = None
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from None
         if cnc is None:
             raise DriverTimeout(f"no media driver in {self.directory}: {path} is not there or not ready")
         self._identity = (status.st_ino, status.st_dev)

@@ -1,0 +1,167 @@
+"""Every command over places that are missing, forbidden, of the wrong kind or full: one sentence and exit 1."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mainstem import cli
+
+MISSING = "/nowhere-at-all/here"
+FORBIDDEN = "/proc/nope"  # nobody makes files there, root included
+UNREADABLE = "/proc/self/mem"  # opens, and fails when it is read
+OF_ANOTHER = "/proc/1"
+FILE, FOLDER = "{file}", "{folder}"
+
+DIRECTORIES = [MISSING, FORBIDDEN, OF_ANOTHER, FILE, FOLDER]
+COMMANDS = {
+    "analyze": [["analyze", place, "--out", "{out}"] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
+    + [["analyze", "{capture}", "--out", place] for place in (FORBIDDEN, FILE)],
+    "aqueduct": [["aqueduct", "dump", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "backlog": [["backlog", "--dir", place] for place in DIRECTORIES],
+    "cert": [["cert", place] for place in (FORBIDDEN, FILE)],
+    "config": [["config", "show", "--toml", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "demo": [["demo", "--out", place] for place in (FORBIDDEN, FILE)]
+    + [["demo", "--out", "{out}", "--file", place] for place in (MISSING, "/nowhere.csv", UNREADABLE, FOLDER)],
+    "driver": [["driver", "--dir", place] for place in (FORBIDDEN, OF_ANOTHER, FILE)]
+    + [["driver", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "echo": [["echo", "key", place] for place in (MISSING, FORBIDDEN, FILE, FOLDER)]
+    + [["echo", "serve", "127.0.0.1", "--encrypt", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
+    + [["echo", "client", "127.0.0.1", "--dir", place, "--timeout", "0.1"] for place in (MISSING, FILE)],
+    "errors": [["errors", "--dir", place] for place in DIRECTORIES]
+    + [["errors", "--file", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "ingest": [["ingest", place, "--out", "{out}"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
+    + [["ingest", "{recordings}", "--out", place] for place in (FORBIDDEN, FILE)],
+    "log": [["log", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
+    + [["log", "7", "--dir", place] for place in DIRECTORIES],
+    "loss": [["loss", "--dir", place] for place in DIRECTORIES],
+    "metrics": [["metrics", "--dir", place] for place in DIRECTORIES]
+    + [["metrics", "--listen", place] for place in ("here", "localhost:99999", "192.0.2.1:9", ":x")],
+    "ping": [["ping", "--dir", place] for place in DIRECTORIES],
+    "pong": [["pong", "--dir", place] for place in DIRECTORIES],
+    "pub": [["pub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
+    "record": [["record", "aeron:ipc", "-s", "1", "--out", "{out}", "--dir", place] for place in DIRECTORIES]
+    + [["record", "bymux://127.0.0.1:0", "--out", place] for place in (FORBIDDEN, FILE)]
+    + [["record", f"bymux://{place}", "--out", "{out}"] for place in ("192.0.2.1:9", "localhost:99999")],
+    "stat": [["stat", "--once", "--dir", place] for place in DIRECTORIES],
+    "streams": [["streams", "--dir", place] for place in DIRECTORIES],
+    "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
+    "tunnel": [["tunnel", "serve", "--listen", place, "--to", "localhost:1"] for place in ("unix:/proc/x", "192.0.2.1:9")]
+    + [["tunnel", "serve", "--listen", ":0", "--to", ":1", "--token-file", place] for place in (MISSING, UNREADABLE)]
+    + [["tunnel", "serve", "--listen", ":0", "--to", ":1", "--tls-cert", place] for place in (MISSING, FILE, FOLDER)],
+    "why": [["why", "--looks", "1", "--dir", place] for place in DIRECTORIES],
+}  # fmt: skip
+
+
+def test_every_command_is_tried() -> None:
+    assert set(COMMANDS) == set(cli.commands())
+
+
+@pytest.mark.parametrize("arguments", [each for cases in COMMANDS.values() for each in cases], ids=" ".join)
+def test_a_place_that_cannot_be_used_is_one_sentence(
+    arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "20ms")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "file").write_text("neither one nor the other")
+    (tmp_path / "capture.pcap").write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    names = {
+        name: str(tmp_path / name) for name in ("file", "folder", "out", "recordings")
+    } | {"capture": str(tmp_path / "capture.pcap")}  # fmt: skip
+    if "{recordings}" in arguments:
+        from mainstem.recording import Recorder
+
+        Recorder(Path(names["recordings"])).close()
+    with pytest.raises(SystemExit) as end:
+        cli.main([argument.format(**names) for argument in arguments])
+    text = capfd.readouterr().err.strip()
+    assert end.value.code == cli.EXIT_ERROR, text
+    assert "Traceback" not in text
+    assert len(text.splitlines()) == 1, text
+
+
+def python(code: str, *, file_limit: int | None = None, stdout: int = subprocess.PIPE) -> tuple[int | None, str]:
+    def limit() -> None:
+        if file_limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=stdout, stderr=subprocess.PIPE, text=True, preexec_fn=limit, timeout=60
+    )
+    return done.returncode, done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cert", "{folder}"],
+        ["echo", "key", "{folder}/key"],
+        ["driver", "--dir", "{folder}/driver"],
+        ["record", "bymux://127.0.0.1:0", "--out", "{folder}"],
+        ["ingest", "{folder}", "--out", "{folder}/out"],
+        ["demo", "--out", "{folder}"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_full_place_is_one_sentence(arguments: list[str], tmp_path: Path) -> None:
+    words = [argument.format(folder=tmp_path) for argument in arguments]
+    status, text = python(f"from mainstem import cli; cli.main({words!r})", file_limit=0)
+    assert status == cli.EXIT_ERROR, text
+    assert "Traceback" not in text
+    assert len(text.splitlines()) == 1, text
+
+
+@pytest.mark.parametrize("arguments", [["config", "show"], ["--help"], ["--version"]], ids=" ".join)
+def test_a_full_output_is_one_sentence(arguments: list[str]) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        status, text = python(f"from mainstem import cli; cli.main({arguments!r})", stdout=full)
+    finally:
+        os.close(full)
+    assert (status, text) == (cli.EXIT_ERROR, "mainstem: No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "code"),
+    [
+        ("pyspark", "spark", "import mainstem.spark; mainstem.spark.create_session()"),
+        ("pyspark", "spark", "import mainstem.spark; mainstem.spark.register(None)"),
+        ("pyarrow", "arrow", "from mainstem.arrow import record_batch; record_batch({}, 0)"),
+        ("opentelemetry", "metrics", "from mainstem.metrics.opentelemetry import Collector; Collector(None, None)"),
+    ],
+)
+def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> None:
+    status, text = python(f"import sys; sys.modules[{module!r}] = None; {code}")
+    assert status == 1
+    assert text.splitlines()[-1].endswith(
+        f"MissingExtraError: {module} is not installed: pip install 'mainstem[{extra}]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "arguments"),
+    [
+        ("pyspark", "spark", ["analyze", "{capture}", "--out", "{out}"]),
+        ("pyspark", "spark", ["ingest", "{recordings}", "--out", "{out}"]),
+        ("pyarrow", "arrow", ["demo", "--out", "{out}"]),
+        ("cryptography", "quic", ["cert", "{out}"]),
+    ],
+)
+def test_a_command_without_its_extra_names_it(module: str, extra: str, arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "capture.pcap").write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    names = {"capture": tmp_path / "capture.pcap", "out": tmp_path / "out", "recordings": tmp_path / "recordings"}
+    from mainstem.recording import Recorder
+
+    Recorder(tmp_path / "recordings").close()
+    words = [argument.format(**names) for argument in arguments]
+    status, text = python(f"import sys; sys.modules[{module!r}] = None; from mainstem import cli; cli.main({words!r})")
+    assert status == cli.EXIT_ERROR, text
+    assert "Traceback" not in text
+    assert module in text
+    assert f"mainstem[{extra}]" in text
