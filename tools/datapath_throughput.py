@@ -19,6 +19,7 @@ from mainstem._core.log.append import ExclusiveAppender
 from mainstem._core.log.read import ImageReader
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
 from mainstem.aeron.driver.media.transport import SystemTransports
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -56,14 +57,15 @@ class Publisher:
     def __init__(self, size: int, offload: bool, each: bool) -> None:
         self.counters = AtomicBuffer(bytearray(128 * 64))
         self.sender = Sender(counters=self.counters, to_conductor=deque())
+        to_sender = SenderProxy(self.sender)
         channel = UdpChannel.parse(ChannelUri.parse(f"aeron:udp?endpoint=127.0.0.1:{PORT}"))
         endpoint = SendChannelEndpoint(channel, SystemTransports(offload=offload), self.counters, so_sndbuf=2 << 20)
         log = new_log(LogType.EXCLUSIVE_PUBLICATION)
         now_ns = time.monotonic_ns()
         window = TERM_LENGTH // 2
         path = SendPath(log, self.counters, 5, 10, 3, TERM_LENGTH, 1408, window, 50, 51, 52, 53, 54, now_ns=now_ns)
-        self.sender.proxy.register_endpoint(endpoint)
-        self.sender.proxy.add_publication(SenderPublication(path, endpoint))
+        to_sender.register_endpoint(endpoint)
+        to_sender.add_publication(SenderPublication(path, endpoint))
         self.appender = ExclusiveAppender(log, self.counters, 50)
         self.message = bytes(size)
         self.data = bytes(size * BATCH)
@@ -95,11 +97,12 @@ class Subscriber:
         self.counters = AtomicBuffer(bytearray(128 * 64))
         self.mailbox: deque[object] = deque()
         self.receiver = Receiver(counters=self.counters, to_conductor=self.mailbox)
+        self.to_receiver = ReceiverProxy(self.receiver)
         channel = UdpChannel.parse(ChannelUri.parse(f"aeron:udp?endpoint=127.0.0.1:{PORT}"))
         transports = SystemTransports(offload=offload)
         self.endpoint = ReceiveChannelEndpoint(channel, transports, self.counters, receiver_id=9, so_rcvbuf=4 << 20)
-        self.receiver.proxy.register_endpoint(self.endpoint)
-        self.receiver.proxy.add_subscription(self.endpoint, 10)
+        self.to_receiver.register_endpoint(self.endpoint)
+        self.to_receiver.add_subscription(self.endpoint, 10)
         self.reader: ImageReader | None = None
         self.columns = AtomicBuffer(bytearray(8 * 4096)), AtomicBuffer(bytearray(4 * 4096))
         self.count, self.first_ns, self.last_ns = 0, 0, 0
@@ -114,7 +117,7 @@ class Subscriber:
                 path.subscribers.add(62)
                 self.reader = ImageReader(log, self.counters, 62)
                 image = ReceiverImage(path, receiver_id=9, source=made.source, control_address=made.control_address)
-                self.receiver.proxy.add_image(self.endpoint, image)
+                self.to_receiver.add_image(self.endpoint, image)
         if self.reader is not None:
             n, position = self.reader.scan(*self.columns)
             if n:

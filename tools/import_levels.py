@@ -152,7 +152,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("packages", nargs="*", help="packages by their dotted names; default: all of mainstem's")
     parser.add_argument("--src", type=Path, default=DEFAULT_SOURCE, help="the folder that holds the package mainstem")
-    parser.add_argument("--limit-cycle", type=int, metavar="N", help="exit with 1 where a cycle has more than N modules")
+    parser.add_argument(
+        "--limit-cycle", type=int, metavar="N", help="exit with 1 where a cycle has more than N modules"
+    )
     parser.add_argument("--run-time", action="store_true", help="leave out imports below `if TYPE_CHECKING`")
     parser.add_argument("--list", action="store_true", help="print each module with its level too")
     options = parser.parse_args()

@@ -9,18 +9,19 @@ from mainstem._core.memory.counters import CountersManager
 from mainstem.aeron.cnc import CncFile, CncLayout
 from mainstem.aeron.counters import endpoint_filter_refusals
 from mainstem.aeron.directory import loss_report_path
-from mainstem.aeron.driver.conductor.client_proxy import Responses
+from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
+from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
 from mainstem.aeron.driver.conductor.conductor import DriverConductor
 from mainstem.aeron.driver.conductor.logs import LogStore
+from mainstem.aeron.driver.conductor.resources import Resources
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.directory_lock import claim_directory
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.media.buffers import check_buffers
+from mainstem.aeron.driver.messages import DriverConductorProxy
 from mainstem.aeron.driver.naming import make_names
 from mainstem.aeron.driver.receiver.receiver import Receiver
-from mainstem.aeron.driver.resources import Resources
-from mainstem.aeron.driver.runner import EventQueue
 from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.error_log import DistinctErrorLog
 from mainstem.aeron.logbuffer import align
@@ -62,7 +63,7 @@ class DriverCore:
         self.system_counters = SystemCounters(manager, now_ms=now_ms, suffixes=_label_suffixes(settings))
         self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
         self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters, events)
-        self.to_conductor = EventQueue()
+        self.to_conductor = DriverConductorProxy()
         self.ipc_cycle = IpcCycle()
         self.sender = self._make_sender(now_ns)
         self.receiver = self._make_receiver(counters, now_ns)
@@ -81,7 +82,7 @@ class DriverCore:
             counters=counters,
             system_counters=self.system_counters,
             to_driver=cnc.to_driver,
-            responses=Responses(cnc.transmitter(), context.clock, context.instrument, events),
+            clients=ClientProxy(cnc.transmitter(), context.clock, context.instrument, events),
             errors=self.errors,
             loss_report=LossReport(self._loss_buffer),
             logs=LogStore(
@@ -92,8 +93,8 @@ class DriverCore:
                 low_storage_warning=settings.low_file_store_warning_threshold,
             ),
             ipc_cycle=self.ipc_cycle,
-            sender=self.sender.proxy,
-            receiver=self.receiver.proxy,
+            sender=SenderProxy(self.sender),
+            receiver=ReceiverProxy(self.receiver),
         )
         self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
         cnc.to_driver.consumer_heartbeat_ms = now_ms

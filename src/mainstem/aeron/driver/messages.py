@@ -1,19 +1,23 @@
-"""What the sender and the receiver tell the conductor: put on its queue, handled in its next duty cycle."""
+"""What the sender and the receiver report to the conductor: put on its queue, handled in its next duty cycle.
+
+Streams are named by the registration id that the conductor gave them, endpoints by themselves. A message is never changed after
+it was put on the queue.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.aeron.driver.agent_queue import AgentQueue
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
-    from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
-    from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateImage:
-    """A SETUP of a session for which there is interest and no image. Answer with ``add_image`` or ``image_refused``.
+    """A SETUP of a session for which there is interest and no image; ``add_image`` or ``refuse_image`` follows.
 
     ``source`` is the packed address that the SETUP came from, ``control_address`` where status messages are to go.
     """
@@ -37,7 +41,7 @@ class CreateImage:
 class PublicationError:
     """A receiver refused a publication with an ERR frame (behaviour, 21)."""
 
-    publication: SenderPublication
+    registration_id: int
     receiver_id: int
     group_tag: int | None
     source: bytes
@@ -47,34 +51,34 @@ class PublicationError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseSetup:
-    """A receiver told a request publication which session answers it (RSP_SETUP; behaviour, 20)."""
+    """A receiver named the session that responds to a request publication (RSP_SETUP; behaviour, 20)."""
 
-    publication: SenderPublication
+    registration_id: int
     response_session_id: int
     source: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseConnected:
-    """A response publication has its first receiver: nobody has to be told of its session any more."""
+    """A response publication has its first receiver: its session need not be announced any more."""
 
-    publication: SenderPublication
+    registration_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossObserved:
     """Bytes of an image were found missing; bytes reported before are not counted again."""
 
-    image: ReceiverImage
+    registration_id: int
     bytes_lost: int
     now_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEndOfStream:
-    """Every live connection of an image said that the stream ends."""
+    """Every live connection of an image carried the end of the stream."""
 
-    image: ReceiverImage
+    registration_id: int
     position: int
     revoked: bool
 
@@ -90,14 +94,14 @@ class EndpointClosed:
 class PublicationReleased:
     """The sender will not touch the publication's log or counters again."""
 
-    publication: SenderPublication
+    registration_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageReleased:
     """The receiver will not touch the image's log or counters again."""
 
-    image: ReceiverImage
+    registration_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,15 @@ class NetworkFault:
     text: str
 
 
-ToConductor = (
+@dataclass(frozen=True, slots=True)
+class AgentFailed:
+    """An agent raised in its duty cycle, and goes on."""
+
+    agent: str
+    error: Exception
+
+
+Message = (
     CreateImage
     | PublicationError
     | ResponseSetup
@@ -129,4 +141,15 @@ ToConductor = (
     | ImageReleased
     | ResolveAgain
     | NetworkFault
+    | AgentFailed
 )
+
+
+class ConductorQueue(Protocol):
+    """Where messages to the conductor go: a ``DriverConductorProxy``, or any queue that is appended to."""
+
+    def append(self, item: Message, /) -> None: ...
+
+
+class DriverConductorProxy(AgentQueue[Message]):
+    """The conductor as the sender, the receiver and the threads see it."""

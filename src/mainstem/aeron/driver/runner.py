@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem.aeron.driver.messages import AgentFailed
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -39,26 +38,6 @@ class Agent(Protocol):
     def decide(self, now_ns: int) -> int:
         """Whatever needs Python now; how much there was. The ordinary duty cycle is the loop's."""
         ...
-
-
-class EventQueue(deque[object]):
-    """Messages to the conductor from other threads; each wakes it. ``on_append`` is the wake-up, once there is one."""
-
-    on_append: Callable[[], None] | None = None
-
-    def append(self, item: object) -> None:
-        """Adds a message at the end."""
-        super().append(item)
-        if self.on_append is not None:
-            self.on_append()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentFailed:
-    """A message to the conductor: an agent raised in its duty cycle, and goes on."""
-
-    agent: str
-    error: Exception
 
 
 class CycleTime:

@@ -80,7 +80,7 @@ class DriverThreads:
     @property
     def is_running(self) -> bool:
         """Whether nobody has asked the driver to end."""
-        return self._core is not None and not self._core.conductor.termination.requested
+        return self._core is not None and not self._core.conductor.is_termination_requested
 
     @property
     def pid(self) -> int:
@@ -129,9 +129,9 @@ class DriverThreads:
                 loop.watch(tail.buffer, tail.capacity + layout.RING_TAIL_OFFSET)
                 core.to_conductor.on_append = loop.wake
             if "sender" in names:
-                core.sender.proxy.on_command = loop.wake
+                core.sender.commands.on_append = loop.wake
             if "receiver" in names:
-                core.receiver.proxy.on_command = loop.wake
+                core.receiver.commands.on_append = loop.wake
             has_conductor = "conductor" in names
             self._threads.append(
                 AgentThread(

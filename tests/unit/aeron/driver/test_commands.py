@@ -75,5 +75,5 @@ def test_hands_out_session_ids_that_are_free(driver: InvokedDriver) -> None:
 def test_ends_on_request_only_where_that_is_allowed(validator: str, accepted: bool) -> None:
     driver = InvokedDriver(driver_termination_validator=validator)
     driver.ask(commands.TerminateDriver(client_id=CLIENT, correlation_id=1, token=b""))
-    assert driver.core.conductor.termination.requested is accepted
+    assert driver.core.conductor.is_termination_requested is accepted
     driver.close()

@@ -104,7 +104,7 @@ def test_a_sender_takes_any_control_frame(
     before = errors(driver)
     driver.network.send(driver.network.peer(30_001), InetAddress("127.0.0.1", SENDER), datagram)
     driver.run(0.02, step=0.01)
-    assert driver.core.conductor.termination.requested is False
+    assert driver.core.conductor.is_termination_requested is False
     assert errors(driver) - before <= 1  # a refusal is told to people, and nothing fails
     position = driver.counters.value(driver.counters.find(CounterType.SENDER_POSITION, publication.correlation_id))
     assert position == 0

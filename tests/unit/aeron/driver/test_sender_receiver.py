@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from mainstem._core.driver.send_path import SendPath
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.driver import control_frames
+from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
@@ -62,6 +64,8 @@ class World:
         self.now_ns = 1
         self.sender = Sender(counters=self.counters, to_conductor=self.mail, now_ns=self.now_ns)
         self.receiver = Receiver(counters=self.counters, to_conductor=self.mail, now_ns=self.now_ns)
+        self.to_sender, self.to_receiver = SenderProxy(self.sender), ReceiverProxy(self.receiver)
+        self.ids = itertools.count(100)
         self.ports = iter(range(21_000, 22_000))
 
     def value(self, counter_id: int) -> int:
@@ -97,9 +101,9 @@ class World:
             54,
             now_ns=self.now_ns,
         )
-        publication = SenderPublication(path, endpoint, **options)
-        self.sender.proxy.register_endpoint(endpoint)
-        self.sender.proxy.add_publication(publication)
+        publication = SenderPublication(path, endpoint, registration_id=next(self.ids), **options)
+        self.to_sender.register_endpoint(endpoint)
+        self.to_sender.add_publication(publication)
         self.run()
         return publication
 
@@ -107,8 +111,8 @@ class World:
         endpoint = ReceiveChannelEndpoint(
             self.channel(text), self.network, self.counters, receiver_id=receiver_id, **options
         )
-        self.receiver.proxy.register_endpoint(endpoint)
-        self.receiver.proxy.add_subscription(endpoint, STREAM_ID)
+        self.to_receiver.register_endpoint(endpoint)
+        self.to_receiver.add_subscription(endpoint, STREAM_ID)
         self.run()
         return endpoint
 
@@ -132,13 +136,14 @@ class World:
         path.subscribers.add(62)
         image = ReceiverImage(
             path,
+            registration_id=next(self.ids),
             receiver_id=message.endpoint.receiver_id,
             source=message.source,
             control_address=message.control_address,
             transport_index=message.transport_index,
             **options,
         )
-        self.receiver.proxy.add_image(message.endpoint, image)
+        self.to_receiver.add_image(message.endpoint, image)
         self.run()
         return image
 
@@ -194,18 +199,18 @@ def test_a_stream_flows_from_a_publication_to_an_image(world: World) -> None:
     publication.path.end_of_stream = True
     world.run(101)
     (end,) = world.taken(ImageEndOfStream)
-    assert (end.image, end.position, end.revoked) == (image, writer.position, False)
-    world.receiver.proxy.set_draining(image)
+    assert (end.registration_id, end.position, end.revoked) == (image.registration_id, writer.position, False)
+    world.to_receiver.drain_image(image)
     world.run(201)
     assert publication.path.received_unicast_eos
     assert publication.path.receiver_count == 0
-    world.receiver.proxy.remove_image(image)
-    world.sender.proxy.remove_publication(publication)
-    world.receiver.proxy.close_endpoint(create.endpoint)
-    world.sender.proxy.close_endpoint(publication.endpoint)
+    world.to_receiver.remove_image(image)
+    world.to_sender.remove_publication(publication)
+    world.to_receiver.close_endpoint(create.endpoint)
+    world.to_sender.close_endpoint(publication.endpoint)
     world.run()
-    assert [message.publication for message in world.taken(PublicationReleased)] == [publication]
-    assert [message.image for message in world.taken(ImageReleased)] == [image]
+    assert [message.registration_id for message in world.taken(PublicationReleased)] == [publication.registration_id]
+    assert [message.registration_id for message in world.taken(ImageReleased)] == [image.registration_id]
     assert {message.endpoint for message in world.taken(EndpointClosed)} == {create.endpoint, publication.endpoint}
 
 
@@ -233,7 +238,7 @@ def test_destinations_told_by_hand_stay_and_are_looked_up_again_when_silent(worl
     publication = world.publish("aeron:udp?control-mode=manual|control=127.0.0.1:24020")
     peers = [world.network.peer(next(world.ports)) for _ in range(2)]
     for number, peer in enumerate(peers):
-        world.sender.proxy.add_destination(
+        world.to_sender.add_destination(
             publication.endpoint, peer.address, name=f"name{number}:1", registration_id=number
         )
     world.run(100)
@@ -245,11 +250,11 @@ def test_destinations_told_by_hand_stay_and_are_looked_up_again_when_silent(worl
     assert {message.name for message in world.taken(ResolveAgain)} == {"name0:1", "name1:1"}
     assert len(publication.endpoint.destinations) == 2
     elsewhere = world.network.peer(next(world.ports))
-    world.sender.proxy.resolution_change(publication.endpoint, elsewhere.address, destination=1)
-    world.sender.proxy.remove_destination_by_id(publication.endpoint, 0)
+    world.to_sender.resolution_change(publication.endpoint, elsewhere.address, destination=1)
+    world.to_sender.remove_destination_by_id(publication.endpoint, 0)
     world.run(101)
     assert [entry.packed for entry in publication.endpoint.destinations.entries] == [elsewhere.address.packed]
-    world.sender.proxy.remove_destination(publication.endpoint, name="name1:1")
+    world.to_sender.remove_destination(publication.endpoint, name="name1:1")
     world.run()
     assert not publication.endpoint.destinations.entries
 
@@ -354,7 +359,7 @@ def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_give
     )
     world.run()
     (message,) = world.taken(ResponseSetup)
-    assert (message.publication, message.response_session_id) == (publication, -77)
+    assert (message.registration_id, message.response_session_id) == (publication.registration_id, -77)
 
 
 def test_a_subscriber_with_a_control_address_asks_there_at_once_and_every_second(world: World) -> None:
@@ -364,7 +369,7 @@ def test_a_subscriber_with_a_control_address_asks_there_at_once_and_every_second
     assert publisher.take() == [expected]
     world.run(3_000)
     assert publisher.take() == [expected] * 3
-    world.receiver.proxy.request_setup(endpoint, STREAM_ID, 5)
+    world.to_receiver.request_setup(endpoint, STREAM_ID, 5)
     world.run()
     assert publisher.take() == [control_frames.eliciting_status(5, STREAM_ID, receiver_id=7, group_tag=99)]
 
@@ -382,7 +387,7 @@ def test_one_image_takes_from_several_sockets_and_answers_through_each(world: Wo
         for port in (24_080, 24_081)
     ]
     for destination in destinations:
-        world.receiver.proxy.add_destination(endpoint, destination)
+        world.to_receiver.add_destination(endpoint, destination)
     world.run()
     peers = [world.network.peer(next(world.ports)) for _ in range(2)]
     places = [InetAddress("127.0.0.1", port) for port in (24_080, 24_081)]
@@ -400,9 +405,9 @@ def test_one_image_takes_from_several_sockets_and_answers_through_each(world: Wo
     world.run(200)
     assert image.path.rebuild_position == 128
     assert all(layout.TYPE_SM in kinds(peer.take()) for peer in peers)
-    found = endpoint.find_destination(world.channel("aeron:udp?endpoint=127.0.0.1:24081"))
-    assert found is destinations[1]
-    world.receiver.proxy.remove_destination(endpoint, found)
+    channel = world.channel("aeron:udp?endpoint=127.0.0.1:24081")
+    assert [each for each in destinations if each.is_of(channel)] == [destinations[1]]
+    world.to_receiver.remove_destination(endpoint, destinations[1])
     world.run()
     assert image.path.connection_count(world.now_ns) == 1
     assert len(endpoint.local_addresses) == 1
@@ -449,7 +454,7 @@ def test_loss_is_told_to_the_conductor(world: World) -> None:
     world.network.send(peer, place, frame(bytes(32), term_offset=256))
     world.run(12)
     (loss,) = world.taken(LossObserved)
-    assert (loss.image, loss.bytes_lost) == (image, 192)
+    assert (loss.registration_id, loss.bytes_lost) == (image.registration_id, 192)
     assert world.value(70) == world.value(layout.SYSTEM_NAKS_SENT) > 2
 
 
@@ -473,11 +478,11 @@ def test_cubic_takes_the_window_down_on_loss_and_says_so_at_once(world: World) -
 
 def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_status_messages(world: World) -> None:
     image, peer, _ = lossy_image(world)
-    world.receiver.proxy.set_response_session(image, 55)
+    world.to_receiver.set_response_session(image, 55)
     world.run(201)
     assert sorted(kinds(peer.take())) == [layout.TYPE_SM] * 2 + [layout.TYPE_RSP_SETUP] * 2
-    world.receiver.proxy.set_response_session(image, None)
-    world.receiver.proxy.reject_image(image, "go away")
+    world.to_receiver.set_response_session(image, None)
+    world.to_receiver.reject_image(image, "go away")
     world.run(401)
     errors = peer.take()
     assert {
@@ -489,7 +494,7 @@ def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_sta
 
 def test_a_removed_image_cools_down_before_its_session_is_welcome_again(world: World) -> None:
     image, peer, place = lossy_image(world)
-    world.receiver.proxy.remove_image(image, cool_down_ns=500 * MS)
+    world.to_receiver.remove_image(image, cool_down_ns=500 * MS)
     world.run()
     world.network.send(peer, place, setup_frame())
     world.run()

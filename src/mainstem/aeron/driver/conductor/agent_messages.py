@@ -1,64 +1,65 @@
-"""What the sender and the receiver report to the conductor, one message after another."""
+"""The messages of the sender and the receiver: taken from the conductor's queue and passed to what they concern."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver import messages
-from mainstem.aeron.driver.conductor.re_resolution import Resolving
-from mainstem.aeron.driver.runner import AgentFailed
+from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
+from mainstem.aeron.system_counter import SystemCounter
 
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable
     from typing import Any
 
-    from mainstem.aeron.driver.conductor.endpoints import Endpoints
+    from mainstem.aeron.driver.conductor.channels import Channels
     from mainstem.aeron.driver.conductor.images import Images
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
-    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.messages import DriverConductorProxy
 
 # Messages handled in one duty cycle; creating an image's log takes longest.
-EVENTS_PER_CYCLE = 16
+MESSAGES_PER_CYCLE = 16
 
 
-class EventReader:
+class AgentMessageAdapter:
     """Routes each message by its class."""
 
     def __init__(
         self,
         resources: Resources,
-        to_conductor: deque[object],
+        to_conductor: DriverConductorProxy,
         network: NetworkPublications,
         images: Images,
-        endpoints: Endpoints,
+        channels: Channels,
         response_channels: ResponseChannels,
     ) -> None:
         self._resources = resources
         self._queue = to_conductor
         self._handlers: dict[type, Callable[[Any, int], None]] = {
-            AgentFailed: self._on_agent_failed,
+            messages.AgentFailed: self._on_agent_failed,
             messages.CreateImage: images.on_create,
             messages.ImageEndOfStream: images.on_end_of_stream,
             messages.ImageReleased: images.on_released,
             messages.PublicationReleased: network.on_released,
             messages.LossObserved: images.on_loss,
             messages.PublicationError: network.on_error,
-            messages.EndpointClosed: endpoints.on_closed,
-            messages.ResolveAgain: Resolving(resources).on_resolve_again,
+            messages.EndpointClosed: channels.on_closed,
+            messages.ResolveAgain: self._on_resolve_again,
             messages.ResponseSetup: response_channels.on_response_setup,
             messages.ResponseConnected: response_channels.on_connected,
             messages.NetworkFault: self._on_network_fault,
         }
 
     def poll(self, now_ns: int) -> int:
-        """Handles up to EVENTS_PER_CYCLE messages; returns how many."""
+        """Handles up to MESSAGES_PER_CYCLE messages; returns how many."""
         count = 0
-        while count < EVENTS_PER_CYCLE and self._queue:
+        while count < MESSAGES_PER_CYCLE and self._queue:
             message = self._queue.popleft()
             count += 1
             handler = self._handlers.get(type(message))
@@ -71,10 +72,28 @@ class EventReader:
                 self._resources.errors.record(f"{type(message).__name__}: {type(error).__name__}: {error}")
         return count
 
+    def _on_resolve_again(self, message: messages.ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """Resolves the name of a silent peer (aeron-behaviour §19.8). One that is unknown now keeps its address."""
+        resources = self._resources
+        endpoint = message.endpoint
+        key = "endpoint" if isinstance(endpoint, SendChannelEndpoint) else "control"
+        try:
+            address = resources.names.address(message.name, key, again=True)
+        except LookupError as error:
+            resources.errors.record(f"{message.name}: {error}", code=ErrorCode.UNKNOWN_HOST)
+            return
+        if address.packed == message.address:
+            return
+        resources.count(SystemCounter.RESOLUTION_CHANGES)
+        if isinstance(endpoint, SendChannelEndpoint):
+            resources.sender.resolution_change(endpoint, address, destination=message.destination)
+        else:
+            resources.receiver.resolution_change(endpoint, address, destination=message.destination)
+
     def _on_network_fault(self, message: messages.NetworkFault, now_ns: int) -> None:  # noqa: ARG002
         self._resources.errors.record(message.text)
 
-    def _on_agent_failed(self, message: AgentFailed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+    def _on_agent_failed(self, message: messages.AgentFailed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         error = message.error
         logger.error("%s failed in a duty cycle", message.agent, exc_info=error)
         self._resources.errors.record(f"{message.agent}: {type(error).__name__}: {error}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.command.commands import AddCounter, AddStaticCounter, RemoveCounter
     from mainstem.aeron.driver.conductor.clients import Clients
-    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.conductor.resources import Resources
 
 
 class ClientCounters:
@@ -39,9 +39,7 @@ class ClientCounters:
             owner_id=command.client_id,
         )
         self._owned[command.correlation_id] = (command.client_id, cell)
-        self._resources.responses.send(
-            OnCounterReady(correlation_id=command.correlation_id, counter_id=cell.counter_id)
-        )
+        self._resources.clients.send(OnCounterReady(correlation_id=command.correlation_id, counter_id=cell.counter_id))
 
     def remove(self, command: RemoveCounter, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_COUNTER."""
@@ -50,7 +48,7 @@ class ClientCounters:
             raise RegistrationError(
                 f"unknown counter: registration id {command.registration_id}", code=ErrorCode.UNKNOWN_COUNTER
             )
-        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
         self._free(command.registration_id, owned[1])
 
     def add_static(self, command: AddStaticCounter, now_ns: int) -> None:  # noqa: ARG002
@@ -64,9 +62,7 @@ class ClientCounters:
                 CounterSpec(command.type_id, command.key, command.label), registration_id=command.registration_id
             )
             self._static[key] = cell
-        self._resources.responses.send(
-            OnStaticCounter(correlation_id=command.correlation_id, counter_id=cell.counter_id)
-        )
+        self._resources.clients.send(OnStaticCounter(correlation_id=command.correlation_id, counter_id=cell.counter_id))
 
     def release_client(self, client_id: int) -> None:
         """Frees every counter that the client owns."""
@@ -86,7 +82,5 @@ class ClientCounters:
             )
 
     def _free(self, registration_id: int, cell: CounterCell) -> None:
-        self._resources.responses.send(
-            OnUnavailableCounter(registration_id=registration_id, counter_id=cell.counter_id)
-        )
+        self._resources.clients.send(OnUnavailableCounter(registration_id=registration_id, counter_id=cell.counter_id))
         self._resources.counters.free(cell)

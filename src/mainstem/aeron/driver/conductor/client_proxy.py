@@ -1,4 +1,4 @@
-"""The driver's answers: one record in the to-clients buffer each (aeron-behaviour §4, §6)."""
+"""The clients as the conductor sees them: each response is one record in the to-clients buffer (aeron-behaviour §4, §6)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from mainstem.instruments import Instrument
 
 
-class Responses:
-    """Sends responses to every client; each picks its own by the ids in them."""
+class ClientProxy:
+    """Sends responses to every client; each client picks its own by the ids in them."""
 
     def __init__(
         self, transmitter: BroadcastTransmitter, clock: Clock, instrument: Instrument, events: EventLog | None = None
@@ -24,7 +24,7 @@ class Responses:
         self._events = events
 
     def send(self, response: Response) -> None:
-        """Broadcasts ``response``; nobody is waited for."""
+        """Broadcasts ``response`` without waiting for a client to read it."""
         self._transmitter.transmit(response.TYPE, response.encode())
         now_ns = self._clock.monotonic_ns()
         self._instrument.command(type(response).__name__, repr(response), now_ns)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.command.commands import ClientClose, ClientKeepalive
-    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.conductor.resources import Resources
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Clients:
             )
             session = ClientSession(client_id, heartbeat)
             self._sessions[client_id] = session
-            self._resources.responses.send(OnCounterReady(correlation_id=client_id, counter_id=heartbeat.counter_id))
+            self._resources.clients.send(OnCounterReady(correlation_id=client_id, counter_id=heartbeat.counter_id))
         return session
 
     def on_keepalive(self, command: ClientKeepalive, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
@@ -90,11 +90,11 @@ class Clients:
         resources = self._resources
         if not session.closed:
             resources.count(SystemCounter.CLIENT_TIMEOUTS)
-            resources.responses.send(OnClientTimeout(client_id=session.client_id))
+            resources.clients.send(OnClientTimeout(client_id=session.client_id))
             logger.warning("client %d timed out", session.client_id)
         del self._sessions[session.client_id]
         self._release(session.client_id)
-        resources.responses.send(
+        resources.clients.send(
             OnUnavailableCounter(registration_id=session.client_id, counter_id=session.heartbeat.counter_id)
         )
         resources.counters.free(session.heartbeat)

@@ -6,18 +6,19 @@ and does not wait for this.
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command import commands as command
-from mainstem.aeron.driver.conductor.agent_messages import EventReader
+from mainstem.aeron.driver.conductor.agent_messages import AgentMessageAdapter
+from mainstem.aeron.driver.conductor.channels import Channels
+from mainstem.aeron.driver.conductor.client_command_adapter import ClientCommandAdapter
 from mainstem.aeron.driver.conductor.client_counters import ClientCounters
 from mainstem.aeron.driver.conductor.clients import Clients
-from mainstem.aeron.driver.conductor.commands import CommandReader
 from mainstem.aeron.driver.conductor.destinations import ReceiveDestinations, SendDestinations
-from mainstem.aeron.driver.conductor.endpoints import Endpoints
-from mainstem.aeron.driver.conductor.image_links import Linker
+from mainstem.aeron.driver.conductor.image_links import ImageLinks
 from mainstem.aeron.driver.conductor.images import Images
 from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
 from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
@@ -25,15 +26,15 @@ from mainstem.aeron.driver.conductor.publications import Publications
 from mainstem.aeron.driver.conductor.rejection import Rejections
 from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
 from mainstem.aeron.driver.conductor.session_ids import SessionIds
-from mainstem.aeron.driver.conductor.stuck_command import StuckCommand
 from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
 from mainstem.aeron.driver.conductor.subscriptions import Subscriptions
-from mainstem.aeron.driver.conductor.termination import Termination
 
 if TYPE_CHECKING:
-    from collections import deque
+    from mainstem.aeron.command.commands import TerminateDriver
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.messages import DriverConductorProxy
 
-    from mainstem.aeron.driver.resources import Resources
+logger = logging.getLogger(__name__)
 
 
 class DriverConductor:
@@ -41,7 +42,7 @@ class DriverConductor:
 
     role = "driver-conductor"
 
-    def __init__(self, resources: Resources, to_conductor: deque[object], now_ns: int) -> None:
+    def __init__(self, resources: Resources, to_conductor: DriverConductorProxy, now_ns: int) -> None:
         self._resources = resources
         settings = resources.settings
         registry = SubscriptionRegistry()
@@ -50,27 +51,27 @@ class DriverConductor:
             reserved_low=settings.publication_reserved_session_id_low,
             reserved_high=settings.publication_reserved_session_id_high,
         )
-        linker = Linker(resources)
-        self.endpoints = Endpoints(resources)
+        links = ImageLinks(resources)
+        channels = Channels(resources)
         self.clients = Clients(
             resources, liveness_timeout_ns=settings.client_liveness_timeout_ns, release=self._release_client
         )
-        self.ipc = IpcPublications(resources, session_ids, linker, registry)
-        self.network = NetworkPublications(resources, session_ids, linker, registry, self.endpoints)
-        self.images = Images(resources, linker, registry, self.endpoints)
+        self.ipc = IpcPublications(resources, links, registry, session_ids)
+        self.network = NetworkPublications(resources, links, registry, session_ids, channels)
+        self.images = Images(resources, links, registry, channels)
         self.response_channels = ResponseChannels(resources, registry, self.ipc, self.network, self.images)
         self.publications = Publications(
-            resources, self.clients, linker, self.ipc, self.network, session_ids, self.response_channels
+            resources, self.clients, links, self.ipc, self.network, session_ids, self.response_channels
         )
         self.subscriptions = Subscriptions(
-            resources, self.clients, linker, registry, self.endpoints, self.ipc, self.network, self.images
+            resources, self.clients, links, registry, channels, self.ipc, self.network, self.images
         )
         self.client_counters = ClientCounters(resources, self.clients)
-        self.termination = Termination(resources)
-        destinations = SendDestinations(resources, self.publications, self.endpoints)
-        receive_destinations = ReceiveDestinations(resources, registry, self.endpoints, linker, self.ipc, self.network)
-        rejections = Rejections(resources, self.ipc, self.images, linker)
-        self._commands = CommandReader(
+        self.is_termination_requested = False
+        destinations = SendDestinations(resources, self.publications, channels)
+        receive_destinations = ReceiveDestinations(resources, registry, channels, links, self.ipc, self.network)
+        rejections = Rejections(resources, self.ipc, self.images, links)
+        self._commands = ClientCommandAdapter(
             resources,
             {
                 command.AddPublication: self.publications.add,
@@ -88,15 +89,15 @@ class DriverConductor:
                 command.AddCounter: self.client_counters.add,
                 command.AddStaticCounter: self.client_counters.add_static,
                 command.RemoveCounter: self.client_counters.remove,
-                command.TerminateDriver: self.termination.on_terminate,
+                command.TerminateDriver: self._on_terminate,
                 command.RejectImage: rejections.reject,
                 command.GetNextAvailableSessionId: self.publications.next_session_id,
             },
+            now_ns,
         )
-        self._events = EventReader(
-            resources, to_conductor, self.network, self.images, self.endpoints, self.response_channels
+        self._messages = AgentMessageAdapter(
+            resources, to_conductor, self.network, self.images, channels, self.response_channels
         )
-        self._stuck_command = StuckCommand(resources, now_ns)
         self._free_limit = settings.driver_resource_free_limit
         self._timer_interval_ns = settings.timer_interval_ns
         self._timer_due_ns = now_ns
@@ -112,7 +113,7 @@ class DriverConductor:
     def do_work(self, now_ns: int) -> int:
         """One duty cycle; how much work there was."""
         self._now_ns = now_ns
-        work = self._commands.poll(now_ns) + self._events.poll(now_ns) + self._resources.names.do_work(now_ns)
+        work = self._commands.poll(now_ns) + self._messages.poll(now_ns) + self._resources.names.do_work(now_ns)
         work += self._resources.logs.free_some(self._free_limit)
         if now_ns >= self._timer_due_ns:
             self._on_timer(now_ns)
@@ -126,9 +127,9 @@ class DriverConductor:
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
         self._resources.names.close()
         self._resources.logs.free_some(sys.maxsize)
-        logs = [publication.log for publication in self.ipc.active]
-        logs += [publication.log for publication in self.network.active]
-        logs += [image.log for image in self.images.active]
+        logs = [publication.log for publication in self.ipc.streams]
+        logs += [publication.log for publication in self.network.streams]
+        logs += [image.log for image in self.images.streams]
         for log in logs:
             self._resources.logs.unmap(log)
 
@@ -139,7 +140,15 @@ class DriverConductor:
         self.ipc.on_timer(now_ns)
         self.network.on_timer(now_ns)
         self.images.on_timer(now_ns)
-        self._stuck_command.on_timer(now_ns)
+        self._commands.on_timer(now_ns)
+
+    def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """TERMINATE_DRIVER, accepted by the validator ``allow`` alone. There is no response either way (aeron-behaviour §5)."""
+        if self._resources.settings.driver_termination_validator == "allow":
+            logger.info("client %d asked the driver to end", command.client_id)
+            self.is_termination_requested = True
+        else:
+            self._resources.errors.record(f"client {command.client_id} may not end the driver")
 
     def _release_client(self, client_id: int) -> None:
         self.publications.release_client(client_id, self._now_ns)

@@ -1,4 +1,6 @@
-"""Destinations added and removed by hand: where a publication sends to, and where a subscription receives (aeron-behaviour §19)."""
+"""Destinations that clients add and remove: where a publication sends to, and where a subscription receives
+(aeron-behaviour §19).
+"""
 
 from __future__ import annotations
 
@@ -21,65 +23,67 @@ if TYPE_CHECKING:
         RemoveDestinationById,
         RemoveReceiveDestination,
     )
-    from mainstem.aeron.driver.conductor.endpoints import Endpoints, ReceiveEndpoint, SendEndpoint
-    from mainstem.aeron.driver.conductor.image_links import Linker
+    from mainstem.aeron.driver.conductor.channels import Channels, ReceiveChannel, SendChannel
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
     from mainstem.aeron.driver.conductor.publications import Publications
-    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, Subscription
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.media.addresses import InetAddress
-    from mainstem.aeron.driver.resources import Resources
 
 
 class SendDestinations:
     """ADD_DESTINATION, REMOVE_DESTINATION and REMOVE_DESTINATION_BY_ID, for publications with ``control-mode=manual``."""
 
-    def __init__(self, resources: Resources, publications: Publications, endpoints: Endpoints) -> None:
+    def __init__(self, resources: Resources, publications: Publications, channels: Channels) -> None:
         self._resources = resources
         self._publications = publications
-        self._endpoints = endpoints
+        self._channels = channels
 
     def add(self, command: AddDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """ADD_DESTINATION; the command's correlation id is the destination's from now on."""
-        endpoint = self._endpoint(command.registration_id)
+        channel = self._send_channel(command.registration_id)
         uri = self._uri(command.channel)
         name = uri.endpoint or ""
         try:
-            address = self._endpoints.channel(uri).remote_data
+            address = self._channels.resolve(uri).remote_data
         except ChannelUriError as error:
             if not isinstance(error.__cause__, LookupError):
                 raise
             # It may be known later (19.3): the sender asks again.
             self._resources.errors.record(str(error), code=ErrorCode.UNKNOWN_HOST)
-            self._resources.sender.add_unresolved(endpoint.media, name=name, registration_id=command.correlation_id)
+            self._resources.sender.add_unresolved_destination(
+                channel.endpoint, name=name, registration_id=command.correlation_id
+            )
         else:
             self._resources.sender.add_destination(
-                endpoint.media, address, name=name, registration_id=command.correlation_id
+                channel.endpoint, address, name=name, registration_id=command.correlation_id
             )
         self._done(command.correlation_id)
 
     def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_DESTINATION: the one with the same resolved address."""
-        endpoint = self._endpoint(command.registration_id)
+        channel = self._send_channel(command.registration_id)
         uri = self._uri(command.channel)
         address: InetAddress | None = None
         with suppress(ChannelUriError):  # an unknown name is found by its text
-            address = self._endpoints.channel(uri).remote_data
-        self._resources.sender.remove_destination(endpoint.media, name=uri.endpoint or "", address=address)
+            address = self._channels.resolve(uri).remote_data
+        self._resources.sender.remove_destination(channel.endpoint, name=uri.endpoint or "", address=address)
         self._done(command.correlation_id)
 
     def remove_by_id(self, command: RemoveDestinationById, now_ns: int) -> None:  # noqa: ARG002
         """REMOVE_DESTINATION_BY_ID."""
-        endpoint = self._endpoint(command.resource_registration_id)
-        self._resources.sender.remove_destination_by_id(endpoint.media, command.destination_registration_id)
+        channel = self._send_channel(command.resource_registration_id)
+        self._resources.sender.remove_destination_by_id(channel.endpoint, command.destination_registration_id)
         self._done(command.correlation_id)
 
-    def _endpoint(self, registration_id: int) -> SendEndpoint:
+    def _send_channel(self, registration_id: int) -> SendChannel:
         publication = self._publications.get(registration_id)
-        if not isinstance(publication, NetworkPublication) or not publication.endpoint.channel.is_manual:
+        if not isinstance(publication, NetworkPublication) or not publication.send_channel.udp.is_manual:
             raise invalid_channel(f"channel {publication.channel} does not say control-mode=manual")
-        return publication.endpoint
+        return publication.send_channel
 
     def _uri(self, channel: str) -> ChannelUri:
         uri = ChannelUri.parse(channel)
@@ -89,7 +93,7 @@ class SendDestinations:
         return uri
 
     def _done(self, correlation_id: int) -> None:
-        self._resources.responses.send(OnOperationSuccess(correlation_id=correlation_id))
+        self._resources.clients.send(OnOperationSuccess(correlation_id=correlation_id))
 
 
 class ReceiveDestinations:
@@ -99,15 +103,15 @@ class ReceiveDestinations:
         self,
         resources: Resources,
         registry: SubscriptionRegistry,
-        endpoints: Endpoints,
-        linker: Linker,
+        channels: Channels,
+        links: ImageLinks,
         ipc: IpcPublications,
         network: NetworkPublications,
     ) -> None:
         self._resources = resources
         self._registry = registry
-        self._endpoints = endpoints
-        self._linker = linker
+        self._channels = channels
+        self._links = links
         self._ipc = ipc
         self._network = network
 
@@ -119,10 +123,10 @@ class ReceiveDestinations:
         if uri.is_ipc:
             subscription.ipc = True
         elif uri.spy:
-            subscription.spied.add(self._endpoints.channel(uri).canonical_form)
+            subscription.spied.add(self._channels.resolve(uri).canonical_form)
         else:
             self._add_socket(subscription, uri, command.correlation_id)
-        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
         self._ipc.link_all(now_ns)
         self._network.link_all(now_ns)
 
@@ -134,54 +138,56 @@ class ReceiveDestinations:
             subscription.ipc = False
             self._drop(subscription)
         elif uri.spy:
-            subscription.spied.discard(self._endpoints.channel(uri).canonical_form)
+            subscription.spied.discard(self._channels.resolve(uri).canonical_form)
             self._drop(subscription)
         else:
-            self._remove_socket(self._receive_endpoint(subscription), uri)
-        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+            self._remove_socket(self._receive_channel(subscription), uri)
+        self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
-    def _add_socket(self, subscription: Subscription, uri: ChannelUri, registration_id: int) -> None:
-        endpoint = self._receive_endpoint(subscription)
+    def _add_socket(self, subscription: SubscriptionLink, uri: ChannelUri, registration_id: int) -> None:
+        channel = self._receive_channel(subscription)
         settings = self._resources.settings
         destination = ReceiveDestination(
-            self._endpoints.channel(uri),
+            self._channels.resolve(uri),
             self._resources.transports,
-            so_rcvbuf=endpoint.channel.uri.so_rcvbuf or settings.socket_so_rcvbuf,
-            so_sndbuf=endpoint.channel.uri.so_sndbuf or settings.socket_so_sndbuf,
+            so_rcvbuf=channel.udp.uri.so_rcvbuf or settings.socket_so_rcvbuf,
+            so_sndbuf=channel.udp.uri.so_sndbuf or settings.socket_so_sndbuf,
             ttl=settings.socket_multicast_ttl,
         )
-        self._endpoints.add_address(endpoint, destination.local_address, registration_id=registration_id, receive=True)
-        self._resources.receiver.add_destination(endpoint.media, destination)
+        channel.destinations.append(destination)
+        self._channels.add_address(channel, destination.local_address, registration_id=registration_id, receive=True)
+        self._resources.receiver.add_destination(channel.endpoint, destination)
 
-    def _remove_socket(self, endpoint: ReceiveEndpoint, uri: ChannelUri) -> None:
-        destination = endpoint.media.find_destination(self._endpoints.channel(uri))
+    def _remove_socket(self, channel: ReceiveChannel, uri: ChannelUri) -> None:
+        destination = channel.find_destination(self._channels.resolve(uri))
         if destination is None:
-            raise invalid_channel(f"{endpoint.channel.uri} has no destination {uri}")
-        self._endpoints.remove_address(endpoint, destination.local_address)
-        self._resources.receiver.remove_destination(endpoint.media, destination)
+            raise invalid_channel(f"{channel.udp.uri} has no destination {uri}")
+        channel.destinations.remove(destination)
+        self._channels.remove_address(channel, destination.local_address)
+        self._resources.receiver.remove_destination(channel.endpoint, destination)
 
-    def _drop(self, subscription: Subscription) -> None:
+    def _drop(self, subscription: SubscriptionLink) -> None:
         """Unlinks the local publications that the subscription no longer asks for."""
-        for publication in self._ipc.active:
-            if publication in subscription.positions and not subscription.wants_ipc(publication.stream_id):
+        for publication in self._ipc.streams:
+            if publication in subscription.positions and not publication.is_read_by(subscription):
                 self._unlink(subscription, publication)
-        for spied in self._network.active:
-            if spied in subscription.positions and not subscription.spies_on(spied.endpoint):
+        for spied in self._network.streams:
+            if spied in subscription.positions and not spied.is_read_by(subscription):
                 self._unlink(subscription, spied)
 
-    def _unlink(self, subscription: Subscription, source: StreamSource) -> None:
-        self._linker.announce_gone(source, subscription.positions[source])
-        self._linker.unlink(subscription, source)
+    def _unlink(self, subscription: SubscriptionLink, source: StreamSource) -> None:
+        self._links.announce_gone(source, subscription.positions[source])
+        self._links.unlink(subscription, source)
 
-    def _manual(self, registration_id: int) -> Subscription:
+    def _manual(self, registration_id: int) -> SubscriptionLink:
         subscription = self._registry.get(registration_id)
-        if not self._receive_endpoint(subscription).channel.is_manual:
+        if not self._receive_channel(subscription).udp.is_manual:
             raise invalid_channel(f"channel {subscription.channel} does not say control-mode=manual")
         return subscription
 
-    def _receive_endpoint(self, subscription: Subscription) -> ReceiveEndpoint:
-        if subscription.endpoint is None:
+    def _receive_channel(self, subscription: SubscriptionLink) -> ReceiveChannel:
+        if subscription.receive_channel is None:
             raise RegistrationError(
                 f"channel {subscription.channel} takes no destinations", code=ErrorCode.INVALID_CHANNEL
             )
-        return subscription.endpoint
+        return subscription.receive_channel

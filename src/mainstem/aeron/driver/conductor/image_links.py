@@ -1,4 +1,4 @@
-"""Linking subscriptions to the streams they match, and telling their clients about it."""
+"""The links between subscriptions and the streams they match, and the notifications of their clients."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from mainstem.aeron.counters import subscriber_position
 from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition, TetherState
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, Subscription
-    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriptionLink
 
 
-class Linker:
-    """Makes and breaks the links between subscriptions and sources; it is also what sources tell of their own changes."""
+class ImageLinks:
+    """Makes and breaks the links between subscriptions and sources, as commands and the sources' lives require."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
-    def link(self, subscription: Subscription, source: StreamSource, now_ns: int) -> SubscriberPosition:
-        """Gives ``subscription`` a position in ``source``; its client is told by ``announce``, once the source is ready."""
+    def link(self, subscription: SubscriptionLink, source: StreamSource, now_ns: int) -> SubscriberPosition:
+        """Gives ``subscription`` a position in ``source``; ``announce`` notifies its client, once the source is ready."""
         join = source.join_position
         spec = subscriber_position(
             subscription.registration_id,
@@ -43,7 +43,7 @@ class Linker:
 
     def announce(self, source: StreamSource, position: SubscriberPosition) -> None:
         """ON_AVAILABLE_IMAGE for one subscriber."""
-        self._resources.responses.send(
+        self._resources.clients.send(
             OnAvailableImage(
                 image_correlation_id=source.registration_id,
                 session_id=source.session_id,
@@ -55,8 +55,8 @@ class Linker:
             )
         )
 
-    def unlink(self, subscription: Subscription, source: StreamSource) -> None:
-        """Takes the subscription's position out of ``source`` and frees it. Nobody is told."""
+    def unlink(self, subscription: SubscriptionLink, source: StreamSource) -> None:
+        """Takes the subscription's position out of ``source`` and frees it, without a notification."""
         position = subscription.positions.pop(source)
         source.remove_subscriber(position)
         self._resources.counters.free(position.cell)
@@ -91,7 +91,7 @@ class Linker:
     def announce_gone(self, source: StreamSource, position: SubscriberPosition) -> None:
         """ON_UNAVAILABLE_IMAGE for one subscriber."""
         subscription = position.subscription
-        self._resources.responses.send(
+        self._resources.clients.send(
             OnUnavailableImage(
                 image_correlation_id=source.registration_id,
                 subscription_registration_id=subscription.registration_id,

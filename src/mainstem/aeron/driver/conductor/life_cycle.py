@@ -1,40 +1,57 @@
-"""States that publications and images pass through, and the watch over a producer that stopped in the middle of a frame."""
+"""The life that every stream of the conductor has, and what all of them share.
+
+Three things are streams: an IPC publication, a network publication, and an image (a publication as it is rebuilt by a receiver).
+The conductor makes them, links subscriptions to them, and takes each through the same states:
+
+    ACTIVE      producers write, or packets come; subscribers may join
+    DRAINING    the end is known; what has been written is sent, and read, up to it
+    LINGER      subscribers have lost it; the log stays for those that map it still, and for retransmission
+    DONE        nothing needs it: the log and the counters are given back
+
+A stream moves forward only, and only in the conductor's thread, on a command, on a message of another agent, or on a timer tick.
+A revoked one skips DRAINING: what has not been read is lost. Each kind of stream decides by itself when it moves:
+
+    ACTIVE -> DRAINING      a publication when its last registration is released; an image when no packet came for its
+                            liveness timeout, when no subscriber is left, or when the end of the stream has been rebuilt
+    DRAINING -> LINGER      every subscriber that counts has read to the end; a network publication has also sent to it, and
+                            an image has announced it in status messages for a while
+    LINGER -> DONE          after the linger time; an image at once where no subscriber is left
+
+When a stream enters LINGER its subscribers' clients are notified that the image is unavailable, once, whichever way led there.
+
+What happens per frame is not here. The log is written by clients or by the receiver; the limits, the positions and the cleaning
+of a log are moved by a compiled path: ``IpcPath`` in the conductor's own thread, ``SendPath`` in the sender's, ``ReceivePath`` in
+the receiver's. The conductor reads the positions of these paths from its own thread and may see them late, never too far
+ahead. What it wants changed in a path of another thread it requests by a command (``agent_proxies``), so between a move here
+and its effect there lies at most one duty cycle of that agent: a stream that is DRAINING here may still be handed a frame
+there, which is why the end is read again from the log's tail on each timer tick. A path of another thread, the log and the counters
+under it are given back only after that agent has reported that it let go of them.
+
+Subscribers are the exception: a path's set of subscriber positions is made for one writer, the conductor, and concurrent
+readers. A position is stored in its counter before the counter is added to the set.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from mainstem.aeron.driver.conductor.untethered import TetherListener
+from mainstem._core.log import term
+from mainstem.aeron.driver.conductor.untethered import TetherListener, have_read
+from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.conductor.subscription_link import StreamSource
+    from mainstem._core.driver.positions import PositionSet
+    from mainstem.aeron.driver.conductor.params import TetherTimeouts
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
+    from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition, SubscriptionLink
+    from mainstem.aeron.logbuffer import LogBuffers
 
 
-class PublicationState(Enum):
-    """A publication's life (aeron-behaviour §14.6). A revoked one goes straight to LINGER."""
-
-    ACTIVE = auto()
-    DRAINING = auto()
-    LINGER = auto()
-    DONE = auto()
-
-    @property
-    def successors(self) -> frozenset[PublicationState]:
-        """Where it may go from here."""
-        return _PUBLICATION_SUCCESSORS[self]
-
-
-_PUBLICATION_SUCCESSORS = {
-    PublicationState.ACTIVE: frozenset({PublicationState.DRAINING, PublicationState.LINGER}),
-    PublicationState.DRAINING: frozenset({PublicationState.LINGER}),
-    PublicationState.LINGER: frozenset({PublicationState.DONE}),
-    PublicationState.DONE: frozenset[PublicationState](),
-}
-
-
-class ImageState(Enum):
-    """An image's life (aeron-behaviour §15.6). A revoked one goes straight to LINGER."""
+class StreamState(Enum):
+    """The states of a publication or an image (aeron-behaviour §14.6, §15.6)."""
 
     ACTIVE = auto()
     DRAINING = auto()
@@ -42,29 +59,41 @@ class ImageState(Enum):
     DONE = auto()
 
     @property
-    def successors(self) -> frozenset[ImageState]:
+    def successors(self) -> frozenset[StreamState]:
         """Where it may go from here."""
-        return _IMAGE_SUCCESSORS[self]
+        return _SUCCESSORS[self]
 
 
-_IMAGE_SUCCESSORS = {
-    ImageState.ACTIVE: frozenset({ImageState.DRAINING, ImageState.LINGER}),
-    ImageState.DRAINING: frozenset({ImageState.LINGER}),
-    ImageState.LINGER: frozenset({ImageState.DONE}),
-    ImageState.DONE: frozenset[ImageState](),
+_SUCCESSORS = {
+    StreamState.ACTIVE: frozenset({StreamState.DRAINING, StreamState.LINGER}),
+    StreamState.DRAINING: frozenset({StreamState.LINGER}),
+    StreamState.LINGER: frozenset({StreamState.DONE}),
+    StreamState.DONE: frozenset[StreamState](),
 }
 
 
-class PublicationListener(TetherListener, Protocol):
+class StreamParams(Protocol):
+    """What publications' and subscriptions' parameters share."""
+
+    @property
+    def tether_timeouts(self) -> TetherTimeouts:
+        """The timeouts of untethered subscribers."""
+        ...
+
+
+P = TypeVar("P", bound=StreamParams)
+
+
+class StreamListener(TetherListener, Protocol):
     """What the conductor does when a publication or an image moves on."""
 
     def on_lingering(self, source: StreamSource) -> None:
-        """Its subscribers have read to the end, or are cut off: their clients are told that it is gone."""
+        """Its subscribers have read to the end, or are cut off: their clients are notified that it is gone."""
         ...
 
 
 class StuckPosition:
-    """Tells when a position has stood still for too long while the producer is ahead of it (aeron-behaviour §11.7)."""
+    """Detects that a position has stood still for too long while the producer is ahead of it (aeron-behaviour §11.7)."""
 
     __slots__ = ("_position", "_since_ns", "_timeout_ns")
 
@@ -83,3 +112,110 @@ class StuckPosition:
             return False
         self._since_ns = now_ns
         return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamMemory:
+    """What a stream owns of shared memory: its log, the path of the log's file, and its counters."""
+
+    log: LogBuffers
+    log_file: str
+    counters: StreamCounters
+
+
+class Stream(Generic[P]):
+    """What the three kinds of streams share: identity, memory, state and subscribers.
+
+    ``channel`` is the text of the client that created it; ``positions`` are the subscribers that its path waits for.
+    """
+
+    def __init__(
+        self, memory: StreamMemory, params: P, positions: PositionSet, resources: Resources, now_ns: int
+    ) -> None:
+        counters = memory.counters
+        self.registration_id = counters.registration_id
+        self.session_id = counters.session_id
+        self.stream_id = counters.stream_id
+        self.channel = counters.channel
+        self.params = params
+        self.log = memory.log
+        self.log_file = memory.log_file
+        self.stream_counters = counters
+        self.state = StreamState.ACTIVE
+        self.since_ns = now_ns
+        self.subscribers: list[SubscriberPosition] = []
+        self._resources = resources
+        self._positions = positions
+
+    @property
+    def accepts_subscribers(self) -> bool:
+        """Whether a new subscription may link to it."""
+        return self.state is StreamState.ACTIVE
+
+    def is_read_by(self, subscription: SubscriptionLink) -> bool:
+        """Whether the subscription's channel is this stream's; stream and session are not compared."""
+        raise NotImplementedError
+
+    def add_subscriber(self, position: SubscriberPosition) -> None:
+        """The stream's limits wait for ``position`` from now on."""
+        if position not in self.subscribers:
+            self.subscribers.append(position)
+        self._positions.add(position.cell.counter_id)
+
+    def rest_subscriber(self, position: SubscriberPosition) -> None:
+        """No longer waits for it, though it stays in ``subscribers``."""
+        self._positions.remove(position.cell.counter_id)
+
+    def remove_subscriber(self, position: SubscriberPosition) -> None:
+        """No longer waits for it, and forgets it."""
+        self.rest_subscriber(position)
+        self.subscribers.remove(position)
+
+    def on_time_event(self, now_ns: int, listener: StreamListener) -> None:
+        """One step of its life, on every timer tick."""
+        if self.state is StreamState.ACTIVE:
+            self._on_active(now_ns, listener)
+        elif self.state is StreamState.DRAINING:
+            if self._is_drained(now_ns):
+                self._move(StreamState.LINGER, now_ns)
+                listener.on_lingering(self)
+        elif self.state is StreamState.LINGER and self._has_lingered(now_ns):
+            self._move(StreamState.DONE, now_ns)
+
+    def _on_active(self, now_ns: int, listener: StreamListener) -> None:
+        raise NotImplementedError
+
+    def _is_drained(self, now_ns: int) -> bool:
+        raise NotImplementedError
+
+    def _has_lingered(self, now_ns: int) -> bool:
+        raise NotImplementedError
+
+    @property
+    def source_identity(self) -> str:
+        """What its clients see as the image's source."""
+        raise NotImplementedError
+
+    @property
+    def join_position(self) -> int:
+        """Where a new subscriber begins to read."""
+        raise NotImplementedError
+
+    def _have_read(self, end: int, now_ns: int) -> bool:
+        """Whether the subscribers that a draining stream waits for have read to ``end``."""
+        return have_read(self.subscribers, end, self.params.tether_timeouts, draining_ns=now_ns - self.since_ns)
+
+    def _unblock(self, stuck: StuckPosition, position: int, producer_position: int, now_ns: int) -> bool:
+        """Turns a claim that its producer never finished into padding, once ``position`` has been stuck at it."""
+        log = self.log
+        if not stuck.is_stuck(position, producer_position, now_ns):
+            return False
+        if not term.unblock(log.buffer, log.term_length, log.initial_term_id, position):
+            return False
+        self._resources.count(SystemCounter.UNBLOCKED_PUBLICATIONS)
+        return True
+
+    def _move(self, state: StreamState, now_ns: int) -> None:
+        assert state in self.state.successors, f"{self.state} -> {state}"
+        self.state = state
+        self.since_ns = now_ns

@@ -1,4 +1,4 @@
-"""The life of an image: active while packets come and somebody reads, draining, lingering, done (aeron-behaviour §15.6).
+"""An image: active while packets come and a subscription reads, draining, lingering, done (aeron-behaviour §15.6).
 
 What arrives is inserted, acknowledged and NAKed by the compiled ``ReceivePath`` and the receiver; here is what is rare.
 """
@@ -7,79 +7,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.driver.conductor.life_cycle import ImageState
-from mainstem.aeron.driver.conductor.untethered import check_untethered, have_read, untethered_image_limit
+from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamState
+from mainstem.aeron.driver.conductor.params import SubscriptionParams
+from mainstem.aeron.driver.conductor.untethered import check_untethered, untethered_image_limit
+from mainstem.aeron.driver.media.addresses import text_of
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from mainstem._core.driver.receive_path import ReceivePath
-    from mainstem.aeron.driver.conductor.endpoints import ReceiveEndpoint
-    from mainstem.aeron.driver.conductor.life_cycle import PublicationListener
-    from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
-    from mainstem.aeron.driver.conductor.subscription_link import SubscriberPosition
-    from mainstem.aeron.driver.conductor.subscription_params import SubscriptionParams
+    from mainstem.aeron.driver.conductor.channels import ReceiveChannel
+    from mainstem.aeron.driver.conductor.life_cycle import StreamListener, StreamMemory
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor.subscription_link import SubscriptionLink
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
-    from mainstem.aeron.logbuffer import LogBuffers
     from mainstem.aeron.loss_report import LossEntryWriter
-    from mainstem.aeron.system_counter import SystemCounters
 
-# A draining image tells the sender so in this many status messages before it goes.
+# A draining image announces that to the sender in this many status messages before it goes.
 EOS_STATUS_MESSAGES = 5
 
 
-class PublicationImage:
+class PublicationImage(Stream[SubscriptionParams]):
     """A publication as it is rebuilt here. ``params`` are those of the oldest subscription that matched it.
 
-    ``wants_response`` says that its sender waits for a response channel.
+    ``receiver_image`` is its part in the receiver, which alone changes that part and its path, until ``is_released``.
+    ``needs_response`` is true where its sender waits for a response channel.
     """
 
     def __init__(
         self,
-        *,
-        registration_id: int,
-        session_id: int,
-        stream_id: int,
-        channel: str,
+        memory: StreamMemory,
         params: SubscriptionParams,
-        log: LogBuffers,
-        log_file: str,
-        path: ReceivePath,
-        receiving: ReceiverImage,
-        endpoint: ReceiveEndpoint,
-        source_identity: str,
-        stream_counters: StreamCounters,
-        system_counters: SystemCounters,
-        liveness_timeout_ns: int,
-        status_message_timeout_ns: int,
-        wants_response: bool,
+        receiver_image: ReceiverImage,
+        receive_channel: ReceiveChannel,
+        resources: Resources,
         now_ns: int,
+        *,
+        needs_response: bool,
     ) -> None:
-        self.registration_id = registration_id
-        self.session_id = session_id
-        self.stream_id = stream_id
-        self.channel = channel
-        self.params = params
-        self.log = log
-        self.log_file = log_file
+        path = receiver_image.path
+        super().__init__(memory, params, path.subscribers, resources, now_ns)
         self.path = path
-        self.receiving = receiving
-        self.endpoint = endpoint
-        self.source_identity = source_identity
-        self.stream_counters = stream_counters
-        self.state = ImageState.ACTIVE
-        self.since_ns = now_ns
+        self.receiver_image = receiver_image
+        self.receive_channel = receive_channel
         self.is_released = False
-        self.wants_response = wants_response
-        self.loss_entry: LossEntryWriter | None = None
-        self.subscribers: list[SubscriberPosition] = []
-        self._system_counters = system_counters
-        self._liveness_timeout_ns = liveness_timeout_ns
-        self._drain_ns = EOS_STATUS_MESSAGES * status_message_timeout_ns
+        self.needs_response = needs_response
+        self._source_identity = text_of(receiver_image.source)
+        self._loss_entry: LossEntryWriter | None = None
+        self._liveness_timeout_ns = resources.settings.image_liveness_timeout_ns
+        self._drain_ns = EOS_STATUS_MESSAGES * resources.settings.rcv_status_message_timeout_ns
 
     @property
-    def accepts_subscribers(self) -> bool:
-        """Whether a new subscription may link to it."""
-        return self.state is ImageState.ACTIVE
+    def source_identity(self) -> str:
+        """The address that its first SETUP came from."""
+        return self._source_identity
 
     @property
     def join_position(self) -> int:
@@ -87,52 +66,49 @@ class PublicationImage:
         rebuilt = self.path.rebuild_position
         return min((p.cell.get_acquire() for p in self.subscribers if p.is_counted), default=rebuilt)
 
-    def add_subscriber(self, position: SubscriberPosition) -> None:
-        """The window waits for ``position`` from now on."""
-        if position not in self.subscribers:
-            self.subscribers.append(position)
-        self.path.subscribers.add(position.cell.counter_id)
-
-    def remove_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it."""
-        self.path.subscribers.remove(position.cell.counter_id)
-        self.subscribers.remove(position)
-
-    def rest_subscriber(self, position: SubscriberPosition) -> None:
-        """No longer waits for it, though it stays known."""
-        self.path.subscribers.remove(position.cell.counter_id)
-
     @property
     def is_rejoinable(self) -> bool:
         """Whether the same session may come again once this image is gone."""
         return all(position.subscription.params.rejoin for position in self.subscribers)
 
+    def is_read_by(self, subscription: SubscriptionLink) -> bool:
+        """Whether the subscription is to the channel through which the image arrives."""
+        return subscription.receive_channel is self.receive_channel
+
     def on_revoked(self, now_ns: int) -> bool:
         """The sender withdrew the stream: nothing is drained. False when the image was already on its way out."""
-        if self.state not in (ImageState.ACTIVE, ImageState.DRAINING):
+        if self.state not in (StreamState.ACTIVE, StreamState.DRAINING):
             return False
-        self._system_counters.increment(SystemCounter.IMAGES_REVOKED)
-        self._move(ImageState.LINGER, now_ns)
+        self._resources.count(SystemCounter.IMAGES_REVOKED)
+        self._move(StreamState.LINGER, now_ns)
         return True
 
-    def on_time_event(self, now_ns: int, listener: PublicationListener) -> None:
-        """One step of its life, on every timer tick."""
-        if self.state is ImageState.ACTIVE:
-            path = self.path
-            furthest = path.subscribers.maximum()
-            limit = untethered_image_limit(furthest, path.window_length, path.last_status_position, path.mtu)
-            check_untethered(self, limit, self.params.tether_timeouts, listener, now_ns=now_ns)
-            if self._is_over(now_ns):
-                self.path.draining = True
-                self._move(ImageState.DRAINING, now_ns)
-        elif self.state is ImageState.DRAINING:
-            if self._is_drained(now_ns) and now_ns - self.since_ns >= self._drain_ns:
-                self._move(ImageState.LINGER, now_ns)
-                listener.on_lingering(self)
-        elif self.state is ImageState.LINGER and (
-            not self.subscribers or now_ns - self.since_ns >= self._liveness_timeout_ns
-        ):
-            self._move(ImageState.DONE, now_ns)
+    def on_loss(self, bytes_lost: int) -> None:
+        """Enters bytes that were found missing, and not reported before, in the loss report (aeron-behaviour §9.2).
+
+        The image's entry is made at its first loss; nothing is recorded once the report is full.
+        """
+        now_ms = self._resources.clock.epoch_ms()
+        if self._loss_entry is not None:
+            self._loss_entry.record(bytes_lost, now_ms=now_ms)
+        else:
+            self._loss_entry = self._resources.loss_report.create_entry(
+                bytes_lost,
+                now_ms=now_ms,
+                session_id=self.session_id,
+                stream_id=self.stream_id,
+                channel=self.channel,
+                source=self.source_identity,
+            )
+
+    def _on_active(self, now_ns: int, listener: StreamListener) -> None:
+        path = self.path
+        furthest = path.subscribers.maximum()
+        limit = untethered_image_limit(furthest, path.window_length, path.last_status_position, path.mtu)
+        check_untethered(self, limit, self.params.tether_timeouts, listener, now_ns=now_ns)
+        if self._is_over(now_ns):
+            self._resources.receiver.drain_image(self.receiver_image)
+            self._move(StreamState.DRAINING, now_ns)
 
     def _is_over(self, now_ns: int) -> bool:
         path = self.path
@@ -141,10 +117,7 @@ class PublicationImage:
         return path.end_of_stream_position >= 0 and path.rebuild_position >= path.high_water_mark
 
     def _is_drained(self, now_ns: int) -> bool:
-        rebuilt, timeouts = self.path.rebuild_position, self.params.tether_timeouts
-        return have_read(self.subscribers, rebuilt, timeouts, draining_ns=now_ns - self.since_ns)
+        return now_ns - self.since_ns >= self._drain_ns and self._have_read(self.path.rebuild_position, now_ns)
 
-    def _move(self, state: ImageState, now_ns: int) -> None:
-        assert state in self.state.successors
-        self.state = state
-        self.since_ns = now_ns
+    def _has_lingered(self, now_ns: int) -> bool:
+        return not self.subscribers or now_ns - self.since_ns >= self._liveness_timeout_ns

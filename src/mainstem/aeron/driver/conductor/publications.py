@@ -1,9 +1,11 @@
-"""Registrations of publications: who asked for which, and the commands that add and remove them (aeron-behaviour §7)."""
+"""Registrations of publications: the links of clients to them, and the commands that add and remove them
+(aeron-behaviour §7).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command.commands import AddExclusivePublication
@@ -14,46 +16,25 @@ from mainstem.aeron.command.responses import (
     OnOperationSuccess,
     OnPublicationReady,
 )
-from mainstem.aeron.driver.conductor.life_cycle import PublicationState
-from mainstem.aeron.driver.conductor.publication_params import PublicationParams
+from mainstem.aeron.driver.conductor.life_cycle import StreamState
+from mainstem.aeron.driver.conductor.params import PublicationParams
+from mainstem.aeron.driver.conductor.publication import PublicationRequest
 from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import AddPublication, GetNextAvailableSessionId, RemovePublication
     from mainstem.aeron.driver.conductor.clients import Clients
-    from mainstem.aeron.driver.conductor.image_links import Linker
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
     from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
     from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.response_channels import ResponseChannels
     from mainstem.aeron.driver.conductor.session_ids import SessionIds
-    from mainstem.aeron.driver.resources import Resources
 
     Publication: TypeAlias = IpcPublication | NetworkPublication
-
-
-class _Family(Protocol):
-    """Publications of one medium."""
-
-    def find_or_create(
-        self,
-        uri: ChannelUri,
-        params: PublicationParams,
-        *,
-        registration_id: int,
-        stream_id: int,
-        channel: str,
-        is_exclusive: bool,
-        now_ns: int,
-    ) -> tuple[Publication, bool]:
-        """The publication for a registration, and whether it is new."""
-        ...
-
-    def link_all(self, now_ns: int) -> None:
-        """Links whoever matches and is not linked yet."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +52,7 @@ class Publications:
         self,
         resources: Resources,
         clients: Clients,
-        linker: Linker,
+        links: ImageLinks,
         ipc: IpcPublications,
         network: NetworkPublications,
         session_ids: SessionIds,
@@ -79,16 +60,16 @@ class Publications:
     ) -> None:
         self._resources = resources
         self._clients = clients
-        self._linker = linker
+        self._links = links
         self._ipc = ipc
         self._network = network
         self._session_ids = session_ids
         self._response_channels = response_channels
-        self._links: dict[int, PublicationLink] = {}
+        self._registrations: dict[int, PublicationLink] = {}
 
     def find(self, registration_id: int) -> Publication | None:
-        """The publication that a registration id stands for."""
-        link = self._links.get(registration_id)
+        """Returns the publication that a registration id stands for."""
+        link = self._registrations.get(registration_id)
         return None if link is None else link.publication
 
     def get(self, registration_id: int) -> Publication:
@@ -108,22 +89,22 @@ class Publications:
             uri = self._as_tagged(uri, uri.session_id_tag)
         params = PublicationParams.of(uri, self._resources.settings)
         self._response_channels.check(uri, params)
-        family: _Family = self._ipc if uri.is_ipc else self._network
         is_exclusive = isinstance(command, AddExclusivePublication)
-        publication, is_new = family.find_or_create(
-            uri,
-            params,
+        request = PublicationRequest(
             registration_id=command.correlation_id,
             stream_id=command.stream_id,
             channel=command.channel,
+            uri=uri,
+            params=params,
             is_exclusive=is_exclusive,
-            now_ns=now_ns,
         )
+        registry: IpcPublications | NetworkPublications = self._ipc if uri.is_ipc else self._network
+        publication, is_new = registry.find_or_create(request, now_ns)
         if not is_new:
             publication.references += 1
-        self._links[command.correlation_id] = PublicationLink(command.client_id, publication)
+        self._registrations[command.correlation_id] = PublicationLink(command.client_id, publication)
         ready = OnExclusivePublicationReady if is_exclusive else OnPublicationReady
-        self._resources.responses.send(
+        self._resources.clients.send(
             ready(
                 correlation_id=command.correlation_id,
                 original_registration_id=publication.registration_id,
@@ -135,7 +116,7 @@ class Publications:
             )
         )
         if is_new:
-            family.link_all(now_ns)
+            registry.link_all(now_ns)
             self._response_channels.on_added(publication)
 
     def _as_tagged(self, uri: ChannelUri, tag: int) -> ChannelUri:
@@ -153,39 +134,39 @@ class Publications:
         raise invalid_channel(f"channel {uri}: no publication has the tag {tag}")
 
     def _all(self) -> list[Publication]:
-        return [*self._ipc.active, *self._network.active]
+        return [*self._ipc.streams, *self._network.streams]
 
     def remove(self, command: RemovePublication, now_ns: int) -> None:
         """REMOVE_PUBLICATION, with or without revocation."""
         publication = self.get(command.registration_id)
-        del self._links[command.registration_id]
-        if command.revoke and publication.state in (PublicationState.ACTIVE, PublicationState.DRAINING):
+        del self._registrations[command.registration_id]
+        if command.revoke and publication.state in (StreamState.ACTIVE, StreamState.DRAINING):
             self._revoke(publication, now_ns)
         else:
             publication.release(now_ns)
-        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def next_session_id(self, command: GetNextAvailableSessionId, now_ns: int) -> None:  # noqa: ARG002
         """GET_NEXT_AVAILABLE_SESSION_ID: an id that no publication of that stream has, on any channel."""
         in_use = {p.session_id for p in self._all() if p.stream_id == command.stream_id}
-        self._resources.responses.send(
+        self._resources.clients.send(
             OnNextAvailableSessionId(correlation_id=command.correlation_id, session_id=self._session_ids.take(in_use))
         )
 
     def release_client(self, client_id: int, now_ns: int) -> None:
-        """Gives up everything that a client registered."""
-        for registration_id, link in list(self._links.items()):
+        """Releases everything that a client registered."""
+        for registration_id, link in list(self._registrations.items()):
             if link.client_id == client_id:
-                del self._links[registration_id]
+                del self._registrations[registration_id]
                 link.publication.release(now_ns)
 
     def _revoke(self, publication: Publication, now_ns: int) -> None:
         self._resources.changed(f"publication {publication.registration_id}", publication.state.name, "REVOKED")
         self._resources.note(
             "PUBLICATION_REVOKE",
-            f"revokedPos={publication.path.producer_position()} sessionId={publication.session_id} "
+            f"revokedPos={publication.producer_position()} sessionId={publication.session_id} "
             f"streamId={publication.stream_id} channel={publication.channel}",
         )
         publication.revoke(now_ns)
-        self._linker.on_lingering(publication)
-        self._linker.unlink_all(publication)
+        self._links.on_lingering(publication)
+        self._links.unlink_all(publication)

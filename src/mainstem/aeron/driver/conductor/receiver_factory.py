@@ -9,7 +9,7 @@ from mainstem._core.driver.delay import BackoffDelay, StaticDelay
 from mainstem._core.driver.loss_detector import LossDetector
 from mainstem.aeron.channel_values import CongestionControl as Choice
 from mainstem.aeron.counters import CounterType
-from mainstem.aeron.driver.conductor.publication_params import pick
+from mainstem.aeron.driver.conductor.params import pick
 from mainstem.aeron.driver.one_way import OneWayLatency
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
@@ -18,30 +18,30 @@ from mainstem.aeron.driver.settings import GroupConsideration
 if TYPE_CHECKING:
     from mainstem._core.driver.delay import DelayGenerator
     from mainstem._core.driver.receive_path import ReceivePath
-    from mainstem.aeron.driver.conductor.endpoints import ReceiveEndpoint
+    from mainstem.aeron.driver.conductor.channels import ReceiveChannel
+    from mainstem.aeron.driver.conductor.params import SubscriptionParams
+    from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
-    from mainstem.aeron.driver.conductor.subscription_params import SubscriptionParams
     from mainstem.aeron.driver.messages import CreateImage
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
-    from mainstem.aeron.driver.resources import Resources
     from mainstem.aeron.driver.settings import DriverSettings
 
 
 def is_group(
-    endpoint: ReceiveEndpoint, params: SubscriptionParams, message: CreateImage, settings: DriverSettings
+    channel: ReceiveChannel, params: SubscriptionParams, message: CreateImage, settings: DriverSettings
 ) -> bool:
     """Whether loss is handled as in a group of receivers: as the channel says, the settings, the network or the sender."""
     if params.group is not None:
         return params.group
     if settings.receiver_group_consideration is not GroupConsideration.INFER:
         return settings.receiver_group_consideration is GroupConsideration.TRUE
-    return endpoint.channel.is_multicast or bool(message.flags & layout.SETUP_FLAG_GROUP)
+    return channel.udp.is_multicast or bool(message.flags & layout.SETUP_FLAG_GROUP)
 
 
-def make_receiving(
+def make_receiver_image(
     resources: Resources,
     path: ReceivePath,
-    endpoint: ReceiveEndpoint,
+    channel: ReceiveChannel,
     params: SubscriptionParams,
     message: CreateImage,
     *,
@@ -53,17 +53,18 @@ def make_receiving(
     settings = resources.settings
     path.status_interval_ns = settings.rcv_status_message_timeout_ns
 
-    group = is_group(endpoint, params, message, settings)
+    group = is_group(channel, params, message, settings)
     return ReceiverImage(
         path,
-        receiver_id=endpoint.media.receiver_id,
+        registration_id=stream.registration_id,
+        receiver_id=channel.endpoint.receiver_id,
         source=message.source,
         control_address=message.control_address,
         transport_index=message.transport_index,
         loss_detector=LossDetector(_delay(resources, params, is_group=group)),
         congestion_control=_congestion_control(settings, path, params, stream, now_ns=now_ns),
         reliable=params.reliable,
-        group_tag=endpoint.media.group_tag,
+        group_tag=channel.endpoint.group_tag,
         nak_counter_id=counters.naks_sent.counter_id,
         one_way=_one_way(settings, stream),
         epoch_ns=resources.clock.epoch_ns,
@@ -98,10 +99,10 @@ def _delay(resources: Resources, params: SubscriptionParams, *, is_group: bool) 
 def _congestion_control(
     settings: DriverSettings, path: ReceivePath, params: SubscriptionParams, stream: StreamCounters, *, now_ns: int
 ) -> CongestionControl:
-    wanted = params.congestion_control
-    if wanted is None and settings.congestioncontrol_supplier == Choice.CUBIC:
-        wanted = Choice.CUBIC
-    if wanted is not Choice.CUBIC:
+    choice = params.congestion_control
+    if choice is None and settings.congestioncontrol_supplier == Choice.CUBIC:
+        choice = Choice.CUBIC
+    if choice is not Choice.CUBIC:
         return StaticWindow(path.window_length)
     return CubicCongestionControl(
         max_window_length=path.window_length,

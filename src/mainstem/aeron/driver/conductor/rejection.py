@@ -1,4 +1,4 @@
-"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher is told why (aeron-behaviour §21)."""
+"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher is sent the reason (aeron-behaviour §21)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import RejectImage
-    from mainstem.aeron.driver.conductor.image_links import Linker
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.images import Images
     from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
     from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
-    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.conductor.resources import Resources
 
 # What stands for "no network": an IPC reader has no receiver id, tag or address.
 NO_ID = -1
@@ -27,11 +27,11 @@ LOOPBACK = IPv4Address("127.0.0.1").packed.ljust(16, b"\0")
 class Rejections:
     """Rejects images by their correlation ids; for IPC that is the publication's registration id."""
 
-    def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, linker: Linker) -> None:
+    def __init__(self, resources: Resources, ipc: IpcPublications, images: Images, links: ImageLinks) -> None:
         self._resources = resources
         self._ipc = ipc
         self._images = images
-        self._linker = linker
+        self._links = links
 
     def reject(self, command: RejectImage, now_ns: int) -> None:
         """REJECT_IMAGE. Raises RegistrationError when there is no such image."""
@@ -43,7 +43,7 @@ class Rejections:
         image = self._images.find(command.image_correlation_id)
         publication = self._ipc.find(command.image_correlation_id)
         if image is not None:
-            self._resources.receiver.reject_image(image.receiving, command.reason)
+            self._resources.receiver.reject_image(image.receiver_image, command.reason)
         elif publication is not None:
             self._reject_ipc(publication, command.reason, now_ns)
         else:
@@ -51,10 +51,10 @@ class Rejections:
                 f"unable to reject image {command.image_correlation_id}: there is none", code=ErrorCode.GENERIC_ERROR
             )
         self._resources.count(SystemCounter.IMAGES_REJECTED)
-        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def _reject_ipc(self, publication: IpcPublication, reason: str, now_ns: int) -> None:
-        self._resources.responses.send(
+        self._resources.clients.send(
             OnPublicationError(
                 registration_id=publication.registration_id,
                 destination_registration_id=NO_ID,
@@ -69,6 +69,6 @@ class Rejections:
                 message=reason,
             )
         )
-        self._linker.on_lingering(publication)
-        self._linker.unlink_all(publication)
+        self._links.on_lingering(publication)
+        self._links.unlink_all(publication)
         publication.cool_down_until_ns = now_ns + self._resources.settings.image_liveness_timeout_ns

@@ -1,11 +1,11 @@
-"""Response channels: a publication that answers an image, and the subscription that waits for it (aeron-behaviour §20)."""
+"""Response channels: a publication that responds to an image, and the subscription that waits for it (aeron-behaviour §20)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
-from mainstem.aeron.driver.conductor.publication_params import NO_RESPONSE
+from mainstem.aeron.driver.conductor.params import NO_RESPONSE
 from mainstem.aeron.driver.errors import invalid_channel
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
     from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
-    from mainstem.aeron.driver.conductor.publication_params import PublicationParams
+    from mainstem.aeron.driver.conductor.params import PublicationParams
+    from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
     from mainstem.aeron.driver.messages import ResponseConnected, ResponseSetup
-    from mainstem.aeron.driver.resources import Resources
 
-# "prototype": the endpoint and the settings are made before there is anything to answer.
+# "prototype": the endpoint and the settings are made before there is anything to respond to.
 PROTOTYPE = -2
 
 
@@ -41,7 +41,7 @@ class ResponseChannels:
         self._images = images
 
     def check(self, uri: ChannelUri, params: PublicationParams) -> None:
-        """Refuses a response that answers nothing, and a request that nobody waits for. Raises RegistrationError."""
+        """Refuses a response to nothing, and a request whose response no subscription waits for. Raises RegistrationError."""
         correlation_id = params.response_correlation_id
         if params.is_response:
             self._check_response(uri, correlation_id)
@@ -65,35 +65,37 @@ class ResponseChannels:
         image = self._images.find(correlation_id)
         if image is None:
             raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} names no image")
-        if not image.wants_response:
+        if not image.needs_response:
             raise invalid_channel(f"channel {uri}: image {correlation_id} did not ask for a response")
 
     def on_added(self, publication: IpcPublication | NetworkPublication) -> None:
-        """A publication is there: where it answers an image, that image's sender is told its session."""
+        """A publication is there: where it responds to an image, its session is announced to that image's sender."""
         if isinstance(publication, NetworkPublication) and publication.params.is_response:
             image = self._images.find(publication.params.response_correlation_id)
             if image is not None:
-                self._resources.receiver.set_response_session(image.receiving, publication.session_id)
+                self._resources.receiver.set_response_session(image.receiver_image, publication.session_id)
 
     def on_response_setup(self, message: ResponseSetup, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """The other side told which session answers a request: the waiting subscription takes that session alone."""
-        publication = self._network.of_sending(message.publication)
+        """The other side announced the session that responds to a request: the waiting subscription takes that session alone."""
+        publication = self._network.get(message.registration_id)
         if publication is None:
             return
         subscription = self._registry.find(publication.params.response_correlation_id)
-        if subscription is None or subscription.endpoint is None or not subscription.params.is_response:
+        if subscription is None or subscription.receive_channel is None or not subscription.params.is_response:
             return
         session_id = message.response_session_id
         if subscription.session_id != session_id:
-            endpoint = subscription.endpoint
-            endpoint.add_interest(subscription.stream_id, session_id)
-            endpoint.remove_interest(subscription.stream_id, subscription.session_id)
+            channel = subscription.receive_channel
+            channel.add_interest(subscription.stream_id, session_id)
+            channel.remove_interest(subscription.stream_id, subscription.session_id)
             subscription.session_id = session_id
-        self._resources.receiver.request_setup(subscription.endpoint.media, subscription.stream_id, session_id)
+        self._resources.receiver.request_setup(
+            subscription.receive_channel.endpoint, subscription.stream_id, session_id
+        )
 
     def on_connected(self, message: ResponseConnected, now_ns: int) -> None:  # noqa: ARG002
-        """A response publication has its receiver: nobody has to be told of its session any more."""
-        publication = self._network.of_sending(message.publication)
+        """A response publication has its receiver: its session need not be announced any more."""
+        publication = self._network.get(message.registration_id)
         image = None if publication is None else self._images.find(publication.params.response_correlation_id)
         if image is not None:
-            self._resources.receiver.set_response_session(image.receiving, None)
+            self._resources.receiver.set_response_session(image.receiver_image, None)

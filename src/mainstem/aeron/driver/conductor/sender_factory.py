@@ -16,11 +16,11 @@ from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.conductor.endpoints import SendEndpoint
-    from mainstem.aeron.driver.conductor.publication_params import PublicationParams
+    from mainstem.aeron.driver.conductor.channels import SendChannel
+    from mainstem.aeron.driver.conductor.params import PublicationParams
+    from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.stream_counters import SendCounters, StreamCounters
-    from mainstem.aeron.driver.resources import Resources
-from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.driver.settings import DriverSettings
 
 MAX_RUNS = 16  # what a compiled batch has room for
 UNICAST = "AERON_UNICAST_FLOWCONTROL_SUPPLIER"
@@ -57,17 +57,17 @@ def runs_at_once(settings: DriverSettings) -> int:
     return min(vectors * DATAGRAMS_PER_VECTOR, MAX_RUNS)
 
 
-def make_sending(
+def make_sender_publication(
     resources: Resources,
     path: SendPath,
-    endpoint: SendEndpoint,
+    send_channel: SendChannel,
     params: PublicationParams,
     *,
     stream: StreamCounters,
     counters: SendCounters,
 ) -> SenderPublication:
     """The sender's part of a new publication. ``fc-receivers`` is allocated where receivers are counted."""
-    settings, channel = resources.settings, endpoint.channel
+    settings, channel = resources.settings, send_channel.udp
     group = channel.has_group_semantics
     flow_control = choose_flow_control(channel.uri.flow_control, group=group, defaults=flow_control_defaults(settings))
     path.receiver_timeout_ns = settings.publication_connection_timeout_ns
@@ -76,7 +76,7 @@ def make_sending(
         gauge = stream.allocate(CounterType.FLOW_CONTROL_RECEIVERS)
     return SenderPublication(
         path,
-        endpoint.media,
+        send_channel.endpoint,
         registration_id=stream.registration_id,
         flow_control=flow_control,
         retransmit=RetransmitHandler(

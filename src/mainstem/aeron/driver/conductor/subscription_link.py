@@ -1,4 +1,4 @@
-"""Who reads a stream: a subscription, its position in one source, and what a source of frames is to the conductor."""
+"""The readers of a stream: subscriptions, their positions in one source, and what a source of frames is to the conductor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
-    from mainstem.aeron.driver.conductor.endpoints import ReceiveEndpoint, SendEndpoint
-    from mainstem.aeron.driver.conductor.subscription_params import SubscriptionParams
+    from mainstem.aeron.driver.conductor.channels import ReceiveChannel, SendChannel
+    from mainstem.aeron.driver.conductor.params import SubscriptionParams
 
 
 class SubscriptionKind(Enum):
@@ -43,12 +43,12 @@ _TETHER_SUCCESSORS = {
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Subscription:
+class SubscriptionLink:
     """One registered subscription. ``channel`` is the text that its client sent.
 
-    ``session_id`` is the only session it takes, None for all. ``endpoint`` is its receive endpoint (NETWORK); ``spied`` are the
-    canonical channels that it spies on and ``ipc`` says whether it reads IPC publications: one of them for a simple
-    subscription, any number where destinations were added.
+    ``session_id`` is the only session it takes, None for all. ``receive_channel`` is where its streams arrive (NETWORK);
+    ``spied`` are the canonical channels that it spies on and ``ipc`` says whether it reads IPC publications: one of the three
+    for a simple subscription, any number where destinations were added.
     """
 
     registration_id: int
@@ -58,31 +58,27 @@ class Subscription:
     kind: SubscriptionKind
     params: SubscriptionParams
     session_id: int | None
-    endpoint: ReceiveEndpoint | None = None
+    receive_channel: ReceiveChannel | None = None
     spied: set[str] = field(default_factory=set)
     ipc: bool = False
     positions: dict[StreamSource, SubscriberPosition] = field(default_factory=dict)
 
     def accepts_session(self, session_id: int) -> bool:
-        """Whether the subscription wants streams of that session; one that awaits an answer wants none before it is told."""
+        """Whether it takes streams of that session; one that waits for a response takes none before the session is known."""
         if self.session_id is None:
             return not self.params.is_response or self.ipc
         return self.session_id == session_id
 
-    def wants_ipc(self, stream_id: int) -> bool:
-        """Whether it reads IPC publications of that stream."""
-        return self.ipc and self.stream_id == stream_id
-
-    def spies_on(self, endpoint: SendEndpoint) -> bool:
-        """Whether it reads what leaves through ``endpoint``."""
-        return endpoint.canonical_form in self.spied
+    def spies_on(self, channel: SendChannel) -> bool:
+        """Whether it reads what is sent through ``channel``."""
+        return channel.canonical_form in self.spied
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class SubscriberPosition:
     """How far one subscription has read one source."""
 
-    subscription: Subscription
+    subscription: SubscriptionLink
     cell: CounterCell
     since_ns: int
     state: TetherState = TetherState.ACTIVE
@@ -100,16 +96,20 @@ class StreamSource(Protocol):
     session_id: int
     stream_id: int
     log_file: str
-    source_identity: str
+    subscribers: list[SubscriberPosition]
 
     @property
-    def subscribers(self) -> list[SubscriberPosition]:
-        """Every subscriber linked to it, resting ones too."""
+    def source_identity(self) -> str:
+        """What its clients see as the image's source."""
         ...
 
     @property
     def join_position(self) -> int:
         """Where a new subscriber begins to read."""
+        ...
+
+    def is_read_by(self, subscription: SubscriptionLink) -> bool:
+        """Whether the subscription's channel is this source's; stream and session are not compared."""
         ...
 
     def add_subscriber(self, position: SubscriberPosition) -> None:

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel import ChannelUri
 from mainstem.aeron.command.responses import OnOperationSuccess, OnSubscriptionReady
-from mainstem.aeron.driver.conductor.subscription_link import Subscription, SubscriptionKind
-from mainstem.aeron.driver.conductor.subscription_params import SubscriptionParams
+from mainstem.aeron.driver.conductor.params import SubscriptionParams
+from mainstem.aeron.driver.conductor.subscription_link import SubscriptionKind, SubscriptionLink
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import AddSubscription, RemoveSubscription
+    from mainstem.aeron.driver.conductor.channels import Channels
     from mainstem.aeron.driver.conductor.clients import Clients
-    from mainstem.aeron.driver.conductor.endpoints import Endpoints
-    from mainstem.aeron.driver.conductor.image_links import Linker
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.images import Images
     from mainstem.aeron.driver.conductor.ipc_publications import IpcPublications
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
+    from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
-    from mainstem.aeron.driver.resources import Resources
 
 NO_CHANNEL_STATUS = -1
 
@@ -30,18 +30,18 @@ class Subscriptions:
         self,
         resources: Resources,
         clients: Clients,
-        linker: Linker,
+        links: ImageLinks,
         registry: SubscriptionRegistry,
-        endpoints: Endpoints,
+        channels: Channels,
         ipc: IpcPublications,
         network: NetworkPublications,
         images: Images,
     ) -> None:
         self._resources = resources
         self._clients = clients
-        self._linker = linker
+        self._links = links
         self.registry = registry
-        self._endpoints = endpoints
+        self._channels = channels
         self._ipc = ipc
         self._network = network
         self._images = images
@@ -52,7 +52,7 @@ class Subscriptions:
         uri = ChannelUri.parse(command.channel)
         kind = SubscriptionKind.SPY if uri.spy else SubscriptionKind.IPC if uri.is_ipc else SubscriptionKind.NETWORK
         params = SubscriptionParams.of(uri, self._resources.settings)
-        subscription = Subscription(
+        subscription = SubscriptionLink(
             registration_id=command.correlation_id,
             client_id=command.client_id,
             stream_id=command.stream_id,
@@ -68,41 +68,44 @@ class Subscriptions:
             self._ready(subscription, NO_CHANNEL_STATUS)
             self._ipc.link_all(now_ns)
         else:
-            subscription.spied.add(self._endpoints.channel(uri).canonical_form)
+            subscription.spied.add(self._channels.resolve(uri).canonical_form)
             self._ready(subscription, NO_CHANNEL_STATUS)
             self._network.link_all(now_ns)
 
-    def _add_network(self, subscription: Subscription, uri: ChannelUri, now_ns: int) -> None:
-        endpoint = self._endpoints.receive(
-            self._endpoints.channel(uri), registration_id=subscription.registration_id, text=subscription.channel
+    def _add_network(self, subscription: SubscriptionLink, uri: ChannelUri, now_ns: int) -> None:
+        channel = self._channels.receive(
+            self._channels.resolve(uri),
+            subscription.params,
+            registration_id=subscription.registration_id,
+            text=subscription.channel,
         )
-        subscription.endpoint = endpoint
+        subscription.receive_channel = channel
         try:
             self.registry.check_no_clash(subscription)
         except BaseException:
-            self._endpoints.close_receive_if_unused(endpoint)
+            self._channels.close_receive_if_unused(channel)
             raise
-        endpoint.add_interest(subscription.stream_id, subscription.session_id)
-        self._ready(subscription, endpoint.status.counter_id)
-        self._images.link_subscription(subscription, now_ns)
+        channel.add_interest(subscription.stream_id, subscription.session_id)
+        self._ready(subscription, channel.status.counter_id)
+        self._images.link_all(now_ns)
 
-    def _ready(self, subscription: Subscription, channel_status_id: int) -> None:
+    def _ready(self, subscription: SubscriptionLink, channel_status_id: int) -> None:
         self.registry.add(subscription)
-        self._resources.responses.send(
+        self._resources.clients.send(
             OnSubscriptionReady(correlation_id=subscription.registration_id, channel_status_id=channel_status_id)
         )
 
     def remove(self, command: RemoveSubscription, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """REMOVE_SUBSCRIPTION."""
         self._release(self.registry.get(command.registration_id))
-        self._resources.responses.send(OnOperationSuccess(correlation_id=command.correlation_id))
+        self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
     def release_client(self, client_id: int) -> None:
-        """Gives up every subscription of a client."""
+        """Releases every subscription of a client."""
         for subscription in self.registry.of_client(client_id):
             self._release(subscription)
 
-    def _release(self, subscription: Subscription) -> None:
+    def _release(self, subscription: SubscriptionLink) -> None:
         self.registry.remove(subscription)
         self._resources.changed(f"subscription {subscription.registration_id}", "ACTIVE", "REMOVED")
         self._resources.note(
@@ -110,8 +113,8 @@ class Subscriptions:
             f"streamId={subscription.stream_id} id={subscription.registration_id} channel={subscription.channel}",
         )
         for source in list(subscription.positions):
-            self._linker.unlink(subscription, source)
-        endpoint = subscription.endpoint
-        if endpoint is not None:
-            endpoint.remove_interest(subscription.stream_id, subscription.session_id)
-            self._endpoints.close_receive_if_unused(endpoint)
+            self._links.unlink(subscription, source)
+        channel = subscription.receive_channel
+        if channel is not None:
+            channel.remove_interest(subscription.stream_id, subscription.session_id)
+            self._channels.close_receive_if_unused(channel)

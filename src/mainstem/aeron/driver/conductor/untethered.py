@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.aeron.driver.conductor.subscription_link import TetherState
@@ -10,16 +9,8 @@ from mainstem.aeron.driver.conductor.subscription_link import TetherState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mainstem.aeron.driver.conductor.params import TetherTimeouts
     from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriberPosition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TetherTimeouts:
-    """How long below the limit, how long still counted after that, and how long at rest."""
-
-    window_limit_ns: int
-    linger_ns: int
-    resting_ns: int
 
 
 class TetherListener(Protocol):

@@ -159,6 +159,13 @@ class ReceiveDestination:
     def receive_buffer_length(self) -> int:
         return self._open.receive_buffer_length
 
+    def is_of(self, channel: UdpChannel) -> bool:
+        """Whether it was opened for that channel, or for another with the same endpoint."""
+        endpoint = channel.uri.endpoint
+        return self.channel.canonical_form == channel.canonical_form or (
+            endpoint is not None and self.channel.uri.endpoint == endpoint
+        )
+
     def move_control_to(self, address: InetAddress) -> None:
         """The sender's control name has a new address."""
         if self.control_address is not None:
@@ -236,15 +243,6 @@ class ReceiveChannelEndpoint:
         if self.destinations.pop(destination.index, None) is not None:
             self.core.remove_transport(destination.index)
             destination.close()
-
-    def find_destination(self, channel: UdpChannel) -> ReceiveDestination | None:
-        """The socket that was opened for that channel."""
-        for destination in self.destinations.values():
-            if destination.channel.canonical_form == channel.canonical_form or (
-                destination.channel.uri.endpoint == channel.uri.endpoint and channel.uri.endpoint is not None
-            ):
-                return destination
-        return None
 
     def close(self) -> None:
         """Closes every socket; the receiver does it, after their last use."""

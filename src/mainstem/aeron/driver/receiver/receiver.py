@@ -2,110 +2,40 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_cycle import ReceiverCycle
 from mainstem.aeron.driver import control_frames
+from mainstem.aeron.driver.agent_queue import CommandQueue
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.messages import (
     CreateImage,
     EndpointClosed,
     ImageEndOfStream,
     ImageReleased,
+    LossObserved,
     NetworkFault,
     ResolveAgain,
 )
-from mainstem.aeron.driver.proxy import AgentProxy, CommandQueue
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import Dispatcher
+from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.admission import EndpointFilter
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination
-    from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.messages import ConductorQueue, Message
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
-    from mainstem.aeron.driver.sender.sender import Mailbox
 
 # How often sessions are forgotten, and senders with an explicit control address asked for a SETUP (behaviour, 15.1).
 CHECK_INTERVAL_NS = 1_000_000_000
 SILENCE_NS = 5_000_000_000
-INVALID_PACKETS_OFFSET = 14 * layout.COUNTER_VALUE_LENGTH
-TTL_ASYMMETRY_OFFSET = 21 * layout.COUNTER_VALUE_LENGTH
-ERROR_FRAMES_SENT_OFFSET = 39 * layout.COUNTER_VALUE_LENGTH
-
-
-class ReceiverProxy(AgentProxy):
-    """The receiver as other threads see it."""
-
-    def __init__(self, receiver: Receiver, queue: CommandQueue) -> None:
-        super().__init__(queue)
-        self._receiver = receiver
-
-    def register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
-        self._queue.put(partial(self._receiver.on_register_endpoint, endpoint))
-
-    def close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
-        """Closes its sockets; answered by ``EndpointClosed``. Its images must be gone."""
-        self._queue.put(partial(self._receiver.on_close_endpoint, endpoint))
-
-    def add_subscription(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None) -> None:
-        self._queue.put(partial(self._receiver.on_add_subscription, endpoint, stream_id, session_id))
-
-    def remove_subscription(
-        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
-    ) -> None:
-        self._queue.put(partial(self._receiver.on_remove_subscription, endpoint, stream_id, session_id))
-
-    def request_setup(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
-        """Asks the endpoint's senders for a SETUP of that session (response channels)."""
-        self._queue.put(partial(self._receiver.on_request_setup, endpoint, stream_id, session_id))
-
-    def add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
-        """The answer to ``CreateImage``."""
-        self._queue.put(partial(self._receiver.on_add_image, endpoint, image))
-
-    def image_refused(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int, now_ns: int) -> None:  # noqa: ARG002
-        """The other answer to ``CreateImage``: the next SETUP asks again."""
-        self._queue.put(partial(self._receiver.on_image_refused, endpoint, stream_id, session_id))
-
-    def remove_image(self, image: ReceiverImage, *, cool_down_ns: int = 0) -> None:
-        """Answered by ``ImageReleased``; the session is not welcome again for ``cool_down_ns``."""
-        self._queue.put(partial(self._receiver.on_remove_image, image, cool_down_ns))
-
-    def lift_cool_down(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
-        self._queue.put(partial(self._receiver.on_image_refused, endpoint, stream_id, session_id))
-
-    def add_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """One more socket of a multi-destination subscription."""
-        self._queue.put(partial(self._receiver.on_add_destination, endpoint, destination))
-
-    def remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
-        """Closes that socket; images forget the connections through it."""
-        self._queue.put(partial(self._receiver.on_remove_destination, endpoint, destination))
-
-    def reject_image(self, image: ReceiverImage, reason: str) -> None:
-        self._queue.put(partial(image.reject, reason))
-
-    def set_draining(self, image: ReceiverImage) -> None:
-        """Its status messages say from now on that this receiver leaves."""
-        self._queue.put(partial(setattr, image.path, "draining", True))
-
-    def set_response_session(self, image: ReceiverImage, session_id: int | None) -> None:
-        self._queue.put(partial(image.set_response_session, session_id))
-
-    def resolution_change(self, destination: ReceiveDestination, address: InetAddress) -> None:
-        """The answer to ``ResolveAgain`` where the sender's control address has changed."""
-        self._queue.put(partial(destination.move_control_to, address))
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Anything else, in the receiver's thread."""
-        self._queue.put(function)
+INVALID_PACKETS_OFFSET = SystemCounter.INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
+TTL_ASYMMETRY_OFFSET = SystemCounter.POSSIBLE_TTL_ASYMMETRY * layout.COUNTER_VALUE_LENGTH
+ERROR_FRAMES_SENT_OFFSET = SystemCounter.ERROR_FRAMES_SENT * layout.COUNTER_VALUE_LENGTH
 
 
 class Receiver:
@@ -115,7 +45,7 @@ class Receiver:
         self,
         *,
         counters: AtomicBuffer,
-        to_conductor: Mailbox,
+        to_conductor: ConductorQueue,
         stream_session_limit: int = 0x7FFFFFFF,
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
@@ -128,8 +58,7 @@ class Receiver:
         self._counters = counters
         self._to_conductor = to_conductor
         self._session_limit = stream_session_limit
-        self._queue = CommandQueue()
-        self.proxy = ReceiverProxy(self, self._queue)
+        self.commands = CommandQueue()
         self._endpoints: dict[int, ReceiveChannelEndpoint] = {}
         self._dispatchers: dict[int, Dispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
@@ -147,14 +76,14 @@ class Receiver:
     def do_work(self, now_ns: int) -> int:
         """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
         self._now_ns = now_ns
-        work = self._queue.run()
+        work = self.commands.run()
         work += self.cycle.run_cycle(now_ns)
         return work + self._decide(now_ns)
 
     def decide(self, now_ns: int) -> int:
         """Commands, and what the compiled cycle left to decide; for a thread whose compiled loop drives ``cycle`` itself."""
         self._now_ns = now_ns
-        return self._queue.run() + self._decide(now_ns)
+        return self.commands.run() + self._decide(now_ns)
 
     def _decide(self, now_ns: int) -> int:
         if not self.cycle.due(now_ns):
@@ -171,13 +100,14 @@ class Receiver:
                 continue
             image = entry[0]
             if kind == layout.EVENT_LOSS:
-                self._tell(image.on_loss(value, now_ns))
+                image.on_loss(now_ns)
+                self._tell(LossObserved(registration_id=image.registration_id, bytes_lost=value, now_ns=now_ns))
             elif kind == layout.EVENT_STATUS_DUE:
                 if image.on_status_due(now_ns):
                     self._counters.add_i64(ERROR_FRAMES_SENT_OFFSET, 1)
             elif kind == layout.EVENT_END_OF_STREAM:
                 end = image.path.end_of_stream_position
-                self._tell(ImageEndOfStream(image=image, position=end, revoked=bool(value)))
+                self._tell(ImageEndOfStream(registration_id=image.registration_id, position=end, revoked=bool(value)))
         for image, _ in self._images.values():
             if now_ns >= image.path.next_python_ns:
                 image.on_time(now_ns)
@@ -329,16 +259,18 @@ class Receiver:
                     text = f"{name}: the system refused to send or receive (errno {transport.last_error})"
                     self._tell(NetworkFault(text=text))
 
-    def _tell(self, message: ToConductor | None) -> None:
+    def _tell(self, message: Message | None) -> None:
         if message is not None:
             self._to_conductor.append(message)
 
     def on_register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
+        """Takes an endpoint into the duty cycle."""
         self._endpoints[endpoint.key] = endpoint
         self._dispatchers[endpoint.key] = Dispatcher(endpoint.core, session_limit=self._session_limit)
         self.cycle.add_endpoint(endpoint.core)
 
     def on_close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
+        """Closes an endpoint's sockets, then reports ``EndpointClosed``. Its images must have been removed."""
         if self._endpoints.pop(endpoint.key, None) is not None:
             del self._dispatchers[endpoint.key]
             self.cycle.remove_endpoint(endpoint.core)
@@ -346,7 +278,10 @@ class Receiver:
         endpoint.close()
         self._tell(EndpointClosed(endpoint=endpoint))
 
-    def on_add_subscription(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None) -> None:
+    def on_add_subscription(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
+    ) -> None:
+        """Adds interest in a stream: in one session of it, or with None in all."""
         dispatcher = self._dispatchers[endpoint.key]
         first = not dispatcher.has_interest
         dispatcher.add_subscription(stream_id, session_id)
@@ -355,29 +290,39 @@ class Receiver:
                 if destination.elicits_setup:
                     self._elicit(endpoint, index, b"", 0, 0)
 
-    def on_remove_subscription(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None) -> None:
+    def on_remove_subscription(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
+    ) -> None:
+        """Removes the interest that was added with the same arguments."""
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.remove_subscription(stream_id, session_id)
 
     def on_request_setup(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+        """Asks the endpoint's senders for a SETUP of that session (response channels)."""
         for index, destination in endpoint.destinations.items():
             if destination.control_address is not None:
                 self._elicit(endpoint, index, b"", stream_id, session_id)
 
     def on_add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
+        """Takes the image that ``CreateImage`` asked for into the duty cycle."""
         path = image.path
         self._dispatchers[endpoint.key].forget(path.stream_id, path.session_id)
         self._images[path.key] = (image, endpoint)
         self._connect(endpoint, image, image.transport_index, image.source, self._now_ns)
         self.cycle.add_path(path, endpoint.core)
 
-    def on_image_refused(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+    def on_refuse_image(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
+        """The image that ``CreateImage`` asked for is not made; the session's next SETUP asks again."""
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.forget(stream_id, session_id)
 
-    def on_remove_image(self, image: ReceiverImage, cool_down_ns: int) -> None:
+    def on_remove_image(self, image: ReceiverImage, *, cool_down_ns: int = 0) -> None:
+        """Takes nothing in for an image any more, then reports ``ImageReleased``: its log may be unmapped then.
+
+        No image of its session is made again for ``cool_down_ns``.
+        """
         entry = self._images.pop(image.path.key, None)
         if entry is not None:
             endpoint = entry[1]
@@ -387,9 +332,22 @@ class Receiver:
             if dispatcher is not None and cool_down_ns > 0:
                 dispatcher.cool_down(image.path.stream_id, image.path.session_id, self._now_ns + cool_down_ns)
             image.congestion_control.close()
-        self._tell(ImageReleased(image=image))
+        self._tell(ImageReleased(registration_id=image.registration_id))
+
+    def on_drain_image(self, image: ReceiverImage) -> None:
+        """Announces in the image's status messages from now on that this receiver leaves."""
+        image.path.draining = True
+
+    def on_reject_image(self, image: ReceiverImage, reason: str) -> None:
+        """Takes nothing in for an image any more and sends ERR frames with the reason instead of status messages."""
+        image.reject(reason)
+
+    def on_set_response_session(self, image: ReceiverImage, session_id: int | None) -> None:
+        """Announces the session that responds to an image beside its status messages; None ends that."""
+        image.set_response_session(session_id)
 
     def on_add_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
+        """Adds a socket to a subscription with several."""
         try:
             endpoint.add_destination(destination)
         except OverflowError as error:
@@ -400,10 +358,16 @@ class Receiver:
             self._elicit(endpoint, destination.index, b"", 0, 0)
 
     def on_remove_destination(self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination) -> None:
+        """Closes a socket of a subscription with several; images forget the connections through it."""
         for image, where in self._images.values():
             if where is endpoint:
                 image.path.remove_transport(destination.index, self._now_ns)
         endpoint.remove_destination(destination)
+
+    def on_resolution_change(self, endpoint: ReceiveChannelEndpoint, address: InetAddress, *, destination: int) -> None:
+        """Moves the control address of one of the endpoint's sockets (after ``ResolveAgain``)."""
+        if destination in endpoint.destinations:
+            endpoint.destinations[destination].move_control_to(address)
 
     def close(self) -> None:
         """Closes every socket. After the last duty cycle."""

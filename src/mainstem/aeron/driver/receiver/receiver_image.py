@@ -9,14 +9,12 @@ from mainstem._core import layout
 from mainstem._core.driver.delay import StaticDelay
 from mainstem._core.driver.loss_detector import LossDetector
 from mainstem.aeron.driver import control_frames
-from mainstem.aeron.driver.messages import LossObserved
 from mainstem.aeron.driver.receiver.congestion_control import StaticWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.receive_path import ReceivePath
-    from mainstem.aeron.driver.messages import ToConductor
     from mainstem.aeron.driver.one_way import OneWayLatency
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
 
@@ -40,6 +38,7 @@ class ReceiverImage:
         self,
         path: ReceivePath,
         *,
+        registration_id: int = -1,
         receiver_id: int,
         source: bytes,
         control_address: bytes,
@@ -53,6 +52,7 @@ class ReceiverImage:
         epoch_ns: Callable[[], int] | None = None,
     ) -> None:
         self.path = path
+        self.registration_id = registration_id
         self.receiver_id = receiver_id
         self.group_tag = group_tag
         self.source = source
@@ -74,12 +74,11 @@ class ReceiverImage:
         path.key = next(_keys)
         self._set_deadline()
 
-    def on_loss(self, bytes_lost: int, now_ns: int) -> ToConductor:
+    def on_loss(self, now_ns: int) -> None:
         """The path found bytes missing that were not missing before, and asks for them itself."""
         if self.congestion_control.on_loss(now_ns):
             self._take_window(force=True)
         self._set_deadline()
-        return LossObserved(image=self, bytes_lost=bytes_lost, now_ns=now_ns)
 
     def on_time(self, now_ns: int) -> None:
         """The timer of congestion control."""

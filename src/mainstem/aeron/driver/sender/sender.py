@@ -2,83 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.driver.send_cycle import SenderCycle
 from mainstem.aeron.driver import control_frames
-from mainstem.aeron.driver.messages import EndpointClosed, NetworkFault, PublicationReleased, ResolveAgain
-from mainstem.aeron.driver.proxy import AgentProxy, CommandQueue
+from mainstem.aeron.driver.agent_queue import CommandQueue
+from mainstem.aeron.driver.messages import (
+    EndpointClosed,
+    NetworkFault,
+    PublicationError,
+    PublicationReleased,
+    ResolveAgain,
+    ResponseConnected,
+    ResponseSetup,
+)
+from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
-    from mainstem.aeron.driver.messages import ToConductor
+    from mainstem.aeron.driver.messages import ConductorQueue, Message
     from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
 # How often destinations and silent peers are looked at.
 CHECK_INTERVAL_NS = 1_000_000_000
 # A peer that is silent this long may have moved (behaviour, 19.8).
 SILENCE_NS = 5_000_000_000
-ERROR_FRAMES_RECEIVED_OFFSET = 38 * layout.COUNTER_VALUE_LENGTH
-
-
-class Mailbox(Protocol):
-    """Where messages to the conductor go: a deque, or what appends like one."""
-
-    def append(self, item: ToConductor, /) -> None: ...
-
-
-class SenderProxy(AgentProxy):
-    """The sender as other threads see it."""
-
-    def __init__(self, sender: Sender, queue: CommandQueue) -> None:
-        super().__init__(queue)
-        self._sender = sender
-
-    def register_endpoint(self, endpoint: SendChannelEndpoint) -> None:
-        self._queue.put(partial(self._sender.on_register_endpoint, endpoint))
-
-    def close_endpoint(self, endpoint: SendChannelEndpoint) -> None:
-        """Closes its socket; answered by ``EndpointClosed``. Its publications must be gone."""
-        self._queue.put(partial(self._sender.on_close_endpoint, endpoint))
-
-    def add_publication(self, publication: SenderPublication) -> None:
-        self._queue.put(partial(self._sender.on_add_publication, publication))
-
-    def remove_publication(self, publication: SenderPublication) -> None:
-        """Answered by ``PublicationReleased``; from then on its log may be unmapped."""
-        self._queue.put(partial(self._sender.on_remove_publication, publication))
-
-    def add_destination(
-        self, endpoint: SendChannelEndpoint, address: InetAddress, *, name: str, registration_id: int
-    ) -> None:
-        """A destination told by hand; ``name`` is its ``host:port`` as it was written."""
-        self._queue.put(partial(self._sender.on_add_destination, endpoint, address, name, registration_id))
-
-    def add_unresolved(self, endpoint: SendChannelEndpoint, *, name: str, registration_id: int) -> None:
-        """A destination told by hand whose name nobody knows yet: it is looked up again and again."""
-        self._queue.put(partial(endpoint.destinations.add_unresolved, name=name, registration_id=registration_id))
-
-    def remove_destination(
-        self, endpoint: SendChannelEndpoint, *, name: str, address: InetAddress | None = None
-    ) -> None:
-        self._queue.put(partial(self._sender.on_remove_destination, endpoint, name, address))
-
-    def remove_destination_by_id(self, endpoint: SendChannelEndpoint, registration_id: int) -> None:
-        self._queue.put(partial(endpoint.destinations.remove_by_id, registration_id))  # type: ignore[arg-type]
-
-    def resolution_change(self, endpoint: SendChannelEndpoint, address: InetAddress, *, destination: int = -1) -> None:
-        """The answer to ``ResolveAgain`` where the address has changed."""
-        self._queue.put(partial(self._sender.on_resolution_change, endpoint, address, destination))
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Anything else, in the sender's thread."""
-        self._queue.put(function)
+ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUNTER_VALUE_LENGTH
 
 
 class Sender:
@@ -88,7 +40,7 @@ class Sender:
         self,
         *,
         counters: AtomicBuffer,
-        to_conductor: Mailbox,
+        to_conductor: ConductorQueue,
         status_poll_ratio: int = 6,
         status_poll_interval_ns: int = 100_000_000,
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
@@ -97,8 +49,7 @@ class Sender:
         self.cycle = SenderCycle(counters, status_poll_ratio, status_poll_interval_ns)
         self._counters = counters
         self._to_conductor = to_conductor
-        self._queue = CommandQueue()
-        self.proxy = SenderProxy(self, self._queue)
+        self.commands = CommandQueue()
         self._endpoints: dict[int, SendChannelEndpoint] = {}
         self._publications: dict[int, SenderPublication] = {}
         self._now_ns = now_ns
@@ -116,14 +67,14 @@ class Sender:
     def do_work(self, now_ns: int) -> int:
         """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
         self._now_ns = now_ns
-        work = self._queue.run()
+        work = self.commands.run()
         work += self.cycle.run_cycle(now_ns)
         return work + self._decide(now_ns)
 
     def decide(self, now_ns: int) -> int:
         """Commands, and what the compiled cycle left to decide; for a thread whose compiled loop drives ``cycle`` itself."""
         self._now_ns = now_ns
-        return self._queue.run() + self._decide(now_ns)
+        return self.commands.run() + self._decide(now_ns)
 
     def _decide(self, now_ns: int) -> int:
         if not self.cycle.due(now_ns):
@@ -156,7 +107,8 @@ class Sender:
             status = control_frames.read_status(frame)
             if status.option_length not in (0, layout.SM_LENGTH_WITH_GROUP_TAG - layout.SM_LENGTH):
                 self._tell(NetworkFault(text=f"status message with {status.option_length} bytes of options"))
-            self._tell(publication.on_receiver(status, now_ns))
+            if publication.on_receiver(status, now_ns) and publication.is_response:
+                self._tell(ResponseConnected(registration_id=publication.registration_id))
         elif kind == layout.EVENT_SETUP_ELICITED:
             publication.on_elicited(control_frames.read_status(frame), source, now_ns)
         elif kind == layout.EVENT_RECEIVER_LEFT:
@@ -170,9 +122,29 @@ class Sender:
             publication.on_measurement(control_frames.read_round_trip(frame), source, now_ns)
         elif kind == layout.TYPE_ERR:
             self._counters.add_i64(ERROR_FRAMES_RECEIVED_OFFSET, 1)
-            self._tell(publication.on_error(control_frames.read_error(frame), source, now_ns))
+            self._on_error(publication, control_frames.read_error(frame), source, now_ns)
         elif kind == layout.TYPE_RSP_SETUP:
-            self._tell(publication.on_response_setup(control_frames.read_response_setup(frame), source))
+            session_id = control_frames.read_response_setup(frame).response_session_id
+            self._tell(
+                ResponseSetup(
+                    registration_id=publication.registration_id, response_session_id=session_id, source=source
+                )
+            )
+
+    def _on_error(
+        self, publication: SenderPublication, error: control_frames.ErrorFrame, source: bytes, now_ns: int
+    ) -> None:
+        if publication.on_error(error, now_ns):
+            self._tell(
+                PublicationError(
+                    registration_id=publication.registration_id,
+                    receiver_id=error.receiver_id,
+                    group_tag=error.group_tag,
+                    source=source,
+                    code=error.code,
+                    text=error.text,
+                )
+            )
 
     def _on_destination(self, endpoint_key: int, source: bytes, frame: bytes, now_ns: int) -> None:
         endpoint = self._endpoints.get(endpoint_key)
@@ -219,16 +191,18 @@ class Sender:
                 text = f"{channel.canonical_form}: the system refused to send or receive (errno {transport.last_error})"
                 self._tell(NetworkFault(text=text))
 
-    def _tell(self, message: ToConductor | None) -> None:
+    def _tell(self, message: Message | None) -> None:
         if message is not None:
             self._to_conductor.append(message)
 
     def on_register_endpoint(self, endpoint: SendChannelEndpoint) -> None:
+        """Takes an endpoint into the duty cycle."""
         self._endpoints[endpoint.key] = endpoint
         self._registered_ns[endpoint.key] = self._now_ns
         self.cycle.add_endpoint(endpoint.core)
 
     def on_close_endpoint(self, endpoint: SendChannelEndpoint) -> None:
+        """Closes an endpoint's socket, then reports ``EndpointClosed``. Its publications must have been removed."""
         self._endpoints.pop(endpoint.key, None)
         self._errors.pop(endpoint.key, None)
         self.cycle.remove_endpoint(endpoint.core)
@@ -236,27 +210,58 @@ class Sender:
         self._tell(EndpointClosed(endpoint=endpoint))
 
     def on_add_publication(self, publication: SenderPublication) -> None:
+        """Takes a publication into the duty cycle; its endpoint is registered."""
         self._publications[publication.path.key] = publication
         self.cycle.add_path(publication.path, publication.endpoint.core)
 
     def on_remove_publication(self, publication: SenderPublication) -> None:
+        """Sends nothing of a publication any more and reports ``PublicationReleased``: its log may be unmapped then."""
         if self._publications.pop(publication.path.key, None) is not None:
             self.cycle.remove_path(publication.path)
-        self._tell(PublicationReleased(publication=publication))
+        self._tell(PublicationReleased(registration_id=publication.registration_id))
+
+    def on_drain_publication(self, publication: SenderPublication) -> None:
+        """Holds the publishers' limit at what has been written: the rest of it is sent, and nothing new."""
+        publication.path.draining = True
+        publication.path.clamp_limit(publication.path.producer_position())
+
+    def on_end_publication(self, publication: SenderPublication) -> None:
+        """Announces in every heartbeat from now on that the stream ends at the sender's position."""
+        publication.path.end_of_stream = True
+
+    def on_revoke_publication(self, publication: SenderPublication) -> None:
+        """Announces that the stream ends here, and that receivers are to drop what they have not read."""
+        publication.path.revoked = True
+        publication.path.end_of_stream = True
 
     def on_add_destination(
-        self, endpoint: SendChannelEndpoint, address: InetAddress, name: str, registration_id: int
+        self, endpoint: SendChannelEndpoint, address: InetAddress, *, name: str, registration_id: int
     ) -> None:
+        """Adds a destination of ``control-mode=manual``; ``name`` is its ``host:port`` as the client wrote it."""
         try:
             endpoint.destinations.add(address.packed, name=name, registration_id=registration_id, now_ns=self._now_ns)
         except OverflowError as error:
             self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
 
-    def on_remove_destination(self, endpoint: SendChannelEndpoint, name: str, address: InetAddress | None) -> None:
+    def on_add_unresolved_destination(self, endpoint: SendChannelEndpoint, *, name: str, registration_id: int) -> None:
+        """Adds a destination whose name has no address yet; it is resolved again at intervals."""
+        endpoint.destinations.add_unresolved(name=name, registration_id=registration_id)
+
+    def on_remove_destination(
+        self, endpoint: SendChannelEndpoint, *, name: str, address: InetAddress | None = None
+    ) -> None:
+        """Removes the destination of that name or, where none has it, of that address."""
         if not endpoint.destinations.remove_by_name(name) and address is not None:
             endpoint.destinations.remove(address.packed)
 
-    def on_resolution_change(self, endpoint: SendChannelEndpoint, address: InetAddress, destination: int) -> None:
+    def on_remove_destination_by_id(self, endpoint: SendChannelEndpoint, registration_id: int) -> None:
+        """Removes the destination that the command with that correlation id added."""
+        endpoint.destinations.remove_by_id(registration_id)
+
+    def on_resolution_change(
+        self, endpoint: SendChannelEndpoint, address: InetAddress, *, destination: int = -1
+    ) -> None:
+        """Moves the endpoint, or one of its destinations, to the new address of its name (after ``ResolveAgain``)."""
         if endpoint.core.many:
             endpoint.destinations.move(destination, address.packed, self._now_ns)
             return

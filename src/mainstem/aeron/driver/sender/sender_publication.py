@@ -9,7 +9,6 @@ from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.retransmit import RetransmitHandler
 from mainstem.aeron.driver.control_frames import RoundTrip, round_trip_frame
-from mainstem.aeron.driver.messages import PublicationError, ResponseConnected, ResponseSetup
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
 from mainstem.clock import NEVER_NS
 
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.control_frames import ErrorFrame, ResponseSetupFrame, StatusMessage
+    from mainstem.aeron.driver.control_frames import ErrorFrame, StatusMessage
     from mainstem.aeron.driver.event_log import StreamEvents
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
-    from mainstem.aeron.driver.messages import ToConductor
     from mainstem.aeron.driver.one_way import MeasurementBurst
     from mainstem.aeron.driver.sender.flow_control import FlowControlStrategy
 
@@ -119,8 +117,8 @@ class SenderPublication:
         self.path.setup_elicited = True
         self._set_deadline()
 
-    def on_receiver(self, status: StatusMessage, now_ns: int) -> ToConductor | None:
-        """A receiver that the path does not know, or that has no say yet, reported."""
+    def on_receiver(self, status: StatusMessage, now_ns: int) -> bool:
+        """A receiver that the path does not know, or that has no say yet, reported. True for the first one."""
         path = self.path
         terms = _wrap32(status.term_id - path.initial_term_id)
         edge = terms * path.term_length + status.term_offset + status.window
@@ -134,8 +132,7 @@ class SenderPublication:
         if first:
             # Connected just now: who waits for the stream hears of it at once.
             path.heartbeat_now()
-            return ResponseConnected(publication=self) if self.is_response else None
-        return None
+        return first
 
     def on_receiver_gone(self, receiver_id: int, now_ns: int, *, left: bool) -> None:
         """A receiver was silent for too long, or said that it leaves (``left``)."""
@@ -158,24 +155,11 @@ class SenderPublication:
     def _only(self, source: bytes) -> Address | None:
         return None if self.endpoint.is_connected else Address(source)
 
-    def on_error(self, error: ErrorFrame, source: bytes, now_ns: int) -> ToConductor | None:
-        """A receiver refuses this stream (behaviour, 21). Reported when it was a receiver."""
+    def on_error(self, error: ErrorFrame, now_ns: int) -> bool:
+        """A receiver refuses this stream (behaviour, 21). False when it was none of this stream's receivers."""
         known = self.path.remove_receiver(error.receiver_id)
         self._changed(now_ns)
-        if not known:
-            return None
-        return PublicationError(
-            publication=self,
-            receiver_id=error.receiver_id,
-            group_tag=error.group_tag,
-            source=source,
-            code=error.code,
-            text=error.text,
-        )
-
-    def on_response_setup(self, frame: ResponseSetupFrame, source: bytes) -> ToConductor:
-        """The other side told which session answers this stream."""
-        return ResponseSetup(publication=self, response_session_id=frame.response_session_id, source=source)
+        return known
 
     def on_time(self, now_ns: int) -> None:
         """The timer of flow control."""

@@ -1,14 +1,16 @@
-"""What a publication's channel asks for, with the driver's settings where it asks for nothing (aeron-behaviour §23, §24)."""
+"""What the channel of a publication or a subscription asks for, with the driver's settings where it asks for nothing
+(aeron-behaviour §23, §24).
+
+This is the one place where a default is picked: what follows takes the value from these parameters.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.aeron.channel_values import ControlMode
+from mainstem.aeron.channel_values import CongestionControl, ControlMode
 from mainstem.aeron.driver.conductor.session_ids import random_i32
-from mainstem.aeron.driver.conductor.untethered import TetherTimeouts
-from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.aeron.logbuffer import wrap_i32
 from mainstem.errors import ChannelUriError
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from mainstem.aeron.channel import ChannelUri
-    from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
-    from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
     from mainstem.aeron.driver.settings import DriverSettings
 
 T = TypeVar("T")
@@ -26,12 +26,40 @@ NO_RESPONSE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TetherTimeouts:
+    """How long an untethered subscriber may be below the limit, counts after that, and rests."""
+
+    window_limit_ns: int
+    linger_ns: int
+    resting_ns: int
+
+    @classmethod
+    def of(cls, uri: ChannelUri, settings: DriverSettings) -> TetherTimeouts:
+        """The timeouts of a channel; the linger is as long as the window limit unless something else is set."""
+        window_limit_ns = pick(uri.untethered_window_limit_timeout_ns, settings.untethered_window_limit_timeout_ns)
+        linger_ns = pick(uri.untethered_linger_timeout_ns, settings.untethered_linger_timeout_ns)
+        return cls(
+            window_limit_ns=window_limit_ns,
+            linger_ns=window_limit_ns if linger_ns is None else linger_ns,
+            resting_ns=pick(uri.untethered_resting_timeout_ns, settings.untethered_resting_timeout_ns),
+        )
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of a log's metadata that come from here."""
+        return {
+            "untethered_window_limit_timeout_ns": self.window_limit_ns,
+            "untethered_linger_timeout_ns": self.linger_ns,
+            "untethered_resting_timeout_ns": self.resting_ns,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationParams:
     """One publication's parameters. Lengths are in bytes."""
 
     term_length: int
     mtu: int
-    window_length: int
+    publication_window_length: int
     linger_ns: int
     signal_eos: bool
     spies_simulate_connection: bool
@@ -55,20 +83,19 @@ class PublicationParams:
         ipc = uri.is_ipc
         term_length = pick(uri.term_length, settings.ipc_term_buffer_length if ipc else settings.term_buffer_length)
         mtu = pick(uri.mtu, settings.ipc_mtu_length if ipc else settings.mtu_length)
-        window_limit_ns = pick(uri.untethered_window_limit_timeout_ns, settings.untethered_window_limit_timeout_ns)
         if uri.term_offset is not None and uri.term_offset > term_length:
             raise ChannelUriError(str(uri), f"term-offset {uri.term_offset} exceeds the term length of {term_length}")
         response = pick(uri.response_correlation_id, NO_RESPONSE)
         return cls(
             term_length=term_length,
             mtu=mtu,
-            window_length=_window(uri, settings, term_length=term_length, mtu=mtu),
+            publication_window_length=_window(uri, settings, term_length=term_length, mtu=mtu),
             linger_ns=pick(uri.linger_ns, settings.publication_linger_timeout_ns),
             signal_eos=pick(uri.eos, True),
             spies_simulate_connection=pick(uri.spies_simulate_connection, settings.spies_simulate_connection),
             sparse=pick(uri.sparse, settings.term_buffer_sparse_file),
             max_resend=pick(uri.max_resend, settings.max_resend),
-            tether_timeouts=tether_timeouts(uri, settings, window_limit_ns),
+            tether_timeouts=TetherTimeouts.of(uri, settings),
             session_id=uri.session_id,
             initial_term_id=uri.init_term_id,
             term_id=uri.term_id,
@@ -85,14 +112,12 @@ class PublicationParams:
         return {
             "term_length": self.term_length,
             "mtu": self.mtu,
-            "publication_window_length": self.window_length,
+            "publication_window_length": self.publication_window_length,
             "max_resend": self.max_resend,
             "entity_tag": self.entity_tag,
             "response_correlation_id": self.response_correlation_id,
             "linger_ns": self.linger_ns,
-            "untethered_window_limit_timeout_ns": self.tether_timeouts.window_limit_ns,
-            "untethered_linger_timeout_ns": self.tether_timeouts.linger_ns,
-            "untethered_resting_timeout_ns": self.tether_timeouts.resting_ns,
+            **self.tether_timeouts.log_fields(),
             "is_response": self.is_response,
             "sparse": self.sparse,
             "signal_eos": self.signal_eos,
@@ -100,19 +125,55 @@ class PublicationParams:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionParams:
+    """One subscription's parameters. ``session_id`` None takes every session; ``group`` None follows the sender."""
+
+    session_id: int | None
+    reliable: bool
+    tether: bool
+    rejoin: bool
+    sparse: bool
+    is_response: bool
+    group: bool | None
+    receiver_window_length: int
+    congestion_control: CongestionControl | None
+    nak_delay_ns: int | None
+    tether_timeouts: TetherTimeouts
+
+    def log_fields(self) -> dict[str, Any]:
+        """The fields of an image's log that come from here."""
+        return {
+            "reliable": self.reliable,
+            "rejoin": self.rejoin,
+            "tether": self.tether,
+            "sparse": self.sparse,
+            "is_response": self.is_response,
+            **self.tether_timeouts.log_fields(),
+        }
+
+    @classmethod
+    def of(cls, uri: ChannelUri, settings: DriverSettings) -> SubscriptionParams:
+        """The parameters of a subscription with that channel. Raises ChannelUriError where it cannot be one."""
+        uri.check_subscription()
+        return cls(
+            session_id=uri.session_id,
+            reliable=pick(uri.reliable, settings.reliable_stream),
+            tether=pick(uri.tether, settings.tether_subscriptions),
+            rejoin=pick(uri.rejoin, settings.rejoin_stream),
+            sparse=pick(uri.sparse, settings.term_buffer_sparse_file),
+            is_response=uri.control_mode is ControlMode.RESPONSE,
+            group=uri.group,
+            receiver_window_length=pick(uri.receiver_window_length, settings.rcv_initial_window_length),
+            congestion_control=uri.congestion_control,
+            nak_delay_ns=uri.nak_delay_ns,
+            tether_timeouts=TetherTimeouts.of(uri, settings),
+        )
+
+
 def pick(asked: T | None, default: T) -> T:
     """What the channel asks for, or else the default."""
     return default if asked is None else asked
-
-
-def tether_timeouts(uri: ChannelUri, settings: DriverSettings, window_limit_ns: int) -> TetherTimeouts:
-    """The three timeouts of untethered subscriptions; the linger is as long as the window limit unless something says so."""
-    linger_ns = pick(uri.untethered_linger_timeout_ns, settings.untethered_linger_timeout_ns)
-    return TetherTimeouts(
-        window_limit_ns=window_limit_ns,
-        linger_ns=window_limit_ns if linger_ns is None else linger_ns,
-        resting_ns=pick(uri.untethered_resting_timeout_ns, settings.untethered_resting_timeout_ns),
-    )
 
 
 def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu: int) -> int:
@@ -139,26 +200,3 @@ def first_term_ids(params: PublicationParams, random: Random) -> tuple[int, int,
     if params.term_offset == params.term_length:
         return params.initial_term_id, wrap_i32(params.term_id + 1), 0
     return params.initial_term_id, params.term_id, params.term_offset
-
-
-def check_same(asked: PublicationParams, uri: ChannelUri, existing: IpcPublication | NetworkPublication) -> None:
-    """What a shared registration's channel names must be what the publication has. Raises RegistrationError."""
-    log = existing.log
-    pairs: list[tuple[str, object, object]] = [
-        ("session-id", uri.session_id, existing.session_id),
-        ("mtu", uri.mtu, log.mtu),
-        ("term-length", uri.term_length, log.term_length),
-    ]
-    if asked.initial_term_id is not None and asked.term_id is not None:
-        start = existing.params
-        pairs += [
-            ("init-term-id", asked.initial_term_id, log.initial_term_id),
-            ("term-id", asked.term_id, start.term_id),
-            ("term-offset", asked.term_offset, start.term_offset),
-        ]
-    for key, wanted, actual in pairs:
-        if wanted is not None and wanted != actual:
-            raise invalid_channel(
-                f"existing publication has different {key}: existing={actual} requested={wanted} "
-                f"existing channel={existing.channel} channel={uri}"
-            )

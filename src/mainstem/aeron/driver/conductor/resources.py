@@ -1,4 +1,4 @@
-"""What every part of the conductor stands on: one object instead of a dozen arguments."""
+"""What every part of the conductor uses: one object instead of a dozen arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from mainstem._core.driver.ipc_path import IpcCycle
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
-    from mainstem.aeron.driver.conductor.client_proxy import Responses
+    from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
+    from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
     from mainstem.aeron.driver.conductor.logs import LogStore
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.buffers import BufferLimits
     from mainstem.aeron.driver.media.transport import Transports
     from mainstem.aeron.driver.naming import Names
-    from mainstem.aeron.driver.receiver.receiver import ReceiverProxy
-    from mainstem.aeron.driver.sender.sender import SenderProxy
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.loss_report import LossReport
     from mainstem.aeron.system_counter import SystemCounter, SystemCounters
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Doors, shared memory and the other agents, as the conductor sees them."""
+    """I/O boundaries, shared memory, and the proxies of clients and of the other agents."""
 
     settings: DriverSettings
     clock: Clock
@@ -44,7 +43,7 @@ class Resources:
     counters: DriverCounters
     system_counters: SystemCounters
     to_driver: ManyToOneRingBuffer
-    responses: Responses
+    clients: ClientProxy
     errors: ErrorRecorder
     loss_report: LossReport
     logs: LogStore
@@ -57,7 +56,7 @@ class Resources:
         self.system_counters.increment(which, n)
 
     def changed(self, subject: str, old: str, new: str) -> None:
-        """Tells the instrument that something came, went or changed."""
+        """Reports to the instrument that something came, went or changed."""
         self.instrument.state_change(subject, old, new, self.clock.monotonic_ns())
 
     def note(self, event: str, detail: str) -> None:
@@ -66,5 +65,5 @@ class Resources:
             self.events.note(event, detail, self.clock.monotonic_ns())
 
     def next_id(self) -> int:
-        """A registration id from the counter that correlation ids come from."""
+        """Returns a registration id from the counter that correlation ids come from."""
         return self.to_driver.next_correlation_id()

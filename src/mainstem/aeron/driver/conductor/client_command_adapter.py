@@ -1,4 +1,4 @@
-"""From a record in the to-driver buffer to its handler, and from what the handler raises to an answer (aeron-behaviour §5)."""
+"""From a record in the to-driver buffer to its handler, and from what the handler raises to a response (aeron-behaviour §3, §5)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mainstem.aeron.command.commands import Command, decode_command
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import OnError
 from mainstem.aeron.driver.errors import error_code_of
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, RegistrationError, RemoteProtocolError
 
@@ -17,26 +18,30 @@ logger = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mainstem.aeron.driver.resources import Resources
+    from mainstem.aeron.driver.conductor.resources import Resources
 
 # Commands taken in one duty cycle, as the reference does: creating a log may take milliseconds.
 COMMANDS_PER_CYCLE = 1
-# How long a command waits for what is just being closed, before it is answered with that.
+# How long a command waits for what is just being closed, before that is its response.
 WAIT_LIMIT_NS = 2 * NS_PER_SECOND
 
 
-class CommandReader:
+class ClientCommandAdapter:
     """Reads commands and calls ``handlers[type(command)](command, now_ns)``.
 
-    What cannot be read is logged and not answered. What a handler raises is answered with ON_ERROR and logged.
+    What cannot be decoded is logged and has no response. What a handler raises is sent as ON_ERROR and logged.
     """
 
-    def __init__(self, resources: Resources, handlers: Mapping[type[Command], Callable[[Any, int], None]]) -> None:
+    def __init__(
+        self, resources: Resources, handlers: Mapping[type[Command], Callable[[Any, int], None]], now_ns: int
+    ) -> None:
         self._resources = resources
         self._handlers = handlers
-        self._now_ns = 0
+        self._now_ns = now_ns
         self._waiting: Command | None = None
         self._deadline_ns = 0
+        self._head = resources.to_driver.consumer_position
+        self._head_since_ns = now_ns
 
     def poll(self, now_ns: int) -> int:
         """Handles up to COMMANDS_PER_CYCLE commands; returns how many. Behind one that must wait, the others wait too."""
@@ -46,6 +51,21 @@ class CommandReader:
             self._handle(waiting)
             return 1
         return self._resources.to_driver.read(self._on_record, COMMANDS_PER_CYCLE)
+
+    def on_timer(self, now_ns: int) -> None:
+        """Unblocks the buffer once its head has stood still for the client liveness timeout with something to read.
+
+        A client died then between claiming a record and finishing it.
+        """
+        ring = self._resources.to_driver
+        head = ring.consumer_position
+        if head != self._head or head == ring.producer_position:
+            self._head = head
+            self._head_since_ns = now_ns
+        elif now_ns - self._head_since_ns >= self._resources.settings.client_liveness_timeout_ns:
+            self._head_since_ns = now_ns
+            if ring.unblock():
+                self._resources.count(SystemCounter.UNBLOCKED_COMMANDS)
 
     def _on_record(self, type_id: int, payload: bytes) -> None:
         try:
@@ -75,7 +95,7 @@ class CommandReader:
 
     def _refuse(self, command: Command, error: Exception) -> None:
         code = error_code_of(error)
-        self._resources.responses.send(
+        self._resources.clients.send(
             OnError(offending_correlation_id=command.correlation_id, error_code=code, message=str(error))
         )
         self._resources.errors.record(str(error), code=code)

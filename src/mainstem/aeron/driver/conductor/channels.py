@@ -1,0 +1,299 @@
+"""The channels that are open: each with its endpoint (the sockets), its status and address counters, and its users
+(aeron-behaviour §8.3, §19.7). Publications and subscriptions whose channels match share one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstem.aeron.command.error_code import ErrorCode
+from mainstem.aeron.counters import (
+    ChannelStatus,
+    destinations,
+    local_address,
+    receive_channel_status,
+    send_channel_status,
+)
+from mainstem.aeron.driver.conductor.params import pick
+from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
+from mainstem.aeron.driver.media.udp_channel import UdpChannel
+from mainstem.aeron.driver.settings import port_range
+from mainstem.errors import ChannelUriError, ConfigurationError, RegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.channel import ChannelUri
+    from mainstem.aeron.driver.conductor.params import SubscriptionParams
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.media.addresses import InetAddress
+    from mainstem.aeron.driver.messages import EndpointClosed
+
+
+class OpenChannel:
+    """What both kinds share: the resolved channel, the status counter and one address counter for each bound socket.
+
+    ``users`` counts the publications, or the images, that hold the endpoint open.
+    """
+
+    def __init__(self, udp: UdpChannel, status: CounterCell) -> None:
+        self.udp = udp
+        self.canonical_form = udp.canonical_form
+        self.status = status
+        self.other_counters: list[CounterCell] = []
+        self.users = 0
+
+
+class SendChannel(OpenChannel):
+    """A channel that publications are sent to; ``endpoint`` is the sender's from ``register_endpoint`` on."""
+
+    def __init__(self, udp: UdpChannel, endpoint: SendChannelEndpoint, status: CounterCell) -> None:
+        super().__init__(udp, status)
+        self.endpoint = endpoint
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no publication needs the socket any more."""
+        return not self.users
+
+
+class ReceiveChannel(OpenChannel):
+    """A channel that streams arrive through; ``endpoint`` is the receiver's from ``register_endpoint`` on.
+
+    ``interest`` counts subscriptions by (stream id, session id or None for all). ``destinations`` are the sockets that the
+    conductor opened and did not have closed.
+    """
+
+    def __init__(
+        self, udp: UdpChannel, endpoint: ReceiveChannelEndpoint, status: CounterCell, resources: Resources
+    ) -> None:
+        super().__init__(udp, status)
+        self.endpoint = endpoint
+        self.interest: Counter[tuple[int, int | None]] = Counter()
+        self.destinations: list[ReceiveDestination] = list(endpoint.destinations.values())
+        self._resources = resources
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether neither a subscription nor an image needs the sockets any more."""
+        return not self.users and not self.interest
+
+    @property
+    def receive_buffer_length(self) -> int:
+        """The smallest of the sockets' buffers; 0 while there is no socket."""
+        return min((each.receive_buffer_length for each in self.destinations), default=0)
+
+    def find_destination(self, udp: UdpChannel) -> ReceiveDestination | None:
+        """Returns the socket that was opened for that channel."""
+        return next((each for each in self.destinations if each.is_of(udp)), None)
+
+    def add_interest(self, stream_id: int, session_id: int | None) -> None:
+        """One subscription more; the first of its kind is passed on to the receiver."""
+        key = (stream_id, session_id)
+        self.interest[key] += 1
+        if self.interest[key] == 1:
+            self._resources.receiver.add_subscription(self.endpoint, stream_id, session_id)
+
+    def remove_interest(self, stream_id: int, session_id: int | None) -> None:
+        """One subscription fewer; the last of its kind is passed on to the receiver."""
+        key = (stream_id, session_id)
+        self.interest[key] -= 1
+        if self.interest[key] <= 0:
+            del self.interest[key]
+            self._resources.receiver.remove_subscription(self.endpoint, stream_id, session_id)
+
+
+C = TypeVar("C", SendChannel, ReceiveChannel)
+
+
+class Channels:
+    """Opens and closes channels and finds them again."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._sends: list[SendChannel] = []
+        self._receives: list[ReceiveChannel] = []
+        self._closing: list[SendChannel | ReceiveChannel] = []
+        # Receivers of a group tell themselves apart by this; every endpoint takes the next one.
+        self._next_receiver_id = resources.random.getrandbits(64)
+
+    def resolve(self, uri: ChannelUri) -> UdpChannel:
+        """Returns the channel with its names resolved. Raises ChannelUriError."""
+        names = self._resources.names
+        return UdpChannel.parse(uri, resolver=names, lookup=names.lookup)
+
+    def find_send(self, udp: UdpChannel) -> SendChannel | None:
+        """The endpoint that publications of ``channel`` share, if there is one."""
+        return self._find(udp, self._sends)
+
+    def open_send(self, udp: UdpChannel, *, registration_id: int, text: str) -> SendChannel:
+        """A new endpoint for publications; ``text`` is the channel as its client wrote it. Raises RegistrationError."""
+        self._check_can_open(udp)
+        resources, settings, uri = self._resources, self._resources.settings, udp.uri
+        gauge = None
+        if udp.has_many_destinations:
+            gauge = resources.counters.allocate(destinations(text), registration_id=registration_id)
+        try:
+            endpoint = SendChannelEndpoint(
+                udp,
+                resources.transports,
+                resources.counter_values,
+                so_rcvbuf=pick(uri.so_rcvbuf, settings.socket_so_rcvbuf),
+                so_sndbuf=pick(uri.so_sndbuf, settings.socket_so_sndbuf),
+                connect=settings.driver_connect,
+                ttl=settings.socket_multicast_ttl,
+                port_range=port_range(settings.sender_wildcard_port_range or ""),
+                destination_counter=gauge,
+            )
+        except ConfigurationError as error:
+            if gauge is not None:
+                resources.counters.free(gauge)
+            raise _not_opened(error) from error
+        addresses = endpoint.local_addresses
+        spec = send_channel_status(text, str(addresses[0]))
+        status = resources.counters.allocate(spec, registration_id=registration_id)
+        channel = SendChannel(udp, endpoint, status)
+        if gauge is not None:
+            channel.other_counters.append(gauge)
+        self._activate(channel, addresses, registration_id=registration_id, receive=False)
+        self._sends.append(channel)
+        resources.sender.register_endpoint(endpoint)
+        resources.changed(f"send channel {text}", "NONE", "CREATED")
+        resources.note("SEND_CHANNEL_CREATION", _places(channel))
+        return channel
+
+    def receive(
+        self, udp: UdpChannel, params: SubscriptionParams, *, registration_id: int, text: str
+    ) -> ReceiveChannel:
+        """The endpoint that subscriptions of ``channel`` share, opened if there is none. Raises RegistrationError."""
+        existing = self._find(udp, self._receives)
+        if existing is not None:
+            self._check_agrees(udp, existing)
+            return existing
+        self._check_can_open(udp)
+        resources, settings, uri = self._resources, self._resources.settings, udp.uri
+        self._next_receiver_id = (self._next_receiver_id + 1) & 0xFFFF_FFFF_FFFF_FFFF
+        try:
+            endpoint = ReceiveChannelEndpoint(
+                udp,
+                resources.transports,
+                resources.counter_values,
+                receiver_id=self._next_receiver_id - (1 << 64 if self._next_receiver_id >> 63 else 0),
+                group_tag=pick(uri.group_tag, settings.receiver_group_tag),
+                so_rcvbuf=pick(uri.so_rcvbuf, settings.socket_so_rcvbuf),
+                so_sndbuf=pick(uri.so_sndbuf, settings.socket_so_sndbuf),
+                ttl=settings.socket_multicast_ttl,
+                window_length=params.receiver_window_length,
+                port_range=port_range(settings.receiver_wildcard_port_range or ""),
+            )
+        except ConfigurationError as error:
+            raise _not_opened(error) from error
+        addresses = [destination.local_address for destination in endpoint.destinations.values()]
+        spec = receive_channel_status(text, str(addresses[0]) if addresses else "")
+        status = resources.counters.allocate(spec, registration_id=registration_id)
+        channel = ReceiveChannel(udp, endpoint, status, resources)
+        self._activate(channel, addresses, registration_id=registration_id, receive=True)
+        self._receives.append(channel)
+        resources.receiver.register_endpoint(endpoint)
+        resources.changed(f"receive channel {text}", "NONE", "CREATED")
+        resources.note("RECEIVE_CHANNEL_CREATION", _places(channel))
+        return channel
+
+    def of_endpoint(self, endpoint: ReceiveChannelEndpoint) -> ReceiveChannel | None:
+        """Returns the channel of an endpoint of the receiver's, unless it is closing."""
+        return next((channel for channel in self._receives if channel.endpoint is endpoint), None)
+
+    def close_send_if_unused(self, channel: SendChannel) -> None:
+        """Has the sender close the socket when no publication is left."""
+        if channel.is_unused and channel in self._sends:
+            self._sends.remove(channel)
+            self._begin_close(channel)
+            self._resources.sender.close_endpoint(channel.endpoint)
+
+    def close_receive_if_unused(self, channel: ReceiveChannel) -> None:
+        """Has the receiver close the sockets when neither a subscription nor an image is left."""
+        if channel.is_unused and channel in self._receives:
+            self._receives.remove(channel)
+            self._begin_close(channel)
+            self._resources.receiver.close_endpoint(channel.endpoint)
+
+    def on_closed(self, message: EndpointClosed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+        """The sockets are closed: the counters go."""
+        channel = next(channel for channel in self._closing if channel.endpoint is message.endpoint)
+        self._closing.remove(channel)
+        side = "send" if isinstance(channel, SendChannel) else "receive"
+        self._resources.changed(f"{side} channel {channel.udp.uri}", "CLOSING", "CLOSED")
+        self._resources.note(f"{side.upper()}_CHANNEL_CLOSE", _places(channel))
+        for cell in (*channel.other_counters, channel.status):
+            self._resources.counters.free(cell)
+
+    def _begin_close(self, channel: SendChannel | ReceiveChannel) -> None:
+        channel.status.set_release(ChannelStatus.CLOSING)
+        self._closing.append(channel)
+
+    def _find(self, udp: UdpChannel, channels: Iterable[C]) -> C | None:
+        return next((channel for channel in channels if channel.udp.matches(udp)), None)
+
+    def _check_can_open(self, udp: UdpChannel) -> None:
+        uri = udp.uri
+        if uri.endpoint is None and uri.control is None and not udp.is_manual:
+            raise ChannelUriError(str(uri), f"no channel with tag {uri.channel_tag} is open")
+        if any(channel.udp.matches(udp) for channel in self._closing):
+            # The same address cannot be bound twice: the command is tried again until the old socket is closed.
+            raise RegistrationError(
+                f"the sockets of {udp.canonical_form} are being closed",
+                code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE,
+            )
+
+    def _check_agrees(self, udp: UdpChannel, existing: ReceiveChannel) -> None:
+        wanted, actual = (
+            udp.uri.so_rcvbuf,
+            pick(existing.udp.uri.so_rcvbuf, self._resources.settings.socket_so_rcvbuf),
+        )
+        if wanted is not None and wanted != actual:
+            raise invalid_channel(
+                f"so-rcvbuf={wanted} does not match the existing value {actual} of {existing.udp.uri}"
+            )
+
+    def _activate(
+        self,
+        channel: SendChannel | ReceiveChannel,
+        addresses: list[InetAddress],
+        *,
+        registration_id: int,
+        receive: bool,
+    ) -> None:
+        for address in addresses:
+            self.add_address(channel, address, registration_id=registration_id, receive=receive)
+        channel.status.set_release(ChannelStatus.ACTIVE)
+
+    def add_address(
+        self, channel: SendChannel | ReceiveChannel, address: InetAddress, *, registration_id: int, receive: bool
+    ) -> CounterCell:
+        """The counter that shows a bound address."""
+        spec = local_address(channel.status.counter_id, str(address), receive=receive)
+        cell = self._resources.counters.allocate(spec, registration_id=registration_id, value=ChannelStatus.ACTIVE)
+        channel.other_counters.append(cell)
+        return cell
+
+    def remove_address(self, channel: ReceiveChannel, address: InetAddress) -> None:
+        """Frees the counter of an address that is no longer bound."""
+        label = f": {channel.status.counter_id} {address}"
+        for cell in channel.other_counters:
+            if self._resources.counters.manager.label(cell.counter_id).endswith(label):
+                channel.other_counters.remove(cell)
+                self._resources.counters.free(cell)
+                return
+
+
+def _not_opened(error: ConfigurationError) -> RegistrationError:
+    return RegistrationError(str(error), code=ErrorCode.GENERIC_ERROR)
+
+
+def _places(channel: OpenChannel) -> str:
+    """Where a channel's sockets are, in the event log's words."""
+    udp = channel.udp
+    return f"localData: {udp.local_control}, remoteData: {udp.remote_data}, ttl: {udp.ttl}"

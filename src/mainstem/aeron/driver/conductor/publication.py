@@ -1,0 +1,185 @@
+"""What IPC and network publications share: how they are registered, ended and revoked (aeron-behaviour §7, §14.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState
+from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
+from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
+from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
+from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.logbuffer import LogParameters, LogType
+from mainstem.aeron.system_counter import SystemCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem._core.driver.positions import PositionSet
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.channel import ChannelUri
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor.session_ids import SessionIds
+    from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicationRequest:
+    """What a client asks for: ``channel`` is its text, ``uri`` and ``params`` what it says."""
+
+    registration_id: int
+    stream_id: int
+    channel: str
+    uri: ChannelUri
+    params: PublicationParams
+    is_exclusive: bool
+
+
+class Publication(Stream[PublicationParams]):
+    """One log that local clients write. ``references`` counts the registrations that keep it active.
+
+    ``limit`` is the counter in which its publishers' limit stands; ``positions`` are the subscribers that its path waits for.
+    """
+
+    def __init__(
+        self,
+        memory: StreamMemory,
+        request: PublicationRequest,
+        positions: PositionSet,
+        limit: CounterCell,
+        resources: Resources,
+        now_ns: int,
+    ) -> None:
+        super().__init__(memory, request.params, positions, resources, now_ns)
+        self.is_exclusive = request.is_exclusive
+        self.limit = limit
+        self.references = 1
+
+    @property
+    def source_identity(self) -> str:
+        """What its clients see as the image's source."""
+        return "aeron:ipc"
+
+    @property
+    def channel_status_id(self) -> int:
+        """The counter in which its channel's state stands, -1 for none."""
+        raise NotImplementedError
+
+    def producer_position(self) -> int:
+        """Where the producers are, from the log's tail."""
+        raise NotImplementedError
+
+    def release(self, now_ns: int) -> None:
+        """One registration fewer; the last one begins the drain: nothing more can be offered, and the end is known."""
+        self.references -= 1
+        if self.references == 0 and self.state is StreamState.ACTIVE:
+            self._end(now_ns, StreamState.DRAINING)
+
+    def revoke(self, now_ns: int) -> None:
+        """Readers lose it at once; what they have not read is lost to them."""
+        self.log.is_publication_revoked = True
+        self._resources.count(SystemCounter.PUBLICATIONS_REVOKED)
+        self._end(now_ns, StreamState.LINGER)
+
+    def _end(self, now_ns: int, state: StreamState) -> None:
+        self._hold_limit()
+        self.log.end_of_stream_position = self.producer_position()
+        self._move(state, now_ns)
+
+    def _hold_limit(self) -> None:
+        """Keeps publishers from writing more."""
+        raise NotImplementedError
+
+
+B = TypeVar("B", bound=Publication)
+
+
+class PublicationRegistry(StreamRegistry[B]):
+    """The publications of one medium."""
+
+    def __init__(
+        self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry, session_ids: SessionIds
+    ) -> None:
+        super().__init__(resources, links, subscriptions)
+        self._session_ids = session_ids
+
+    def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[B, bool]:
+        """Returns the publication for a registration, and whether it is new."""
+        raise NotImplementedError
+
+    def _find_shared(self, request: PublicationRequest, candidates: Iterable[B]) -> B | None:
+        """Returns the publication that an ADD_PUBLICATION shares. Raises RegistrationError where its channel differs."""
+        for publication in candidates:
+            if (
+                publication.stream_id == request.stream_id
+                and not publication.is_exclusive
+                and publication.state is StreamState.ACTIVE
+                and publication.params.response_correlation_id == request.params.response_correlation_id
+            ):
+                _check_same(request, publication)
+                return publication
+        return None
+
+    def _take_session_id(self, request: PublicationRequest, candidates: Iterable[B], place: str) -> int:
+        """Returns the session id asked for, or a new one. Raises RegistrationError for one that ``candidates`` use."""
+        in_use = {publication.session_id for publication in candidates if publication.stream_id == request.stream_id}
+        session_id = request.params.session_id
+        if session_id is None:
+            return self._session_ids.take(in_use)
+        if session_id in in_use:
+            raise invalid_channel(
+                f"existing publication has clashing session id {session_id} for stream id {request.stream_id} on {place}"
+            )
+        return session_id
+
+    def _create_memory(self, request: PublicationRequest, session_id: int) -> StreamMemory:
+        """Returns a new log and no counters yet. Raises StorageSpaceError when there is too little room for it."""
+        resources, params = self._resources, request.params
+        initial, first, offset = first_term_ids(params, resources.random)
+        log, log_file = resources.logs.create_publication(
+            LogParameters(
+                correlation_id=request.registration_id,
+                session_id=session_id,
+                stream_id=request.stream_id,
+                initial_term_id=initial,
+                start_term_id=first,
+                start_term_offset=offset,
+                log_type=LogType.EXCLUSIVE_PUBLICATION if request.is_exclusive else LogType.CONCURRENT_PUBLICATION,
+                page_size=resources.settings.file_page_size,
+                **params.log_fields(),
+                **self._socket_fields(sndbuf=params.so_sndbuf, rcvbuf=params.so_rcvbuf),
+            )
+        )
+        counters = StreamCounters(
+            resources.counters,
+            request.registration_id,
+            session_id=session_id,
+            stream_id=request.stream_id,
+            channel=request.channel,
+        )
+        return StreamMemory(log=log, log_file=log_file, counters=counters)
+
+
+def _check_same(request: PublicationRequest, existing: Publication) -> None:
+    """What a shared registration's channel names must be what the publication has. Raises RegistrationError."""
+    log, uri, params = existing.log, request.uri, request.params
+    pairs: list[tuple[str, object, object]] = [
+        ("session-id", uri.session_id, existing.session_id),
+        ("mtu", uri.mtu, log.mtu),
+        ("term-length", uri.term_length, log.term_length),
+    ]
+    if params.initial_term_id is not None and params.term_id is not None:
+        start = existing.params
+        pairs += [
+            ("init-term-id", params.initial_term_id, log.initial_term_id),
+            ("term-id", params.term_id, start.term_id),
+            ("term-offset", params.term_offset, start.term_offset),
+        ]
+    for key, requested, actual in pairs:
+        if requested is not None and requested != actual:
+            raise invalid_channel(
+                f"existing publication has different {key}: existing={actual} requested={requested} "
+                f"existing channel={existing.channel} channel={uri}"
+            )

@@ -1,0 +1,98 @@
+"""What the registries of IPC publications, network publications and images share: find, link, step and give back."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem.aeron.driver.conductor.image_links import ImageLinks
+    from mainstem.aeron.driver.conductor.life_cycle import StreamMemory
+    from mainstem.aeron.driver.conductor.resources import Resources
+    from mainstem.aeron.driver.conductor.subscription_link import SubscriptionLink
+    from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+
+S = TypeVar("S", bound=Stream[Any])
+
+
+class StreamRegistry(Generic[S]):
+    """The streams of one kind. ``streams`` holds those that are not DONE, and images until the receiver released them."""
+
+    def __init__(self, resources: Resources, links: ImageLinks, subscriptions: SubscriptionRegistry) -> None:
+        self._resources = resources
+        self._links = links
+        self._subscriptions = subscriptions
+        self.streams: list[S] = []
+
+    def get(self, registration_id: int) -> S | None:
+        """Returns the stream of that registration id, whatever its state."""
+        return next((stream for stream in self.streams if stream.registration_id == registration_id), None)
+
+    def find(self, registration_id: int) -> S | None:
+        """Returns the stream of that registration id, while it is active."""
+        stream = self.get(registration_id)
+        return stream if stream is not None and stream.state is StreamState.ACTIVE else None
+
+    def matching(self, stream: S) -> list[SubscriptionLink]:
+        """Returns the subscriptions to the stream that are not linked to it yet."""
+        return self._subscriptions.matching(stream)
+
+    def link_subscribers(self, stream: S, now_ns: int) -> None:
+        """Links every subscription that matches and is not linked yet, and announces the images."""
+        for subscription in self.matching(stream):
+            position = self._links.link(subscription, stream, now_ns)
+            self._links.announce(stream, position)
+
+    def link_all(self, now_ns: int) -> None:
+        """Links what is not linked yet, after a subscription or a publication was added."""
+        for stream in self.streams:
+            if stream.accepts_subscribers:
+                self.link_subscribers(stream, now_ns)
+
+    def on_timer(self, now_ns: int) -> None:
+        """One step in the life of each."""
+        for stream in list(self.streams):
+            before = stream.state
+            stream.on_time_event(now_ns, self._links)
+            self._on_step(stream, before, now_ns)
+
+    def _on_step(self, stream: S, before: StreamState, now_ns: int) -> None:
+        """What follows from a step that led from ``before`` to the stream's state."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _given_back_on_error(self, memory: StreamMemory) -> Iterator[None]:
+        """Gives log and counters back when what follows fails: counters may run out half way."""
+        try:
+            yield
+        except BaseException:
+            memory.counters.close()
+            self._resources.logs.delete(memory.log, memory.log_file)
+            raise
+
+    def _give_back(self, stream: S, kind: str, event: str, *, detail: str = "") -> None:
+        """Frees what a stream owned that is DONE and that no agent uses any more."""
+        assert stream.state is StreamState.DONE
+        self._resources.changed(f"{kind} {stream.registration_id}", stream.state.name, "REMOVED")
+        self._resources.note(
+            event, f"sessionId={stream.session_id} streamId={stream.stream_id} {detail}channel={stream.channel}"
+        )
+        self._links.unlink_all(stream)
+        stream.stream_counters.close()
+        self._resources.logs.delete(stream.log, stream.log_file)
+
+    def _socket_fields(self, *, sndbuf: int, rcvbuf: int) -> dict[str, Any]:
+        """A log's fields of its sockets' buffers: what the channel asks for, 0 for nothing, and what the system gives."""
+        limits = self._resources.buffer_limits
+        return {
+            "socket_sndbuf_length": sndbuf,
+            "os_default_sndbuf_length": limits.default_send,
+            "os_max_sndbuf_length": limits.max_send,
+            "socket_rcvbuf_length": rcvbuf,
+            "os_default_rcvbuf_length": limits.default_receive,
+            "os_max_rcvbuf_length": limits.max_receive,
+        }
