@@ -8,6 +8,7 @@ because whoever reads a module follows them.
 
     tools/import_levels.py                                every package of mainstem
     tools/import_levels.py mainstem.aeron.driver          one package, subpackages included
+    tools/import_levels.py --fold                         each subpackage as one module, as a reader of the tree meets it first
     tools/import_levels.py --limit-cycle 2                exits with 1 where a cycle has more than two modules
 """
 
@@ -117,18 +118,24 @@ def components(edges: dict[str, set[str]]) -> list[list[str]]:
     return result
 
 
-def measure(name: str, known: dict[str, Path], *, type_checking: bool = True) -> Package:
+def folded(module: str, package: str) -> str:
+    """Returns the child of ``package`` that ``module`` is or lies in."""
+    return ".".join(module.split(".")[: package.count(".") + 2])
+
+
+def measure(name: str, known: dict[str, Path], *, type_checking: bool = True, fold: bool = False) -> Package:
     """Measures the package ``name``; imports that leave it, or that stay in one module, do not count."""
     inside = [module for module in known if module == name or module.startswith(f"{name}.")]
-    edges: dict[str, set[str]] = {}
+    node = {module: folded(module, name) if fold else module for module in inside}
+    edges: dict[str, set[str]] = {each: set() for each in node.values()}
     lines = 0
     for module in inside:
-        statements = imports_of(module, known[module], known, type_checking=type_checking)
-        targets = [(each & set(inside)) - {module} for each in statements]
-        lines += sum(1 for each in targets if each)
-        edges[module] = set().union(*targets)
+        for named in imports_of(module, known[module], known, type_checking=type_checking):
+            targets = {node[each] for each in named if each in node} - {node[module]}
+            lines += bool(targets)
+            edges[node[module]] |= targets
     used = set().union(*edges.values())
-    empty = {m for m in inside if known[m].name == "__init__.py" and not edges[m] and m not in used}
+    empty = {m for m in edges if known[m].name == "__init__.py" and not edges[m] and m not in used}
     edges = {module: targets for module, targets in edges.items() if module not in empty}
     levels: dict[str, int] = {}
     cycles = []
@@ -156,13 +163,14 @@ def main() -> int:
         "--limit-cycle", type=int, metavar="N", help="exit with 1 where a cycle has more than N modules"
     )
     parser.add_argument("--run-time", action="store_true", help="leave out imports below `if TYPE_CHECKING`")
+    parser.add_argument("--fold", action="store_true", help="take each subpackage as one module")
     parser.add_argument("--list", action="store_true", help="print each module with its level too")
     options = parser.parse_args()
 
     known = modules_of(options.src)
     too_large = 0
     for name in options.packages or packages_of(known):
-        package = measure(name, known, type_checking=not options.run_time)
+        package = measure(name, known, type_checking=not options.run_time, fold=options.fold)
         print(package.summary())
         for cycle in package.cycles:
             too_large += options.limit_cycle is not None and len(cycle) > options.limit_cycle
