@@ -28,8 +28,8 @@ DEFAULT_SOURCE = Path(__file__).resolve().parent.parent / "src"
 class Package:
     """The measured graph of one package.
 
-    ``modules`` does not count a package's ``__init__`` that imports nothing. ``edges`` are pairs of modules, ``lines`` the
-    import statements that cause them. ``levels`` maps each module to its level; ``cycles`` lists components of several modules.
+    ``modules`` does not count a package's ``__init__`` that imports nothing. ``edges`` are the imports, each pair of modules once,
+    and ``lines`` the import statements that cause them. ``levels`` maps each module to its level; ``cycles`` lists components of several modules.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Package:
         cycles = f"cycles of {largest} files" if largest else "no cycle"
         pairs = sum(map(len, self.edges.values()))
         return (
-            f"{self.name}: {len(self.modules)} modules on {max(self.levels.values(), default=0)} levels with {self.lines} "
-            f"imports ({pairs} pairs) and {cycles}"
+            f"{self.name}: {len(self.modules)} modules on {max(self.levels.values(), default=0)} levels with {pairs} "
+            f"imports ({self.lines} lines) and {cycles}"
         )
 
 
