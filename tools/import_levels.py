@@ -28,8 +28,9 @@ DEFAULT_SOURCE = Path(__file__).resolve().parent.parent / "src"
 class Package:
     """The measured graph of one package.
 
-    ``modules`` does not count a package's ``__init__`` that imports nothing. ``edges`` are the imports, each pair of modules once,
-    and ``lines`` the import statements that cause them. ``levels`` maps each module to its level; ``cycles`` lists components of several modules.
+    ``modules`` leaves out a package's ``__init__`` that imports nothing. ``edges`` are the imports, each pair of modules once,
+    and ``lines`` counts the import statements that cause them. ``levels`` maps each module to its level; ``cycles`` lists the
+    components of several modules.
     """
 
     name: str

@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from mainstem._version import __version__ as __version__
+
 if TYPE_CHECKING:
     __version__: str
     from mainstem.aeron import aio

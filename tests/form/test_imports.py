@@ -47,7 +47,6 @@ DOORS: dict[str, set[str]] = {
     "sim/world.py": {"random"},
     "aeron/driver/context.py": {"random"},
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},
-    "aeron/driver/runner.py": {"threading"},
     "cli/driver.py": {"signal", "threading"},
     "cli/": {"signal", "threading", "time"},
     "demo/query.py": {"signal"},

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.driver.ipc_path import IpcCycle
 from mainstem._core.memory.counters import CountersManager
+from mainstem._version import __version__
 from mainstem.aeron.cnc import CncFile, CncLayout
 from mainstem.aeron.counters import endpoint_filter_refusals
 from mainstem.aeron.directory import loss_report_path
@@ -29,8 +30,6 @@ from mainstem.aeron.loss_report import LossReport
 from mainstem.aeron.system_counter import SystemCounter, SystemCounters, cycle_time_suffixes
 from mainstem.clock import NS_PER_MS
 from mainstem.units import format_duration_ns
-
-VERSION = "0.1.0"
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
@@ -61,7 +60,7 @@ class DriverCore:
         )
         counters = DriverCounters(manager, context.clock)
         self.system_counters = SystemCounters(manager, now_ms=now_ms, suffixes=_label_suffixes(settings))
-        self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(VERSION))
+        self.system_counters[SystemCounter.SOFTWARE_VERSION].set_release(composite_version(__version__))
         self.errors = ErrorRecorder(DistinctErrorLog(cnc.error_log), context.clock, self.system_counters, events)
         self.to_conductor = DriverConductorProxy()
         self.ipc_cycle = IpcCycle()
@@ -188,7 +187,7 @@ def _label_suffixes(settings: DriverSettings) -> dict[SystemCounter, str]:
             SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED: settings.driver_receiver_cycle_threshold_ns,
         },
     )
-    software = f": version={VERSION} commit="
+    software = f": version={__version__} commit="
     threshold = format_duration_ns(settings.driver_name_resolver_threshold_ns)
     return suffixes | {
         SystemCounter.ERRORS: software,

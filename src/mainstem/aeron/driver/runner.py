@@ -1,4 +1,4 @@
-"""The driver's threads: this file is its door to ``threading``.
+"""The driver's agents on an ``AgentRunner``: those that share a thread as one agent, and the compiled loop as its idle strategy.
 
 A thread sleeps and works inside one compiled loop, without the GIL, and comes back to Python only when an agent must decide
 something: a busy program beside it takes nothing from the streams.
@@ -7,10 +7,10 @@ something: a busy program beside it takes nothing from the streams.
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.driver.messages import AgentFailed
 from mainstem.aeron.system_counter import SystemCounter
 
@@ -28,15 +28,15 @@ SYSTEM_NAME_LENGTH = 15  # of a thread, in Linux
 
 def name_thread(name: str) -> None:
     """Gives the calling thread its name in the system's lists too, cut to what they show."""
-    with suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as comm:
+    with suppress(OSError), open("/proc/thread-self/comm", "w", encoding="ascii") as comm:
         comm.write(name[:SYSTEM_NAME_LENGTH])
 
 
-class Agent(Protocol):
+class DriverAgent(Protocol):
     """What a thread's compiled loop comes back to Python for."""
 
     def decide(self, now_ns: int) -> int:
-        """Whatever needs Python now; how much there was. The ordinary duty cycle is the loop's."""
+        """Does what needs Python now; returns how much there was. The ordinary duty cycle is the loop's."""
         ...
 
 
@@ -57,61 +57,79 @@ class CycleTime:
             self._exceeded.add_release(1)
 
 
-class AgentThread:
-    """Runs agents in a thread of their own until ``close``.
-
-    ``loop`` drives their compiled cycles; ``next_deadline_ns`` is when Python must look at the latest. ``cpu`` is the
-    processor that the thread is bound to, -1 for any.
-    """
+class AgentGroup:
+    """The agents that share a thread. One that raises does not keep the others from their duty cycle."""
 
     def __init__(
         self,
-        name: str,
-        agents: Sequence[tuple[Agent, CycleTime]],
-        loop: Loop,
-        *,
+        role_name: str,
+        agents: Sequence[tuple[DriverAgent, CycleTime]],
         clock: Clock,
         on_error: Callable[[AgentFailed], None],
-        next_deadline_ns: Callable[[], int],
-        cpu: int = -1,
     ) -> None:
+        self.role_name = role_name
         self._agents = tuple(agents)
-        self._loop = loop
         self._clock = clock
         self._on_error = on_error
-        self._next_deadline_ns = next_deadline_ns
-        self._cpu = cpu
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stops the loop and waits for the thread; nothing it uses may be closed before."""
-        self._loop.stop()
-        self._thread.join(JOIN_TIMEOUT_SECONDS)
-
-    def _run(self) -> None:
-        name_thread(self._thread.name)
-        if self._cpu >= 0:
-            os.sched_setaffinity(0, {self._cpu})
-        while not self._loop.is_stopped:
-            if not self._work():
-                self._loop.run(self._next_deadline_ns())
-
-    def _work(self) -> int:
+    def do_work(self, now_ns: int) -> int:
+        """Runs what each agent must decide; returns how much there was."""
         work = 0
-        before_ns = self._clock.monotonic_ns()
         for agent, cycle_time in self._agents:
             try:
-                work += agent.decide(before_ns)
+                work += agent.decide(now_ns)
             except Exception as error:  # an agent must go on: every stream of this driver depends on it
                 self._on_error(AgentFailed(type(agent).__name__, error))
             after_ns = self._clock.monotonic_ns()
-            cycle_time.observe(after_ns - before_ns)
-            before_ns = after_ns
+            cycle_time.observe(after_ns - now_ns)
+            now_ns = after_ns
         return work
+
+    def on_close(self) -> None:
+        """Nothing: the agents are closed once all threads have ended."""
+
+
+class LoopIdle:
+    """An idle strategy that runs a compiled loop until Python is needed, at ``next_deadline_ns`` at the latest."""
+
+    name = "loop"
+
+    def __init__(self, loop: Loop, next_deadline_ns: Callable[[], int]) -> None:
+        self.loop = loop
+        self._next_deadline_ns = next_deadline_ns
+
+    def idle(self, work_count: int) -> None:
+        """Runs the loop where the agents found nothing to decide."""
+        if not work_count:
+            self.loop.run(self._next_deadline_ns())
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+class AgentThread:
+    """Runs a group of agents in a thread of their own until ``close``; ``cpu`` is its processor, -1 for any."""
+
+    def __init__(self, group: AgentGroup, idle: LoopIdle, *, clock: Clock, cpu: int = -1) -> None:
+        self._loop = idle.loop
+        self._name = group.role_name
+        self._cpu = cpu
+        self._runner = AgentRunner(group, idle, clock=clock, on_start=self._on_start)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._runner.start()
+
+    def close(self) -> None:
+        """Stops the loop and waits for the thread; nothing it uses may be closed before."""
+        self._runner.stop()
+        self._loop.stop()
+        self._runner.close(JOIN_TIMEOUT_SECONDS)
+
+    def _on_start(self) -> None:
+        name_thread(self._name)
+        if self._cpu >= 0:
+            os.sched_setaffinity(0, {self._cpu})
 
 
 def cycle_times(system_counters: SystemCounters, *, threshold_ns: tuple[int, int, int]) -> dict[str, CycleTime]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.loop import Loop
 from mainstem.aeron.driver.driver_core import DriverCore
-from mainstem.aeron.driver.runner import AgentThread, cycle_times
+from mainstem.aeron.driver.runner import AgentGroup, AgentThread, LoopIdle, cycle_times
 from mainstem.aeron.driver.settings import ThreadingMode
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
 from mainstem.clock import NEVER_NS
@@ -16,7 +16,7 @@ from mainstem.errors import ConfigurationError, LocalProtocolError
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.context import DriverContext
-    from mainstem.aeron.driver.runner import Agent
+    from mainstem.aeron.driver.runner import DriverAgent
     from mainstem.aeron.driver.settings import DriverSettings
 
 _GROUPS = {
@@ -79,7 +79,7 @@ class DriverThreads:
 
     @property
     def is_running(self) -> bool:
-        """Whether nobody has asked the driver to end."""
+        """Whether no client has asked the driver to end."""
         return self._core is not None and not self._core.conductor.is_termination_requested
 
     @property
@@ -120,8 +120,9 @@ class DriverThreads:
                 settings.driver_receiver_cycle_threshold_ns,
             ),
         )
-        agents: dict[str, Agent] = {"conductor": core.conductor, "sender": core.sender, "receiver": core.receiver}
+        agents: dict[str, DriverAgent] = {"conductor": core.conductor, "sender": core.sender, "receiver": core.receiver}
         cycles = {"conductor": core.ipc_cycle, "sender": core.sender.cycle, "receiver": core.receiver.cycle}
+        deadlines = {"conductor": lambda: core.conductor.next_timer_ns}
         for names, cpu in zip(groups, cpus, strict=True):
             loop = Loop([cycles[name] for name in names], *pauses(settings, _IDLE_NAMES[names]))
             if "conductor" in names:
@@ -132,15 +133,16 @@ class DriverThreads:
                 core.sender.commands.on_append = loop.wake
             if "receiver" in names:
                 core.receiver.commands.on_append = loop.wake
-            has_conductor = "conductor" in names
             self._threads.append(
                 AgentThread(
-                    "-".join(("driver", *names)),
-                    [(agents[name], times[name]) for name in names],
-                    loop,
+                    AgentGroup(
+                        "-".join(("driver", *names)),
+                        [(agents[name], times[name]) for name in names],
+                        self._clock,
+                        core.to_conductor.append,
+                    ),
+                    LoopIdle(loop, deadlines.get(names[0], lambda: NEVER_NS)),
                     clock=self._clock,
-                    on_error=core.to_conductor.append,
-                    next_deadline_ns=(lambda: core.conductor.next_timer_ns) if has_conductor else (lambda: NEVER_NS),
                     cpu=cpu,
                 )
             )

@@ -40,8 +40,6 @@ logger = logging.getLogger(__name__)
 class DriverConductor:
     """The agent that clients talk to. ``do_work`` is its duty cycle; ``next_timer_ns`` is when it must run at the latest."""
 
-    role = "driver-conductor"
-
     def __init__(self, resources: Resources, to_conductor: DriverConductorProxy, now_ns: int) -> None:
         self._resources = resources
         settings = resources.settings

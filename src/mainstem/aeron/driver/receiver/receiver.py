@@ -69,10 +69,6 @@ class Receiver:
         self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[tuple[int, int], int] = {}
 
-    @property
-    def role_name(self) -> str:
-        return "receiver"
-
     def do_work(self, now_ns: int) -> int:
         """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
         self._now_ns = now_ns
@@ -373,5 +369,3 @@ class Receiver:
         """Closes every socket. After the last duty cycle."""
         for endpoint in list(self._endpoints.values()):
             self.on_close_endpoint(endpoint)
-
-    on_close = close

@@ -60,10 +60,6 @@ class Sender:
         self._errors: dict[int, int] = {}
         self._registered_ns: dict[int, int] = {}
 
-    @property
-    def role_name(self) -> str:
-        return "sender"
-
     def do_work(self, now_ns: int) -> int:
         """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
         self._now_ns = now_ns
@@ -274,5 +270,3 @@ class Sender:
         """Closes every socket. After the last duty cycle."""
         for endpoint in list(self._endpoints.values()):
             self.on_close_endpoint(endpoint)
-
-    on_close = close
