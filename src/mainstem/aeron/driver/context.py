@@ -1,4 +1,4 @@
-"""What a driver is made with: its settings, its directory and the doors to the world."""
+"""What a driver is made with: its settings, its directory and its I/O boundaries."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def seeded_random() -> Random:
 
 @dataclass(kw_only=True)
 class DriverContext:
-    """One driver's doors. The defaults are the machine itself; the simulator brings its own.
+    """One driver's I/O boundaries. The defaults are the machine itself; the simulator has its own.
 
-    ``directory`` is where the CnC file and the logs go; ``pid`` is what the CnC file says. ``transports`` left out are UDP
-    sockets, with the loss that the settings ask for. ``endpoint_filter`` decides which addresses may send streams here, in place
+    ``directory`` is where the CnC file and the logs go; ``pid`` is the CnC file's. ``transports`` left out are UDP
+    sockets, with the loss that the settings configure. ``endpoint_filter`` decides which addresses may send streams here, in place
     of the settings' networks and rates.
     """
 
@@ -45,7 +45,7 @@ class DriverContext:
     endpoint_filter: EndpointFilter | None = None
 
     def source_filter(self) -> EndpointFilter | None:
-        """Who may send streams here: the given filter, or what the settings say; None admits everybody."""
+        """Returns the filter of senders: the context's own, or the settings'; None admits all."""
         settings = self.settings
         if self.endpoint_filter is not None or not settings.has_endpoint_filter:
             return self.endpoint_filter

@@ -1,5 +1,6 @@
-"""Taking a directory for a new driver: never from one that is alive, and not without keeping a dead one's errors
-(aeron-behaviour §1).
+"""Taking a directory for a new driver (aeron-behaviour §1): never from one that is alive.
+
+The distinct errors of a dead one are kept beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def claim_directory(
     """Makes ``directory`` fresh and empty for a driver.
 
     Raises ActiveDriverError when a driver's heartbeat there is younger than ``driver_timeout_ms``, unless
-    ``delete_on_start`` says that the operator knows better.
+    ``delete_on_start`` overrides that.
     """
     if files.exists(directory):
         if warn_if_exists:

@@ -13,7 +13,7 @@ from mainstem.aeron.directory import loss_report_path
 from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
 from mainstem.aeron.driver.conductor.conductor import DriverConductor
-from mainstem.aeron.driver.conductor.logs import LogStore
+from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
 from mainstem.aeron.driver.conductor.resources import Resources
 from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.directory_lock import claim_directory
@@ -84,7 +84,7 @@ class DriverCore:
             clients=ClientProxy(cnc.transmitter(), context.clock, context.instrument, events),
             errors=self.errors,
             loss_report=LossReport(self._loss_buffer),
-            logs=LogStore(
+            logs=RawLogFactory(
                 context.files,
                 context.directory,
                 self.system_counters,
@@ -133,7 +133,7 @@ class DriverCore:
         )
 
     def close(self) -> None:
-        """Says goodbye to the clients, closes sockets and memory, and removes the directory where the settings say so."""
+        """Ends the clients' sessions, closes sockets and memory, and removes the directory where the settings require it."""
         self.sender.close()
         self.receiver.close()
         self.conductor.close()

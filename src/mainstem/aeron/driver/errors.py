@@ -1,4 +1,4 @@
-"""Errors on their way to an answer and to the distinct error log (aeron-behaviour §6.1, §9.1)."""
+"""Errors on their way to a response and to the distinct error log (aeron-behaviour §6.1, §9.1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
-    """The code under which ``error`` is answered."""
+    """Returns the code of the ON_ERROR response to ``error``."""
     if isinstance(error, RegistrationError | RemoteProtocolError) and error.code is not None:
         return ErrorCode(error.code)
     if isinstance(error, ChannelUriError) and isinstance(error.__cause__, LookupError):

@@ -1,4 +1,4 @@
-"""One-way latency and the drift of the sender's clock, from measurements that ask for no answer (receiver id 0)."""
+"""One-way latency and the drift of the sender's clock, from measurements that have no reply (receiver id 0)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MAX_SAMPLES = 64
 # A drift needs some time between its first and its last measurement.
 MIN_SPAN_NS = 10_000_000
 PPB = 1_000_000_000
-# Clocks are never further apart than this, a century: what says so was not written by a sender.
+# Clocks are never further apart than this, a century: a frame that implies it was not written by a sender.
 MOST_APART_NS = 100 * 365 * 86_400 * 1_000_000_000
-# A clock that jumps by more was set anew, or somebody else spoke: the estimate begins again.
+# A clock that jumps by more was set anew, or the frame came from another sender: the estimate begins again.
 LONGEST_STEP_NS = 60 * 1_000_000_000
 
 
 class OneWayLatency:
-    """What a receiver learns from the times at which a sender says it sent and those at which it heard.
+    """What a receiver learns from the times at which a sender sent, by its clock, and those at which the frames arrived.
 
     Times are epoch nanoseconds of either machine: the latency is as true as their clocks agree, the drift is not affected
     by how far they are apart. ``latency_gauge`` shows nanoseconds, ``drift_gauge`` parts in a thousand million by which the
@@ -44,7 +44,7 @@ class OneWayLatency:
 
     @property
     def drift_ppb(self) -> int | None:
-        """How fast the latency seems to grow, in parts in a thousand million: the clocks drift apart. None until it is known.
+        """The slope of the latency in parts in a thousand million: the clocks drift apart. None until it is known.
 
         It is the slope of the straight line that fits the measurements best, so that jitter averages out.
         """

@@ -1,8 +1,8 @@
-"""A driver in a process of its own, which ends with its parent: this file is the door to processes.
+"""A driver in a process of its own, which ends with its parent: this file alone starts processes.
 
-The child takes its settings from its environment, as any driver does, and answers one line of JSON: its directory, or why it
+The child takes its settings from its environment, as any driver does, and writes one line of JSON: its directory, or why it
 did not start. The end of the pipe that the parent holds open, a changed parent or SIGTERM ends it; it closes cleanly and removes
-its directory where it was told to. Not even ``kill -9`` of the parent leaves it behind.
+its directory where it is configured to. Not even ``kill -9`` of the parent leaves it behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media_driver import MediaDriver
     from mainstem.aeron.driver.settings import DriverSettings
 
-# How often the child looks whether its parent is still the same. The pipe says so at once, unless a fork of the parent's
+# How often the child checks whether its parent is still the same. The pipe shows it at once, unless a fork of the parent's
 # holds its other end too.
 PARENT_CHECK_SECONDS = 0.25
 # A driver that was asked to end and did not within this long is killed.
@@ -39,7 +39,7 @@ class DriverProcess:
     """The parent's side of a driver process."""
 
     def __init__(self, directory: str, settings: DriverSettings) -> None:
-        # What the settings do not say must be the default there too, whatever this process was started with.
+        # What the settings leave out must be the default there too, whatever this process was started with.
         named = {explained.env for explained in settings.explain_all()}
         environment = {name: value for name, value in os.environ.items() if name not in named}
         environment |= settings.environment() | {"AERON_DIR": directory}
@@ -67,9 +67,9 @@ class DriverProcess:
         if not line:
             code = self._process.wait(STOP_TIMEOUT_SECONDS)
             raise errors.DriverTimeout(f"the driver process ended with code {code} before it was ready")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise _FAILURES.get(answer["error"], errors.ConfigurationError)(answer["message"])
+        reply = json.loads(line)
+        if "error" in reply:
+            raise _FAILURES.get(reply["error"], errors.ConfigurationError)(reply["message"])
 
     @property
     def pid(self) -> int:
@@ -104,7 +104,7 @@ def watch_parent(stop: threading.Event, driver: MediaDriver) -> None:
 
 
 def main() -> int:
-    """The child: reads its order, runs the driver until it is told to end."""
+    """The child: reads its settings, runs the driver until it is to end."""
     from mainstem.aeron.driver.media_driver import MediaDriver
     from mainstem.aeron.driver.settings import DriverSettings
 
@@ -116,18 +116,18 @@ def main() -> int:
         settings = DriverSettings.load()
         driver = MediaDriver.launch(settings.dir, settings=settings, threads=True)
     except errors.MainstemError as error:
-        _answer({"error": type(error).__name__, "message": str(error)})
+        _reply({"error": type(error).__name__, "message": str(error)})
         return 1
     with driver:
-        _answer({"directory": driver.directory})
+        _reply({"directory": driver.directory})
         watch_parent(stop, driver)
     return 0
 
 
-def _answer(answer: dict[str, str]) -> None:
+def _reply(reply: dict[str, str]) -> None:
     # Where the parent is gone, the pipe from it has ended too, and the driver ends by that.
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()
 
 

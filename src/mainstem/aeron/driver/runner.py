@@ -40,7 +40,7 @@ class DriverAgent(Protocol):
         ...
 
 
-class CycleTime:
+class DutyCycleTracker:
     """The longest duty cycle of an agent and how many took longer than the threshold (counters 26 to 31)."""
 
     def __init__(
@@ -63,7 +63,7 @@ class AgentGroup:
     def __init__(
         self,
         role_name: str,
-        agents: Sequence[tuple[DriverAgent, CycleTime]],
+        agents: Sequence[tuple[DriverAgent, DutyCycleTracker]],
         clock: Clock,
         on_error: Callable[[AgentFailed], None],
     ) -> None:
@@ -132,7 +132,9 @@ class AgentThread:
             os.sched_setaffinity(0, {self._cpu})
 
 
-def cycle_times(system_counters: SystemCounters, *, threshold_ns: tuple[int, int, int]) -> dict[str, CycleTime]:
+def duty_cycle_trackers(
+    system_counters: SystemCounters, *, threshold_ns: tuple[int, int, int]
+) -> dict[str, DutyCycleTracker]:
     """The trackers of the conductor, the sender and the receiver."""
     pairs = {
         "conductor": (
@@ -143,6 +145,6 @@ def cycle_times(system_counters: SystemCounters, *, threshold_ns: tuple[int, int
         "receiver": (SystemCounter.RECEIVER_MAX_CYCLE_TIME, SystemCounter.RECEIVER_CYCLE_TIME_EXCEEDED),
     }
     return {
-        name: CycleTime(system_counters, longest, exceeded, threshold_ns=threshold)
+        name: DutyCycleTracker(system_counters, longest, exceeded, threshold_ns=threshold)
         for (name, (longest, exceeded)), threshold in zip(pairs.items(), threshold_ns, strict=True)
     }

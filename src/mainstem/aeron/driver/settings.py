@@ -21,8 +21,8 @@ from mainstem.settings import Settings, boolean, choice, duration, integer, size
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_IO_VECTORS = 16  # the reference's batches have room for no more
-# What one of those stands for here: a driver whose decisions are made in Python gains from longer batches, and the wire
-# looks the same.
+# What one of those stands for here: a driver whose decisions are made in Python gains from longer batches, and the
+# datagrams are the same.
 DATAGRAMS_PER_VECTOR = 4
 MAX_RESEND = 256  # what its retransmit pool has room for
 MAX_BOOTSTRAP_NEIGHBORS = 20
@@ -97,7 +97,7 @@ def wrong_networks(value: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class DriverSettings(Settings):
-    """What a media driver is told. Sizes are in bytes; the TOML table is ``[driver]``."""
+    """The settings of a media driver. Sizes are in bytes; the TOML table is ``[driver]``."""
 
     SECTION: ClassVar[str] = "driver"
     ENV_PREFIX: ClassVar[str] = "AERON_"
@@ -105,7 +105,7 @@ class DriverSettings(Settings):
     # The directory and what lies in it.
     dir: str = text(user_directory, "The driver's directory.", accepts="the path of a directory")
     dir_delete_on_start: bool = boolean(
-        False, "Whether a directory that is there is deleted at start without a look at what is in it."
+        False, "Whether a directory that is there is deleted at start whatever is in it."
     )
     dir_delete_on_shutdown: bool = boolean(False, "Whether the directory is deleted at a clean end.")
     dir_warn_if_exists: bool = boolean(False, "Whether a directory that is there at start is worth a warning.")
@@ -184,7 +184,7 @@ class DriverSettings(Settings):
         1, "How many resources the conductor frees in one duty cycle.", low=1, high=INT32_MAX
     )
     thread_naming: str = text("classic", "How threads are named.")
-    timer_interval_ns: int = duration(NS_PER_SECOND, "How often the conductor looks at timeouts.", low=1)
+    timer_interval_ns: int = duration(NS_PER_SECOND, "How often the conductor checks timeouts.", low=1)
     # Life and death.
     driver_timeout_ns: int = duration(
         10 * NS_PER_SECOND,
@@ -194,18 +194,18 @@ class DriverSettings(Settings):
     )
     client_liveness_timeout_ns: int = duration(10 * NS_PER_SECOND, "How long a client may be silent.", low=NS_PER_MS)
     image_liveness_timeout_ns: int = duration(
-        10 * NS_PER_SECOND, "How long an image may hear nothing from its sender.", low=NS_PER_MS
+        10 * NS_PER_SECOND, "How long an image stays without a packet of its sender.", low=NS_PER_MS
     )
     publication_unblock_timeout_ns: int = duration(
         15 * NS_PER_SECOND,
-        "When a claim that nobody commits is turned into padding; above the client liveness timeout.",
+        "When a claim that is never committed is turned into padding; above the client liveness timeout.",
         low=NS_PER_MS,
     )
     publication_connection_timeout_ns: int = duration(
         5 * NS_PER_SECOND, "How long a publication stays connected without a status message.", low=NS_PER_MS
     )
     publication_linger_timeout_ns: int = duration(
-        5 * NS_PER_SECOND, "How long a drained publication stays to answer for losses."
+        5 * NS_PER_SECOND, "How long a drained publication stays to retransmit."
     )
     counters_free_to_reuse_timeout_ns: int = duration(NS_PER_SECOND, "How long a freed counter rests.")
     driver_termination_validator: TerminationValidator = choice(  # noqa: RUF009 - a field specifier
@@ -261,12 +261,12 @@ class DriverSettings(Settings):
         high=MAX_IO_VECTORS,
     )
     send_to_status_poll_ratio: int = integer(
-        6, "Duty cycles with sends between two looks at the control socket.", low=1, high=INT32_MAX
+        6, "Duty cycles with sends between two polls of the control socket.", low=1, high=INT32_MAX
     )
     # Flow control and retransmission.
     unicast_flowcontrol_supplier: str = text("unicast_max", "Flow control to one receiver.")
     multicast_flowcontrol_supplier: str = text(
-        "multicast_max", "Flow control to several receivers where the channel does not say."
+        "multicast_max", "Flow control to several receivers where the channel has no fc."
     )
     flow_control_group_tag: int = integer(
         -1, "Tag of the receivers that count in tagged flow control.", low=INT64_MIN, high=INT64_MAX
@@ -279,7 +279,7 @@ class DriverSettings(Settings):
     )
     retransmit_unicast_delay_ns: int = duration(0, "How long a retransmission waits.")
     retransmit_unicast_linger_ns: int = duration(10 * NS_PER_MS, "How long a repeated request for the same is ignored.")
-    max_resend: int = integer(16, "Retransmissions in hand with several receivers.", low=1, high=MAX_RESEND)
+    max_resend: int = integer(16, "Retransmissions under way with several receivers.", low=1, high=MAX_RESEND)
     # Receivers.
     rcv_initial_window_length: int = size(
         128 * KIB,
@@ -301,13 +301,13 @@ class DriverSettings(Settings):
     )
     cubiccongestioncontrol_tcpmode: bool = boolean(False, "Whether cubic is as friendly to others as TCP.")
     one_way_latency_interval_ns: int | None = duration(
-        None, "How often senders tell receivers the time, and receivers show latency and drift; unset for never.", low=1
+        None, "How often senders send receivers the time, and receivers show latency and drift; unset for never.", low=1
     )
     nak_unicast_delay_ns: int = duration(
-        NS_PER_US, "How long a gap is given to close before it is asked for.", low=NS_PER_US
+        NS_PER_US, "How long a gap may close by itself before its first NAK.", low=NS_PER_US
     )
     nak_unicast_retry_delay_ratio: int = integer(
-        100, "Times that delay before it is asked for again.", low=1, high=INT32_MAX
+        100, "Times that delay before the NAK is repeated.", low=1, high=INT32_MAX
     )
     nak_multicast_group_size: int = integer(
         10, "Receivers that a multicast group is expected to have.", low=1, high=INT32_MAX
@@ -393,7 +393,7 @@ class DriverSettings(Settings):
     driver_reresolution_check_interval_ns: int = duration(
         NS_PER_SECOND, "How often silent endpoints are resolved again.", low=1
     )
-    name_resolver_supplier: str = text("default", "Who resolves names: default, driver or csv_table.")
+    name_resolver_supplier: str = text("default", "What resolves names: default, driver or csv_table.")
     name_resolver_init_args: str = text("", "Arguments of that resolver.")
     driver_resolver_name: str | None = text(None, "This driver's name among its neighbours.")
     driver_resolver_interface: str | None = text(None, "Address and port that the resolver is bound to.")
@@ -404,10 +404,10 @@ class DriverSettings(Settings):
         10 * NS_PER_SECOND, "When a silent neighbour is forgotten.", low=1
     )
     driver_resolver_self_resolution_interval_ns: int = duration(
-        NS_PER_SECOND, "How often this driver tells its name.", low=1
+        NS_PER_SECOND, "How often this driver announces its name.", low=1
     )
     driver_resolver_neighbor_resolution_interval_ns: int = duration(
-        2 * NS_PER_SECOND, "How often it tells all names that it knows.", low=1
+        2 * NS_PER_SECOND, "How often it announces all names that it has.", low=1
     )
     driver_resolver_bootstrap_neighbor_resolution_interval_ns: int = duration(
         10 * NS_PER_SECOND, "How often neighbours to begin with are resolved again.", low=1
@@ -420,7 +420,7 @@ class DriverSettings(Settings):
 
     @property
     def has_endpoint_filter(self) -> bool:
-        """Whether anything is said about who may send streams here."""
+        """Whether the addresses that may send streams here are restricted."""
         return bool(
             self.endpoint_filter_allow
             or self.endpoint_filter_deny

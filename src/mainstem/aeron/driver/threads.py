@@ -1,4 +1,4 @@
-"""A driver in this process: its agents spread over threads as the threading mode says."""
+"""A driver in this process: its agents spread over threads by the threading mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.loop import Loop
 from mainstem.aeron.driver.driver_core import DriverCore
-from mainstem.aeron.driver.runner import AgentGroup, AgentThread, LoopIdle, cycle_times
+from mainstem.aeron.driver.runner import AgentGroup, AgentThread, LoopIdle, duty_cycle_trackers
 from mainstem.aeron.driver.settings import ThreadingMode
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
 from mainstem.clock import NEVER_NS
@@ -38,7 +38,7 @@ _IDLE_NAMES = {**_LEADERS, ("sender", "receiver"): "sharednetwork", ("conductor"
 
 
 def pauses(settings: DriverSettings, agent: str) -> tuple[int, int, int, int]:
-    """Spins, yields, shortest and longest park of an agent's compiled loop, as its idle strategy says."""
+    """Spins, yields, shortest and longest park of an agent's compiled loop, by its idle strategy."""
     name = getattr(settings, f"{agent}_idle_strategy")
     strategy = idle_strategy(name, getattr(settings, f"{agent}_idle_strategy_init_args"))
     if isinstance(strategy, BackoffIdle):
@@ -112,7 +112,7 @@ class DriverThreads:
         groups = _GROUPS[mode]
         settings = core.context.settings
         cpus = [_processor(settings, _LEADERS[names]) for names in groups]
-        times = cycle_times(
+        times = duty_cycle_trackers(
             core.system_counters,
             threshold_ns=(
                 settings.driver_conductor_cycle_threshold_ns,

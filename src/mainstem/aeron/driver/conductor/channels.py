@@ -1,5 +1,7 @@
-"""The channels that are open: each with its endpoint (the sockets), its status and address counters, and its users
-(aeron-behaviour §8.3, §19.7). Publications and subscriptions whose channels match share one.
+"""The channels that are open (aeron-behaviour §8.3, §19.7).
+
+Each has its endpoint (the sockets), its status and address counters, and its users; publications, or subscriptions, whose
+channels match share one.
 """
 
 from __future__ import annotations
@@ -117,7 +119,7 @@ class Channels:
         self._sends: list[SendChannel] = []
         self._receives: list[ReceiveChannel] = []
         self._closing: list[SendChannel | ReceiveChannel] = []
-        # Receivers of a group tell themselves apart by this; every endpoint takes the next one.
+        # Distinguishes the receivers of a group; every endpoint takes the next one.
         self._next_receiver_id = resources.random.getrandbits(64)
 
     def resolve(self, uri: ChannelUri) -> UdpChannel:
@@ -126,11 +128,11 @@ class Channels:
         return UdpChannel.parse(uri, resolver=names, lookup=names.lookup)
 
     def find_send(self, udp: UdpChannel) -> SendChannel | None:
-        """The endpoint that publications of ``channel`` share, if there is one."""
+        """Returns the channel that publications to ``udp`` share, if there is one."""
         return self._find(udp, self._sends)
 
     def open_send(self, udp: UdpChannel, *, registration_id: int, text: str) -> SendChannel:
-        """A new endpoint for publications; ``text`` is the channel as its client wrote it. Raises RegistrationError."""
+        """Opens a channel for publications; ``text`` is the channel as its client wrote it. Raises RegistrationError."""
         self._check_can_open(udp)
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
         gauge = None
@@ -168,7 +170,7 @@ class Channels:
     def receive(
         self, udp: UdpChannel, params: SubscriptionParams, *, registration_id: int, text: str
     ) -> ReceiveChannel:
-        """The endpoint that subscriptions of ``channel`` share, opened if there is none. Raises RegistrationError."""
+        """Returns the channel that subscriptions to ``udp`` share, opened if there is none. Raises RegistrationError."""
         existing = self._find(udp, self._receives)
         if existing is not None:
             self._check_agrees(udp, existing)
@@ -249,13 +251,11 @@ class Channels:
             )
 
     def _check_agrees(self, udp: UdpChannel, existing: ReceiveChannel) -> None:
-        wanted, actual = (
-            udp.uri.so_rcvbuf,
-            pick(existing.udp.uri.so_rcvbuf, self._resources.settings.socket_so_rcvbuf),
-        )
-        if wanted is not None and wanted != actual:
+        requested = udp.uri.so_rcvbuf
+        actual = pick(existing.udp.uri.so_rcvbuf, self._resources.settings.socket_so_rcvbuf)
+        if requested is not None and requested != actual:
             raise invalid_channel(
-                f"so-rcvbuf={wanted} does not match the existing value {actual} of {existing.udp.uri}"
+                f"so-rcvbuf={requested} does not match the existing value {actual} of {existing.udp.uri}"
             )
 
     def _activate(
@@ -273,7 +273,7 @@ class Channels:
     def add_address(
         self, channel: SendChannel | ReceiveChannel, address: InetAddress, *, registration_id: int, receive: bool
     ) -> CounterCell:
-        """The counter that shows a bound address."""
+        """Allocates the counter that shows a bound address."""
         spec = local_address(channel.status.counter_id, str(address), receive=receive)
         cell = self._resources.counters.allocate(spec, registration_id=registration_id, value=ChannelStatus.ACTIVE)
         channel.other_counters.append(cell)
@@ -294,6 +294,6 @@ def _not_opened(error: ConfigurationError) -> RegistrationError:
 
 
 def _places(channel: OpenChannel) -> str:
-    """Where a channel's sockets are, in the event log's words."""
+    """Where a channel's sockets are, as the event log shows it."""
     udp = channel.udp
     return f"localData: {udp.local_control}, remoteData: {udp.remote_data}, ttl: {udp.ttl}"

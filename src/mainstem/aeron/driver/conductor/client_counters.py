@@ -57,7 +57,7 @@ class ClientCounters:
         key = (command.type_id, command.registration_id)
         cell = self._static.get(key)
         if cell is None:
-            self._refuse_taken(command)
+            self._refuse_counter_id(command)
             cell = self._resources.counters.allocate(
                 CounterSpec(command.type_id, command.key, command.label), registration_id=command.registration_id
             )
@@ -71,13 +71,13 @@ class ClientCounters:
                 del self._owned[registration_id]
                 self._free(registration_id, cell)
 
-    def _refuse_taken(self, command: AddStaticCounter) -> None:
+    def _refuse_counter_id(self, command: AddStaticCounter) -> None:
         manager = self._resources.counters.manager
-        taken = manager.find(command.type_id, command.registration_id)
-        if taken >= 0 and manager.owner_id(taken) != -1:
+        counter_id = manager.find(command.type_id, command.registration_id)
+        if counter_id >= 0 and manager.owner_id(counter_id) != -1:
             raise RegistrationError(
                 f"cannot add static counter: type id {command.type_id} and registration id {command.registration_id} "
-                f"belong to counter {taken} of client {manager.owner_id(taken)}",
+                f"belong to counter {counter_id} of client {manager.owner_id(counter_id)}",
                 code=ErrorCode.GENERIC_ERROR,
             )
 

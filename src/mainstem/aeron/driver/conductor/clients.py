@@ -1,5 +1,6 @@
-"""Client sessions: created by their first ADD command, kept by their heartbeat counter, reaped when it goes stale
-(aeron-behaviour §7).
+"""Client sessions: created by their first ADD command, kept by their heartbeat counter (aeron-behaviour §7).
+
+A client whose counter goes stale is reaped, with everything that it registered.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class ClientSession:
 
 
 class Clients:
-    """Every client the driver knows.
+    """The clients of this driver.
 
-    ``release`` is called with a client id when the client is gone, to let go of what it owned.
+    ``release`` is called with a client id when the client is gone, to release what it owned.
     """
 
     def __init__(self, resources: Resources, *, liveness_timeout_ns: int, release: Callable[[int], None]) -> None:

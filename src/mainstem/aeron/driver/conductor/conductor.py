@@ -104,7 +104,7 @@ class DriverConductor:
     @property
     def next_timer_ns(self) -> int:
         """When there is something to do at the latest."""
-        if self._resources.logs.has_unwanted:
+        if self._resources.logs.has_deleted:
             return self._now_ns
         return min(self._timer_due_ns, self._resources.names.deadline_ns)
 
@@ -121,7 +121,7 @@ class DriverConductor:
     decide = do_work
 
     def close(self) -> None:
-        """Stores the heartbeat that says "shut down", and lets go of every log's memory; the files go with the directory."""
+        """Stores the heartbeat that means "shut down", and unmaps every log; the files go with the directory."""
         self._resources.to_driver.consumer_heartbeat_ms = DRIVER_SHUT_DOWN
         self._resources.names.close()
         self._resources.logs.free_some(sys.maxsize)

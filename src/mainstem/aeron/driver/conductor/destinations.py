@@ -1,6 +1,4 @@
-"""Destinations that clients add and remove: where a publication sends to, and where a subscription receives
-(aeron-behaviour §19).
-"""
+"""Destinations that clients add and remove, of publications and of subscriptions (aeron-behaviour §19)."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ class SendDestinations:
         except ChannelUriError as error:
             if not isinstance(error.__cause__, LookupError):
                 raise
-            # It may be known later (19.3): the sender asks again.
+            # It may be known later (19.3): it is resolved again.
             self._resources.errors.record(str(error), code=ErrorCode.UNKNOWN_HOST)
             self._resources.sender.add_unresolved_destination(
                 channel.endpoint, name=name, registration_id=command.correlation_id
@@ -68,7 +66,7 @@ class SendDestinations:
         channel = self._send_channel(command.registration_id)
         uri = self._uri(command.channel)
         address: InetAddress | None = None
-        with suppress(ChannelUriError):  # an unknown name is found by its text
+        with suppress(ChannelUriError):  # an unknown name is matched by its text
             address = self._channels.resolve(uri).remote_data
         self._resources.sender.remove_destination(channel.endpoint, name=uri.endpoint or "", address=address)
         self._done(command.correlation_id)

@@ -1,4 +1,4 @@
-"""Every IPC publication: found again, created, taken through its life, deleted."""
+"""Every IPC publication: shared, created, taken through its life, deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every network publication: found again, created, taken through its life, deleted."""
+"""Every network publication: shared, created, taken through its life, deleted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the channel of a publication or a subscription asks for, with the driver's settings where it asks for nothing
-(aeron-behaviour §23, §24).
+"""The parameters of publications and subscriptions: from the channel, or else the settings (aeron-behaviour §23, §24).
 
 This is the one place where a default is picked: what follows takes the value from these parameters.
 """
@@ -171,9 +170,9 @@ class SubscriptionParams:
         )
 
 
-def pick(asked: T | None, default: T) -> T:
-    """What the channel asks for, or else the default."""
-    return default if asked is None else asked
+def pick(requested: T | None, default: T) -> T:
+    """Returns what the channel specifies, or else the default."""
+    return default if requested is None else requested
 
 
 def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu: int) -> int:

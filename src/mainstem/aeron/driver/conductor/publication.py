@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationRequest:
-    """What a client asks for: ``channel`` is its text, ``uri`` and ``params`` what it says."""
+    """What a client asks for: ``channel`` is its text, ``uri`` and ``params`` its meaning."""
 
     registration_id: int
     stream_id: int

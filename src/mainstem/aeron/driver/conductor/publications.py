@@ -1,6 +1,4 @@
-"""Registrations of publications: the links of clients to them, and the commands that add and remove them
-(aeron-behaviour §7).
-"""
+"""Registrations of publications, and the commands that add and remove them (aeron-behaviour §7)."""
 
 from __future__ import annotations
 

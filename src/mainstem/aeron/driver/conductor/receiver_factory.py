@@ -1,4 +1,4 @@
-"""An image's part in the receiver, made as its subscription and the settings say (aeron-behaviour §16.2, §18)."""
+"""An image's part in the receiver, as its subscription and the settings specify (aeron-behaviour §16.2, §18)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def is_group(
     channel: ReceiveChannel, params: SubscriptionParams, message: CreateImage, settings: DriverSettings
 ) -> bool:
-    """Whether loss is handled as in a group of receivers: as the channel says, the settings, the network or the sender."""
+    """Whether loss is handled as in a group of receivers: as the channel specifies, the settings, the network or the sender."""
     if params.group is not None:
         return params.group
     if settings.receiver_group_consideration is not GroupConsideration.INFER:
@@ -72,7 +72,7 @@ def make_receiver_image(
 
 
 def _one_way(settings: DriverSettings, stream: StreamCounters) -> OneWayLatency | None:
-    """Counters and estimates of the one-way latency, where the settings ask for them."""
+    """Counters and estimates of the one-way latency, where the settings enable them."""
     if settings.one_way_latency_interval_ns is None:
         return None
     return OneWayLatency(

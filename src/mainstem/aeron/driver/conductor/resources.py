@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
     from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
     from mainstem.aeron.driver.conductor.client_proxy import ClientProxy
-    from mainstem.aeron.driver.conductor.logs import LogStore
+    from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.event_log import EventLog
@@ -46,7 +46,7 @@ class Resources:
     clients: ClientProxy
     errors: ErrorRecorder
     loss_report: LossReport
-    logs: LogStore
+    logs: RawLogFactory
     ipc_cycle: IpcCycle
     sender: SenderProxy
     receiver: ReceiverProxy

@@ -1,4 +1,4 @@
-"""A publication's part in the sender, made as its channel and the settings say (aeron-behaviour §16.4, §17)."""
+"""A publication's part in the sender, as its channel and the settings specify (aeron-behaviour §16.4, §17)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STRATEGIES = {
 
 
 def flow_control_defaults(settings: DriverSettings) -> FlowControlDefaults:
-    """What holds where a channel's ``fc`` says nothing. Raises ConfigurationError for a strategy that there is not."""
+    """Returns what holds where a channel has no ``fc``. Raises ConfigurationError for an unknown strategy."""
     return FlowControlDefaults(
         strategy=_strategy(MULTICAST, settings.multicast_flowcontrol_supplier),
         unicast=_strategy(UNICAST, settings.unicast_flowcontrol_supplier),

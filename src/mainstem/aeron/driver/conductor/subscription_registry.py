@@ -82,9 +82,9 @@ class SubscriptionRegistry:
             ):
                 continue
             for name in ("reliable", "rejoin", "is_response"):
-                asked, existing = getattr(candidate.params, name), getattr(other.params, name)
-                if asked != existing:
+                requested, existing = getattr(candidate.params, name), getattr(other.params, name)
+                if requested != existing:
                     raise invalid_channel(
-                        f"option conflicts with existing subscription: {name}={asked} existing {name}={existing} "
+                        f"option conflicts with existing subscription: {name}={requested} existing {name}={existing} "
                         f"existing channel={other.channel} channel={candidate.channel}"
                     )

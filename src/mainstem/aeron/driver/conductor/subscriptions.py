@@ -24,7 +24,7 @@ NO_CHANNEL_STATUS = -1
 
 
 class Subscriptions:
-    """Registers subscriptions and links each to the streams that are there already."""
+    """Registers subscriptions and links each to the streams that exist already."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Subscriptions:
         self._images = images
 
     def add(self, command: AddSubscription, now_ns: int) -> None:
-        """ADD_SUBSCRIPTION; the prefix of the channel says which kind."""
+        """ADD_SUBSCRIPTION; the channel's prefix determines the kind."""
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
         kind = SubscriptionKind.SPY if uri.spy else SubscriptionKind.IPC if uri.is_ipc else SubscriptionKind.NETWORK

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TetherListener(Protocol):
-    """Who tells the clients, and makes the source stop and start waiting for a subscriber."""
+    """What notifies the clients, and makes the source stop and start waiting for a subscriber."""
 
     def cut_off(self, source: StreamSource, position: SubscriberPosition) -> None:
         """The client must close its image now."""
@@ -30,30 +30,30 @@ class TetherListener(Protocol):
 
 
 def untethered_limit(reference_position: int, window_length: int) -> int:
-    """Below this an untethered subscriber is in danger: the last quarter of the window behind the reference."""
+    """Below this an untethered subscriber is eligible for eviction: the last quarter of the window behind the reference."""
     return reference_position - window_length + window_length // 4
 
 
-def untethered_image_limit(reference_position: int, window_length: int, told_position: int, mtu: int) -> int:
-    """The same at a receiver, which tells its sender of every quarter of the window only.
+def untethered_image_limit(reference_position: int, window_length: int, reported_position: int, mtu: int) -> int:
+    """The same at a receiver, which reports to its sender every quarter of the window only.
 
-    A subscriber that sleeps less than a quarter beyond ``told_position`` is the reason why nothing more is told: once the
-    sender has used up what it knows of, down to the last quarter or the last datagram, it is in danger too. By the plain
-    limit it would hold the stream up for ever.
+    A subscriber that is inactive less than a quarter beyond ``reported_position`` keeps the receiver from reporting more: once
+    the sender has used up what was reported, down to the last quarter or the last datagram, it is eligible too. By the
+    plain limit it would hold the stream up for ever.
     """
     limit = untethered_limit(reference_position, window_length)
     quarter = window_length // 4
-    if reference_position + max(quarter, mtu) >= told_position + window_length:
-        return max(limit, told_position + quarter)
+    if reference_position + max(quarter, mtu) >= reported_position + window_length:
+        return max(limit, reported_position + quarter)
     return limit
 
 
 def have_read(
     subscribers: Iterable[SubscriberPosition], end: int, timeouts: TetherTimeouts, *, draining_ns: int
 ) -> bool:
-    """Whether a stream that has been draining for so long need wait for nobody any more: everybody has read to ``end``.
+    """Whether every subscriber that a draining stream waits for has read to ``end``.
 
-    An untethered subscriber has the time that it may be far behind; one that sleeps does not keep a stream from ending.
+    An untethered subscriber has as long as it may be far behind; an inactive one does not keep a stream from ending.
     """
     patient = draining_ns < timeouts.window_limit_ns
     return all(
@@ -83,7 +83,7 @@ def check_untethered(
                 _move(position, TetherState.RESTING if rejoin else TetherState.CLOSED, now_ns)
                 listener.let_go(source, position)
         elif state is TetherState.RESTING and now_ns - position.since_ns >= timeouts.resting_ns:
-            # Before it counts again: else the place where it fell asleep would be where it joins.
+            # Before it counts again: else it would join where it had become inactive.
             position.cell.set_release(source.join_position)
             _move(position, TetherState.ACTIVE, now_ns)
             listener.let_in(source, position)

@@ -1,4 +1,4 @@
-"""The driver's log buffer files: made with a check of the storage, deleted when nobody needs them (aeron-behaviour §10)."""
+"""The driver's log buffer files: made with a check of the storage, deleted when unused (aeron-behaviour §10)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class LogStore:
+class RawLogFactory:
     """Creates and deletes ``publications/<id>.logbuffer`` and ``images/<id>.logbuffer`` in the driver's directory."""
 
     def __init__(
@@ -34,7 +34,7 @@ class LogStore:
         self._directory = directory
         self._system_counters = system_counters
         self._check_storage = check_storage
-        self._unwanted: deque[tuple[LogBuffers, str]] = deque()
+        self._deleted: deque[tuple[LogBuffers, str]] = deque()
         self._low_storage_warning = low_storage_warning
 
     def create_publication(self, parameters: LogParameters) -> tuple[LogBuffers, str]:
@@ -54,19 +54,19 @@ class LogStore:
         return LogBuffers.create(buffer, parameters), path
 
     def delete(self, log: LogBuffers, path: str) -> None:
-        """Has ``free_some`` unmap the log and remove its file; what other processes have mapped stays theirs."""
-        self._unwanted.append((log, path))
+        """Has ``free_some`` unmap the log and remove its file; what other processes have mapped stays mapped there."""
+        self._deleted.append((log, path))
 
     @property
-    def has_unwanted(self) -> bool:
+    def has_deleted(self) -> bool:
         """Whether ``free_some`` has something to do."""
-        return bool(self._unwanted)
+        return bool(self._deleted)
 
     def free_some(self, limit: int) -> int:
-        """Frees up to so many logs that nobody needs; how many. A large one takes milliseconds."""
+        """Frees up to ``limit`` deleted logs; returns how many. A large one takes milliseconds."""
         count = 0
-        while self._unwanted and count < limit:
-            self._free(*self._unwanted.popleft())
+        while self._deleted and count < limit:
+            self._free(*self._deleted.popleft())
             count += 1
         return count
 
@@ -79,7 +79,7 @@ class LogStore:
             logger.warning("log buffer %s could not be deleted: %s", path, error)
 
     def unmap(self, log: LogBuffers) -> None:
-        """Lets go of the log's memory; nothing may use it any more."""
+        """Unmaps the log; nothing may use it any more."""
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, -log.buffer.capacity)
         self._files.unmap(log.buffer)
 
