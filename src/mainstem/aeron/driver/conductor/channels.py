@@ -210,6 +210,7 @@ class Channels:
 
     def close_send_if_unused(self, channel: SendChannel) -> None:
         """Has the sender close the socket when no publication is left."""
+        assert channel.users >= 0
         if channel.is_unused and channel in self._sends:
             self._sends.remove(channel)
             self._begin_close(channel)
@@ -217,6 +218,7 @@ class Channels:
 
     def close_receive_if_unused(self, channel: ReceiveChannel) -> None:
         """Has the receiver close the sockets when neither a subscription nor an image is left."""
+        assert channel.users >= 0
         if channel.is_unused and channel in self._receives:
             self._receives.remove(channel)
             self._begin_close(channel)

@@ -1,7 +1,37 @@
 """The conductor: takes commands and what the other agents report, and walks every resource through its life.
 
-It only routes: each concern has a file of its own. What must happen in every cycle (limits, positions, cleaning) is compiled
-and does not wait for this.
+The driver has three agents. The sender and the receiver move frames; the conductor makes, links and ends everything that they
+move frames through, and is the only agent that allocates counters, creates and deletes logs, resolves names, opens sockets and
+talks to clients. It is not on the way of a message: limits, positions, cleaning, status messages and NAKs belong to compiled
+cycles, which do not wait for it. (IPC publications' cycle runs in the conductor's thread, yet without its Python.)
+
+One duty cycle, in this order:
+
+1. At most one command of a client (``client_command_adapter``). Commands are carried out in the order of the to-driver buffer. A
+   command that needs a socket which is just being closed waits, and all others behind it.
+2. Messages of the sender and the receiver (``agent_messages``).
+3. Name resolution between drivers, where it is configured.
+4. Deleting a log that nothing uses any more. Unmapping a large one takes milliseconds, so there is a limit for each cycle.
+5. Once in each timer interval: the heartbeat in the CnC file, clients that are gone, one step in the life of each stream, a
+   to-driver buffer that a dead client blocks.
+
+What a client registers is a link: ``PublicationLink``, ``SubscriptionLink``, a counter. A link belongs to one client and goes with
+it. What links refer to is shared and counted: a publication has ``references``, an open channel has ``users`` and interest. It ends
+when its count is 0, by the states of ``life_cycle`` for streams, by ``Channels`` for sockets.
+
+Ending something that another agent uses takes a round trip, and memory is given back in this order alone:
+
+    conductor                       sender or receiver
+    state DONE, or unused
+    remove_... / close_...   --->   takes it out of its cycle, closes its sockets
+                             <---   PublicationReleased, ImageReleased, EndpointClosed
+    frees counters, deletes the log
+
+A counter's id is used again only after a cool-down, because clients in other processes may still read it.
+
+All state here is the conductor's thread's own. What it shares with other threads is listed in ``agent_proxies``.
+
+This file only routes: each concern has a file of its own.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ class ImageLinks:
 
     def link(self, subscription: SubscriptionLink, source: StreamSource, now_ns: int) -> SubscriberPosition:
         """Gives ``subscription`` a position in ``source``; ``announce`` notifies its client, once the source is ready."""
+        assert source not in subscription.positions
         join = source.join_position
         spec = subscriber_position(
             subscription.registration_id,
