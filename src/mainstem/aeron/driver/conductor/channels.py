@@ -188,7 +188,7 @@ class Channels:
                 so_rcvbuf=pick(uri.so_rcvbuf, settings.socket_so_rcvbuf),
                 so_sndbuf=pick(uri.so_sndbuf, settings.socket_so_sndbuf),
                 ttl=settings.socket_multicast_ttl,
-                window_length=params.receiver_window_length,
+                receiver_window_length=params.receiver_window_length,
                 port_range=port_range(settings.receiver_wildcard_port_range or ""),
             )
         except ConfigurationError as error:

@@ -193,7 +193,7 @@ class ReceiveChannelEndpoint:
         so_rcvbuf: int = 0,
         so_sndbuf: int = 0,
         ttl: int = 0,
-        window_length: int = 0,
+        receiver_window_length: int = 0,
         port_range: tuple[int, int] | None = None,
     ) -> None:
         self.channel = channel
@@ -210,10 +210,10 @@ class ReceiveChannelEndpoint:
         first = ReceiveDestination(
             channel, transports, so_rcvbuf=so_rcvbuf, so_sndbuf=so_sndbuf, ttl=ttl, port_range=port_range
         )
-        if window_length > first.receive_buffer_length:
+        if receiver_window_length > first.receive_buffer_length:
             first.close()
             raise ConfigurationError(
-                f"receiver window of {window_length} bytes exceeds the socket's receive buffer of "
+                f"receiver window of {receiver_window_length} bytes exceeds the socket's receive buffer of "
                 f"{first.receive_buffer_length} (SO_RCVBUF)"
             )
         self.add_destination(first)
