@@ -18,6 +18,8 @@ from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Settings, boolean, choice, duration, integer, size, text
 
+__all__ = ["DriverSettings", "GroupConsideration", "TerminationValidator", "ThreadingMode"]
+
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 MAX_IO_VECTORS = 16  # the reference's batches have room for no more
@@ -34,7 +36,11 @@ IDLE = "backoff, spin, noop, yield or sleep-ns"
 
 
 class ThreadingMode(StrEnum):
-    """Which agents share a thread."""
+    """Which agents share a thread; with INVOKER the caller's ``do_work`` runs all of them.
+
+    Example:
+        >>> driver = MediaDriver.launch(threading_mode=ThreadingMode.SHARED)
+    """
 
     DEDICATED = "DEDICATED"
     SHARED_NETWORK = "SHARED_NETWORK"
@@ -43,7 +49,11 @@ class ThreadingMode(StrEnum):
 
 
 class GroupConsideration(StrEnum):
-    """Whether loss is handled as in a group of receivers."""
+    """Whether loss is handled as in a group of receivers; INFER follows the channel and the sender's SETUP.
+
+    Example:
+        >>> settings = DriverSettings.load(receiver_group_consideration=GroupConsideration.TRUE)
+    """
 
     TRUE = "true"
     FALSE = "false"
@@ -51,14 +61,18 @@ class GroupConsideration(StrEnum):
 
 
 class TerminationValidator(StrEnum):
-    """Whether a client may end the driver."""
+    """Whether a client may end the driver.
+
+    Example:
+        >>> settings = DriverSettings.load(driver_termination_validator=TerminationValidator.ALLOW)
+    """
 
     DENY = "deny"
     ALLOW = "allow"
 
 
-def wrong_idle_strategy(value: str) -> str | None:
-    """What is wrong with the name of an idle strategy."""
+def _wrong_idle_strategy(value: str) -> str | None:
+    """Returns what is wrong with the name of an idle strategy."""
     try:
         idle_strategy(value)
     except ConfigurationError as error:
@@ -67,7 +81,7 @@ def wrong_idle_strategy(value: str) -> str | None:
 
 
 def port_range(value: str) -> tuple[int, int] | None:
-    """First and last port of ``20700 20799``; None when it is no range."""
+    """Returns the first and last port of ``20700 20799``; None when it is no range."""
     match = re.fullmatch(r"\s*([0-9]{1,5})[\s-]+([0-9]{1,5})\s*", value)
     if match is None:
         return None
@@ -75,19 +89,19 @@ def port_range(value: str) -> tuple[int, int] | None:
     return (low, high) if 1 <= low <= high <= 65535 else None
 
 
-def wrong_port_range(value: str) -> str | None:
-    """What is wrong with a range of ports."""
+def _wrong_port_range(value: str) -> str | None:
+    """Returns what is wrong with a range of ports."""
     return None if port_range(value) else "is not a first and a last port"
 
 
-def wrong_neighbors(value: str) -> str | None:
-    """What is wrong with a list of neighbours."""
+def _wrong_neighbors(value: str) -> str | None:
+    """Returns what is wrong with a list of neighbours."""
     count = len([part for part in value.split(",") if part.strip()])
     return f"names {count} neighbours, above {MAX_BOOTSTRAP_NEIGHBORS}" if count > MAX_BOOTSTRAP_NEIGHBORS else None
 
 
-def wrong_networks(value: str) -> str | None:
-    """What is wrong with a list of networks."""
+def _wrong_networks(value: str) -> str | None:
+    """Returns what is wrong with a list of networks."""
     try:
         networks(value)
     except ConfigurationError as error:
@@ -97,7 +111,14 @@ def wrong_networks(value: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class DriverSettings(Settings):
-    """The settings of a media driver. Sizes are in bytes; the TOML table is ``[driver]``."""
+    """The settings of a media driver. Sizes are in bytes, durations in nanoseconds; the TOML table is ``[driver]``.
+
+    What each one means, its default and its limits are printed by ``mainstem config explain``; ``explain`` returns the same.
+
+    Example:
+        >>> settings = DriverSettings.load(threading_mode="SHARED", term_buffer_length="4m")
+        >>> driver = MediaDriver.launch(settings=settings)
+    """
 
     SECTION: ClassVar[str] = "driver"
     ENV_PREFIX: ClassVar[str] = "AERON_"
@@ -131,30 +152,30 @@ class DriverSettings(Settings):
         ThreadingMode.DEDICATED, "Which of conductor, sender and receiver share a thread."
     )
     conductor_idle_strategy: str = text(
-        "backoff", "What the conductor does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+        "backoff", "What the conductor does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
     conductor_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     sender_idle_strategy: str = text(
-        "backoff", "What the sender does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+        "backoff", "What the sender does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
     sender_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     receiver_idle_strategy: str = text(
-        "backoff", "What the receiver does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+        "backoff", "What the receiver does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
     receiver_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     shared_idle_strategy: str = text(
-        "backoff", "What the shared agent does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+        "backoff", "What the shared agent does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
     shared_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     sharednetwork_idle_strategy: str = text(
-        "backoff", "What the shared network agent does without work.", accepts=IDLE, wrong=wrong_idle_strategy
+        "backoff", "What the shared network agent does without work.", accepts=IDLE, wrong=_wrong_idle_strategy
     )
     sharednetwork_idle_strategy_init_args: str = text("", "Arguments of that strategy, separated by commas.")
     driver_native_resource_agent_idle_strategy: str = text(
         "sleep-ns",
         "Accepted, and without effect: files and names are the conductor's work here, and idle as it does.",
         accepts=IDLE,
-        wrong=wrong_idle_strategy,
+        wrong=_wrong_idle_strategy,
     )
     driver_native_resource_agent_idle_strategy_init_args: str = text(
         "1ms", "Arguments of that strategy, separated by commas."
@@ -332,10 +353,10 @@ class DriverSettings(Settings):
     )
     # Who may send streams here (SourceFilter in mainstem.aeron.admission); an address is refused before it has an image.
     endpoint_filter_allow: str = text(
-        "", "Networks that streams may come from; empty for any.", accepts=NETWORKS, wrong=wrong_networks
+        "", "Networks that streams may come from; empty for any.", accepts=NETWORKS, wrong=_wrong_networks
     )
     endpoint_filter_deny: str = text(
-        "", "Networks that streams may not come from.", accepts=NETWORKS, wrong=wrong_networks
+        "", "Networks that streams may not come from.", accepts=NETWORKS, wrong=_wrong_networks
     )
     endpoint_filter_rate: int = integer(
         0, "New streams a second of one IPv4 address or IPv6 /64; 0 for any number.", low=0, high=INT32_MAX
@@ -366,13 +387,13 @@ class DriverSettings(Settings):
         None,
         "Ports that the sender takes for port 0; unset: the system's own.",
         accepts="a first and a last port, as in 20700 20799",
-        wrong=wrong_port_range,
+        wrong=_wrong_port_range,
     )
     receiver_wildcard_port_range: str | None = text(
         None,
         "Ports that the receiver takes for port 0; unset: the system's own.",
         accepts="a first and a last port, as in 20700 20799",
-        wrong=wrong_port_range,
+        wrong=_wrong_port_range,
     )
     udp_channel_incoming_interceptors: str = text(
         "", "Loss generators for incoming datagrams.", accepts="loss, fixed-loss, multi-gap-loss, separated by commas"
@@ -398,7 +419,7 @@ class DriverSettings(Settings):
     driver_resolver_name: str | None = text(None, "This driver's name among its neighbours.")
     driver_resolver_interface: str | None = text(None, "Address and port that the resolver is bound to.")
     driver_resolver_bootstrap_neighbor: str | None = text(
-        None, "Neighbours to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=wrong_neighbors
+        None, "Neighbours to begin with, separated by commas.", accepts="up to 20 of host:port", wrong=_wrong_neighbors
     )
     driver_resolver_neighbor_timeout_ns: int = duration(
         10 * NS_PER_SECOND, "When a silent neighbour is forgotten.", low=1
@@ -430,7 +451,14 @@ class DriverSettings(Settings):
         )
 
     def validate(self) -> None:
-        """Refuses values that contradict one another."""
+        """Refuses values that contradict one another; making the settings calls it.
+
+        Raises:
+            ConfigurationError: Two values contradict one another; the message names both and the limit.
+
+        Example:
+            >>> DriverSettings(mtu_length=1408).validate()
+        """
         if self.publication_unblock_timeout_ns <= self.client_liveness_timeout_ns:
             raise ConfigurationError(
                 f"AERON_PUBLICATION_UNBLOCK_TIMEOUT of {self.publication_unblock_timeout_ns} ns is not above"
