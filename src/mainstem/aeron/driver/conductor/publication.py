@@ -75,18 +75,20 @@ class Publication(Stream[PublicationParams]):
         """One registration fewer; the last one begins the drain: nothing more can be offered, and the end is known."""
         self.references -= 1
         if self.references == 0 and self.state is StreamState.ACTIVE:
-            self._end(now_ns, StreamState.DRAINING)
+            self._end_at_producer_position()
+            self._move(StreamState.DRAINING, now_ns)
 
     def revoke(self, now_ns: int) -> None:
         """Readers lose it at once; what they have not read is lost to them."""
+        # A reader that sees the revocation reads the end next, so the end is stored first.
+        self._end_at_producer_position()
         self.log.is_publication_revoked = True
         self._resources.count(SystemCounter.PUBLICATIONS_REVOKED)
-        self._end(now_ns, StreamState.LINGER)
+        self._move(StreamState.LINGER, now_ns)
 
-    def _end(self, now_ns: int, state: StreamState) -> None:
+    def _end_at_producer_position(self) -> None:
         self._hold_limit()
         self.log.end_of_stream_position = self.producer_position()
-        self._move(state, now_ns)
 
     def _hold_limit(self) -> None:
         """Keeps publishers from writing more."""
