@@ -85,6 +85,8 @@ class NetworkPublication(Publication):
 
     def _is_drained(self, now_ns: int) -> bool:
         end = self.path.producer_position()
+        # A client that was reaped may have written on until the sender held the limit.
+        self.log.end_of_stream_position = end
         if self.path.sender_position < end:
             # A claim that its producer never finished holds the rest back; receivers get what lies behind it.
             if self._unblock_sender(now_ns) or self.path.has_receivers:
