@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from mainstem._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    __version__: str
     from mainstem.aeron import aio
     from mainstem.aeron.client import (
         Action,
@@ -148,24 +147,12 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "aio":
         return importlib.import_module("mainstem.aeron.aio")
-    if name == "__version__":
-        return _installed_version()
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
-
-
-def _installed_version() -> str:
-    """The version in the installed package's metadata, which pyproject.toml sets; the only place that has the number."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("mainstem")
-    except PackageNotFoundError:
-        return "0+unknown"  # a source tree that is on the path and not installed
 
 
 def __dir__() -> list[str]:
