@@ -13,11 +13,7 @@ from tests.support.live_driver import shared_memory, wait_for
 from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.protocol.data import Data, Heartbeat
-from mainstem.aeron.protocol.nak import Nak
-from mainstem.aeron.protocol.rttm import Rttm
-from mainstem.aeron.protocol.setup import Setup
-from mainstem.aeron.protocol.status_message import StatusMessage
+from mainstem.aeron.protocol.frames import Data, Heartbeat, Nak, Rttm, Setup, StatusMessage
 from mainstem.aeron.system_counter import SystemCounter
 
 pytestmark = pytest.mark.system

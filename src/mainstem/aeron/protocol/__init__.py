@@ -1,1 +1,1 @@
-"""Aeron's frames on the wire, without input or output (behaviour, section 13; transport specification)."""
+"""Aeron's frames on the wire, without input or output: ``frames`` is the one codec (docs/protocols/aeron.md, 13)."""

@@ -1,45 +1,727 @@
-"""Any datagram: one control frame, or DATA and PAD frames back to back (behaviour, section 13)."""
+"""The codec of Aeron's frames: one table of layouts, a class for each frame, checks (docs/protocols/aeron.md, 13).
+
+Theory of operation
+-------------------
+A datagram holds either one control frame, or DATA and PAD frames of one stream back to back. Every frame begins with the
+same 8 bytes: length, version, flags, type. ``LAYOUTS`` says for each type where its fields lie; the numbers themselves stand
+in ``_core/layout.py``, which the compiled paths read too, so that an offset is written once in the project.
+
+Frames are read in two places of the running driver:
+
+- The compiled paths (``_core/driver/send_path``, ``receive_path``; for captures ``_core/capture/aeron_frames``) read every
+  datagram where it lies. They check it, count what is malformed, and handle DATA, NAK and ordinary status messages themselves.
+- This module reads and writes what is rare: the frames that a compiled path hands to the sender's and the receiver's Python,
+  the frames that those send (a request for a SETUP, ERR, RTTM, RSP_SETUP), the resolver's RES frames, and the text that the
+  event log makes of any datagram. The unit tests and the fuzzer make and read their datagrams with it as well.
+
+Both accept the same datagrams and read the same fields; ``tests/unit/aeron/protocol/test_compiled_agrees.py`` compares them
+over generated and mutated frames and lists the few places where they differ on purpose.
+
+There are three steps, and a caller runs those that it needs:
+
+- ``read`` unpacks the fields and checks nothing but that the bytes are there. It is for a frame that a compiled path has
+  checked already (and may have cut: only the first 1088 bytes of a long datagram come to Python), and for the event log, which
+  has a text for whatever arrives.
+- ``decode`` and ``decode_datagram`` check all that can be checked without knowing the stream, then read. They raise
+  RemoteProtocolError, whose ``rule`` names what is broken.
+- ``check`` compares the values with what only the stream knows: its term length and its first term.
+
+Frames are immutable, and nothing here keeps state, so that every thread may use it. ``encode`` of a decoded frame gives the
+bytes that were decoded where they are in canonical form: no options behind a status message, no bytes behind the frame. Lengths
+and offsets are in bytes. Text is UTF-8; what is not UTF-8 in an ERR text is replaced, since it is for people, and kept in a
+RES name, since it goes on to other drivers.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from struct import Struct
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-from mainstem.aeron.protocol.data import Data, Heartbeat, Pad, decode_stream_frames
-from mainstem.aeron.protocol.error import ErrorFrame
-from mainstem.aeron.protocol.header import FrameType, read_header, violation
-from mainstem.aeron.protocol.nak import Nak
-from mainstem.aeron.protocol.resolution import Resolution
-from mainstem.aeron.protocol.rttm import Rttm
-from mainstem.aeron.protocol.setup import ResponseSetup, Setup
-from mainstem.aeron.protocol.status_message import StatusMessage
+from mainstem._core import layout
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Mapping
 
-ControlFrame = Nak | StatusMessage | ErrorFrame | Setup | Rttm | Resolution | ResponseSetup
-Frame = Data | Pad | Heartbeat | ControlFrame
+    Bytes = bytes | bytearray | memoryview
 
-CONTROL_FRAMES: dict[int, Callable[[bytes | memoryview], ControlFrame]] = {
-    FrameType.NAK: Nak.decode,
-    FrameType.STATUS_MESSAGE: StatusMessage.decode,
-    FrameType.ERROR: ErrorFrame.decode,
-    FrameType.SETUP: Setup.decode,
-    FrameType.RTTM: Rttm.decode,
-    FrameType.RESOLUTION: Resolution.decode,
-    FrameType.RESPONSE_SETUP: ResponseSetup.decode,
+VERSION = 0
+UNALIGNED = layout.FRAME_ALIGNMENT - 1
+HEADER_LENGTH = layout.FRAME_TERM_OFFSET_OFFSET
+MAX_NAME_LENGTH = 255  # of a host name, in bytes
+NO_GROUP_TAG = -1
+
+_HEADER = Struct("<iBBH")
+_GROUP_TAG = Struct("<q")
+_ENTRY = Struct("<bBHi")  # address type, flags, port, age in milliseconds
+_NAME_LENGTH = Struct("<h")
+_ENTRY_ALIGNMENT = 8
+_ADDRESS_LENGTHS = {1: 4, 2: 16}  # of IPv4 and IPv6
+
+
+class FrameType(IntEnum):
+    """The types of frames. Those of the encrypted transport (ATS) and the extension are reserved and refused."""
+
+    PAD = layout.TYPE_PAD
+    DATA = layout.TYPE_DATA
+    NAK = layout.TYPE_NAK
+    STATUS_MESSAGE = layout.TYPE_SM
+    ERROR = layout.TYPE_ERR
+    SETUP = layout.TYPE_SETUP
+    RTTM = layout.TYPE_RTTM
+    RESOLUTION = layout.TYPE_RES
+    ATS_DATA = layout.TYPE_ATS_DATA
+    ATS_SETUP = layout.TYPE_ATS_SETUP
+    ATS_STATUS_MESSAGE = layout.TYPE_ATS_SM
+    RESPONSE_SETUP = layout.TYPE_RSP_SETUP
+    EXTENSION = layout.TYPE_EXT
+
+
+class FrameLayout(NamedTuple):
+    """The fixed part of one type of frame: its name, the bytes that it has at least, and its fields behind the header."""
+
+    name: str
+    length: int
+    fields: tuple[str, ...]
+    struct: Struct
+
+    def read(self, frame: Bytes) -> dict[str, int]:
+        """The fields of a frame of at least ``length`` bytes."""
+        return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
+
+
+def _layout(name: str, length: int, /, **fields: tuple[int, str]) -> FrameLayout:
+    """A layout from each field's offset and format; what lies between the fields is passed over."""
+    form, end = "<", 0
+    for offset, code in fields.values():
+        form += f"{offset - end}x{code}"
+        end = offset + Struct(f"<{code}").size
+    assert end <= length, f"the fields of {name} take {end} bytes of {length}"
+    return FrameLayout(name, length, tuple(fields), Struct(form))
+
+
+_I32, _I64 = "i", "q"
+_DATA = _layout(
+    "DATA",
+    layout.DATA_HEADER_LENGTH,
+    term_offset=(layout.FRAME_TERM_OFFSET_OFFSET, _I32),
+    session_id=(layout.FRAME_SESSION_ID_OFFSET, _I32),
+    stream_id=(layout.FRAME_STREAM_ID_OFFSET, _I32),
+    term_id=(layout.FRAME_TERM_ID_OFFSET, _I32),
+    reserved_value=(layout.FRAME_RESERVED_VALUE_OFFSET, _I64),
+)
+_SM = _layout(
+    "SM",
+    layout.SM_LENGTH,
+    session_id=(layout.SM_SESSION_ID_OFFSET, _I32),
+    stream_id=(layout.SM_STREAM_ID_OFFSET, _I32),
+    consumption_term_id=(layout.SM_CONSUMPTION_TERM_ID_OFFSET, _I32),
+    consumption_term_offset=(layout.SM_CONSUMPTION_TERM_OFFSET_OFFSET, _I32),
+    receiver_window=(layout.SM_RECEIVER_WINDOW_OFFSET, _I32),
+    receiver_id=(layout.SM_RECEIVER_ID_OFFSET, _I64),
+)
+_SETUP = _layout(
+    "SETUP",
+    layout.SETUP_LENGTH,
+    term_offset=(layout.SETUP_TERM_OFFSET_OFFSET, _I32),
+    session_id=(layout.SETUP_SESSION_ID_OFFSET, _I32),
+    stream_id=(layout.SETUP_STREAM_ID_OFFSET, _I32),
+    initial_term_id=(layout.SETUP_INITIAL_TERM_ID_OFFSET, _I32),
+    active_term_id=(layout.SETUP_ACTIVE_TERM_ID_OFFSET, _I32),
+    term_length=(layout.SETUP_TERM_LENGTH_OFFSET, _I32),
+    mtu=(layout.SETUP_MTU_OFFSET, _I32),
+    ttl=(layout.SETUP_TTL_OFFSET, _I32),
+)
+
+LAYOUTS: Mapping[int, FrameLayout] = {
+    FrameType.PAD: _DATA._replace(name="PAD"),
+    FrameType.DATA: _DATA,
+    FrameType.NAK: _layout(
+        "NAK",
+        layout.NAK_LENGTH,
+        session_id=(layout.NAK_SESSION_ID_OFFSET, _I32),
+        stream_id=(layout.NAK_STREAM_ID_OFFSET, _I32),
+        term_id=(layout.NAK_TERM_ID_OFFSET, _I32),
+        term_offset=(layout.NAK_TERM_OFFSET_OFFSET, _I32),
+        length=(layout.NAK_LENGTH_OFFSET, _I32),
+    ),
+    FrameType.STATUS_MESSAGE: _SM,
+    FrameType.ERROR: _layout(
+        "ERR",
+        layout.ERR_LENGTH,
+        session_id=(layout.ERR_SESSION_ID_OFFSET, _I32),
+        stream_id=(layout.ERR_STREAM_ID_OFFSET, _I32),
+        receiver_id=(layout.ERR_RECEIVER_ID_OFFSET, _I64),
+        group_tag=(layout.ERR_GROUP_TAG_OFFSET, _I64),
+        error_code=(layout.ERR_CODE_OFFSET, _I32),
+        text_length=(layout.ERR_TEXT_LENGTH_OFFSET, _I32),
+    ),
+    FrameType.SETUP: _SETUP,
+    FrameType.RTTM: _layout(
+        "RTTM",
+        layout.RTTM_LENGTH,
+        session_id=(layout.RTTM_SESSION_ID_OFFSET, _I32),
+        stream_id=(layout.RTTM_STREAM_ID_OFFSET, _I32),
+        echo_timestamp=(layout.RTTM_ECHO_TIMESTAMP_OFFSET, _I64),
+        reception_delta=(layout.RTTM_RECEPTION_DELTA_OFFSET, _I64),
+        receiver_id=(layout.RTTM_RECEIVER_ID_OFFSET, _I64),
+    ),
+    FrameType.RESOLUTION: _layout("RES", layout.RES_HEADER_LENGTH),
+    FrameType.ATS_DATA: _DATA._replace(name="ATS_DATA"),
+    FrameType.ATS_SETUP: _SETUP._replace(name="ATS_SETUP"),
+    FrameType.ATS_STATUS_MESSAGE: _SM._replace(name="ATS_SM"),
+    FrameType.RESPONSE_SETUP: _layout(
+        "RSP_SETUP",
+        layout.RSP_SETUP_LENGTH,
+        session_id=(layout.RSP_SETUP_SESSION_ID_OFFSET, _I32),
+        stream_id=(layout.RSP_SETUP_STREAM_ID_OFFSET, _I32),
+        response_session_id=(layout.RSP_SETUP_RESPONSE_SESSION_ID_OFFSET, _I32),
+    ),
 }
 
 
-def frames(datagram: bytes | memoryview) -> Iterator[Frame]:
+class Header(NamedTuple):
+    """The first 8 bytes of every frame."""
+
+    frame_length: int
+    version: int
+    flags: int
+    type: int
+
+    @classmethod
+    def read(cls, frame: Bytes) -> Header:
+        """The header of a frame of 8 bytes or more, unchecked."""
+        return cls(*_HEADER.unpack_from(frame))
+
+
+def align(length: int) -> int:
+    """The bytes that a frame of ``length`` takes in a term and on the wire."""
+    return (length + UNALIGNED) & ~UNALIGNED
+
+
+def before_beginning(term_id: int, initial_term_id: int) -> bool:
+    """Whether a term lies before its stream's first. Term ids wrap at 32 bits."""
+    return bool((term_id - initial_term_id) & 0x80000000)
+
+
+def violation(rule: str, message: str) -> RemoteProtocolError:
+    """The error for a frame that breaks ``rule``."""
+    return RemoteProtocolError(f"{rule}: {message}", rule=rule)
+
+
+def check_header(frame: Bytes) -> Header:
+    """The header of a frame that keeps the rules of every frame. Raises RemoteProtocolError."""
+    if len(frame) < HEADER_LENGTH:
+        raise violation("datagram length", f"{len(frame)} bytes are fewer than a frame header's {HEADER_LENGTH}")
+    header = Header.read(frame)
+    if header.frame_length < 0:
+        raise violation("frame length", f"{header.frame_length} is negative")
+    if header.version != VERSION:
+        raise violation("version", f"{header.version} is not {VERSION}")
+    return header
+
+
+def check_range(term_offset: int, length: int, term_length: int, rule: str) -> None:
+    """Checks that ``length`` bytes from an aligned offset lie in a term. Raises RemoteProtocolError."""
+    if not 0 <= term_offset < term_length:
+        raise violation(rule, f"term offset {term_offset} is not in a term of {term_length}")
+    if term_offset & UNALIGNED:
+        raise violation(rule, f"term offset {term_offset} is not a multiple of {layout.FRAME_ALIGNMENT}")
+    if length < 0 or term_offset + length > term_length:
+        raise violation(rule, f"{length} bytes from term offset {term_offset} leave a term of {term_length}")
+
+
+def check_term(term_id: int, initial_term_id: int | None, rule: str) -> None:
+    """Checks that a term is not before the stream's first, where that is known. Raises RemoteProtocolError."""
+    if initial_term_id is not None and before_beginning(term_id, initial_term_id):
+        raise violation(rule, f"term {term_id} lies before {initial_term_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What all frames have: a type, flags, and fields where the layout of the type has them."""
+
+    type: ClassVar[FrameType]
+    flags: int = 0
+
+    @classmethod
+    def read(cls, frame: Bytes) -> Self:
+        """The frame in bytes that were checked: at least as many as its layout has."""
+        return cls(flags=frame[layout.FRAME_FLAGS_OFFSET], **LAYOUTS[cls.type].read(frame))
+
+    def pack(self, frame_length: int, *, flags: int | None = None, **values: int) -> bytes:
+        """Header and fixed part; ``values`` stand for fields that are no attributes.
+
+        Raises LocalProtocolError where a value does not fit its field.
+        """
+        name, _, fields, form = LAYOUTS[self.type]
+        try:
+            header = _HEADER.pack(frame_length, VERSION, self.flags if flags is None else flags, self.type)
+            body = form.pack(*(values[each] if each in values else getattr(self, each) for each in fields))
+        except struct.error as error:
+            raise LocalProtocolError(f"{name}: {error}", rule="field range") from None
+        return header + body[HEADER_LENGTH:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFrame(Frame):
+    """What carries a stream: where in which stream a frame belongs (docs/protocols/aeron.md, 13.1)."""
+
+    session_id: int
+    stream_id: int
+    term_id: int
+    term_offset: int
+    flags: int = layout.FLAG_UNFRAGMENTED
+    reserved_value: int = 0
+
+    @property
+    def aligned_length(self) -> int:
+        """How far the frame moves the stream."""
+        raise NotImplementedError
+
+    def encode(self) -> bytes:
+        """The bytes on the wire."""
+        raise NotImplementedError
+
+    def check(self, term_length: int) -> None:
+        """Raises RemoteProtocolError where the frame does not lie in a term of that length."""
+        check_range(self.term_offset, self.aligned_length, term_length, "term range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data(StreamFrame):
+    """A message or a fragment of one."""
+
+    type: ClassVar[FrameType] = FrameType.DATA
+    payload: bytes = b""
+
+    @property
+    def frame_length(self) -> int:
+        """Header and payload, in bytes."""
+        return layout.DATA_HEADER_LENGTH + len(self.payload)
+
+    @property
+    def aligned_length(self) -> int:
+        """How far the frame moves the stream."""
+        return align(self.frame_length)
+
+    def encode(self) -> bytes:
+        """The bytes on the wire, padded with zeros to a multiple of 32."""
+        return (self.pack(self.frame_length) + self.payload).ljust(self.aligned_length, b"\0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pad(StreamFrame):
+    """A range of the term without messages; only its header is transmitted, last in the datagram."""
+
+    type: ClassVar[FrameType] = FrameType.PAD
+    frame_length: int
+
+    @property
+    def aligned_length(self) -> int:
+        """How far the frame moves the stream."""
+        return align(self.frame_length)
+
+    def encode(self) -> bytes:
+        """The 32 bytes of the header. Raises LocalProtocolError for a length below them."""
+        if self.frame_length < layout.DATA_HEADER_LENGTH:
+            raise LocalProtocolError(f"padding of {self.frame_length} bytes is below 32", rule="frame length")
+        return self.pack(self.frame_length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(StreamFrame):
+    """The sender's position while it has nothing to send: a frame of length 0, alone in its datagram."""
+
+    type: ClassVar[FrameType] = FrameType.DATA
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether the stream ends at this position."""
+        return bool(self.flags & layout.FLAG_EOS)
+
+    @property
+    def is_revoked(self) -> bool:
+        """Whether the publication was revoked: what was not received yet will not come."""
+        return bool(self.flags & layout.FLAG_REVOKED)
+
+    @property
+    def aligned_length(self) -> int:
+        """A heartbeat does not move the stream."""
+        return 0
+
+    def encode(self) -> bytes:
+        """The 32 bytes."""
+        return self.pack(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlFrame(Frame):
+    """A frame that is alone in its datagram."""
+
+    @classmethod
+    def decode(cls, datagram: Bytes) -> Self:
+        """The frame of a datagram. Raises RemoteProtocolError, whose ``rule`` names what is broken."""
+        header, (name, length, _, _) = check_header(datagram), LAYOUTS[cls.type]
+        if header.type != cls.type:
+            raise violation("frame type", f"{header.type:#x} is not {name}")
+        if len(datagram) < length:
+            raise violation("datagram length", f"{len(datagram)} bytes are fewer than {name}'s {length}")
+        if header.frame_length > len(datagram):
+            raise violation("frame length", f"{header.frame_length} exceeds the datagram of {len(datagram)}")
+        cls.check_bytes(datagram, header)
+        return cls.read(datagram)
+
+    @classmethod
+    def check_bytes(cls, datagram: Bytes, header: Header) -> None:
+        """Checks what the layout alone does not say. Raises RemoteProtocolError."""
+
+    def encode(self) -> bytes:
+        """The bytes on the wire."""
+        return self.pack(LAYOUTS[self.type].length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nak(ControlFrame):
+    """A receiver requests ``length`` bytes of the term from ``term_offset`` on, headers and alignment included (13.3)."""
+
+    type: ClassVar[FrameType] = FrameType.NAK
+    session_id: int
+    stream_id: int
+    term_id: int
+    term_offset: int
+    length: int
+
+    def check(self, term_length: int, initial_term_id: int | None = None) -> None:
+        """Raises RemoteProtocolError where the range does not lie in a term of the stream."""
+        check_range(self.term_offset, self.length, term_length, "NAK range")
+        check_term(self.term_id, initial_term_id, "NAK range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusMessage(ControlFrame):
+    """A receiver's position and window (13.4): everything before the position was consumed; the window counts from there.
+
+    With SM_FLAG_SEND_SETUP it requests a SETUP, and term and window are zero. ``group_tag`` is None where there is none; options
+    behind it are passed over.
+    """
+
+    type: ClassVar[FrameType] = FrameType.STATUS_MESSAGE
+    session_id: int
+    stream_id: int
+    consumption_term_id: int = 0
+    consumption_term_offset: int = 0
+    receiver_window: int = 0
+    receiver_id: int
+    group_tag: int | None = None
+
+    @property
+    def requests_setup(self) -> bool:
+        """Whether the sender is to send a SETUP."""
+        return bool(self.flags & layout.SM_FLAG_SEND_SETUP)
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether the receiver leaves."""
+        return bool(self.flags & layout.SM_FLAG_EOS)
+
+    @staticmethod
+    def options_length(frame: Bytes) -> int:
+        """The bytes of a status message behind its fixed part: 8 for a group tag."""
+        return min(Header.read(frame).frame_length, len(frame)) - layout.SM_LENGTH
+
+    @classmethod
+    def read(cls, frame: Bytes) -> Self:
+        """The status message in bytes that were checked."""
+        tag = None
+        if cls.options_length(frame) >= _GROUP_TAG.size:
+            (tag,) = _GROUP_TAG.unpack_from(frame, layout.SM_GROUP_TAG_OFFSET)
+        return cls(flags=frame[layout.FRAME_FLAGS_OFFSET], group_tag=tag, **_SM.read(frame))
+
+    def encode(self) -> bytes:
+        """The 36 bytes, or 44 with a group tag."""
+        if self.group_tag is None:
+            return self.pack(layout.SM_LENGTH)
+        try:
+            tag = _GROUP_TAG.pack(self.group_tag)
+        except struct.error as error:
+            raise LocalProtocolError(f"SM: {error}", rule="field range") from None
+        return self.pack(layout.SM_LENGTH_WITH_GROUP_TAG) + tag
+
+    def check(self, term_length: int, initial_term_id: int | None = None) -> None:
+        """Raises RemoteProtocolError where position or window are not possible in the stream.
+
+        Of a request for a SETUP only the signs and the alignment are checked: its term is not the stream's.
+        """
+        limit = layout.TERM_MAX_LENGTH * 2 if self.requests_setup else term_length
+        check_range(self.consumption_term_offset, 0, limit, "SM position")
+        if self.receiver_window < 0 or (not self.requests_setup and self.receiver_window > term_length // 2):
+            raise violation("SM window", f"{self.receiver_window} is not in 0 to {term_length // 2}")
+        if not self.requests_setup:
+            check_term(self.consumption_term_id, initial_term_id, "SM position")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorFrame(ControlFrame):
+    """A receiver refuses the stream (13.5): a code of the driver's (13 for a rejected image) and a text.
+
+    ``group_tag`` is None where the flags do not announce one.
+    """
+
+    type: ClassVar[FrameType] = FrameType.ERROR
+    session_id: int
+    stream_id: int
+    receiver_id: int
+    error_code: int
+    text: str = ""
+    group_tag: int | None = None
+
+    @staticmethod
+    def cut(text: str) -> str:
+        """The longest beginning of a text that fits the frame."""
+        return text.encode()[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
+
+    @classmethod
+    def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003
+        """Checks that the text lies in the datagram. Raises RemoteProtocolError."""
+        length = LAYOUTS[cls.type].read(datagram)["text_length"]
+        if not 0 <= length <= layout.ERR_MAX_TEXT_LENGTH or layout.ERR_TEXT_OFFSET + length > len(datagram):
+            limit = layout.ERR_MAX_TEXT_LENGTH
+            raise violation("ERR text", f"length {length} is not in 0 to {limit}, or leaves the datagram")
+
+    @classmethod
+    def read(cls, frame: Bytes) -> Self:
+        """The ERR frame in bytes that were checked; a text that leaves them is cut there."""
+        values = LAYOUTS[cls.type].read(frame)
+        flags, tag = frame[layout.FRAME_FLAGS_OFFSET], values.pop("group_tag")
+        end = layout.ERR_TEXT_OFFSET + max(0, values.pop("text_length"))
+        text = bytes(frame[layout.ERR_TEXT_OFFSET : end]).decode("utf-8", "replace")
+        return cls(flags=flags, group_tag=tag if flags & layout.ERR_FLAG_GROUP_TAG else None, text=text, **values)
+
+    def encode(self) -> bytes:
+        """The 40 bytes and the text. Raises LocalProtocolError for a text of more than 1023 bytes."""
+        data = self.text.encode()
+        if len(data) > layout.ERR_MAX_TEXT_LENGTH:
+            limit = layout.ERR_MAX_TEXT_LENGTH
+            raise LocalProtocolError(f"ERR: text of {len(data)} bytes exceeds {limit}", rule="ERR text")
+        announced = 0 if self.group_tag is None else layout.ERR_FLAG_GROUP_TAG
+        fixed = self.pack(
+            layout.ERR_LENGTH + len(data),
+            flags=self.flags & ~layout.ERR_FLAG_GROUP_TAG | announced,
+            group_tag=NO_GROUP_TAG if self.group_tag is None else self.group_tag,
+            text_length=len(data),
+        )
+        return fixed + data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup(ControlFrame):
+    """A sender describes its stream (13.2). Active term and offset are where it is now; ``ttl`` is 0 for unicast."""
+
+    type: ClassVar[FrameType] = FrameType.SETUP
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    active_term_id: int
+    term_offset: int
+    term_length: int
+    mtu: int
+    ttl: int = 0
+
+    @property
+    def requests_response(self) -> bool:
+        """Whether the publication waits for a response channel."""
+        return bool(self.flags & layout.SETUP_FLAG_SEND_RESPONSE)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the sender has several receivers: multicast or multi-destination."""
+        return bool(self.flags & layout.SETUP_FLAG_GROUP)
+
+    def check(self) -> None:
+        """Raises RemoteProtocolError where no image can be made of these values."""
+        length = self.term_length
+        if not layout.TERM_MIN_LENGTH <= length <= layout.TERM_MAX_LENGTH or length & (length - 1):
+            raise violation("SETUP term length", f"{length} is not a power of two from 64 KiB to 1 GiB")
+        check_range(self.term_offset, 0, length, "SETUP position")
+        if not layout.MTU_MIN_LENGTH <= self.mtu <= layout.MTU_MAX_LENGTH or self.mtu & UNALIGNED:
+            raise violation("SETUP mtu", f"{self.mtu} is not a multiple of 32 from 32 to {layout.MTU_MAX_LENGTH}")
+        check_term(self.active_term_id, self.initial_term_id, "SETUP position")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseSetup(ControlFrame):
+    """A receiver names the session of the response stream (13.7); session and stream are those of the request."""
+
+    type: ClassVar[FrameType] = FrameType.RESPONSE_SETUP
+    session_id: int
+    stream_id: int
+    response_session_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rttm(ControlFrame):
+    """A measurement of the round trip, in either direction (13.6).
+
+    ``echo_timestamp`` is the requester's clock and ``reception_delta`` the time that the reply took to leave, in nanoseconds.
+    """
+
+    type: ClassVar[FrameType] = FrameType.RTTM
+    session_id: int
+    stream_id: int
+    echo_timestamp: int
+    reception_delta: int = 0
+    receiver_id: int
+
+    @property
+    def is_request(self) -> bool:
+        """Whether a reply is to be sent."""
+        return bool(self.flags & layout.RTTM_FLAG_REPLY)
+
+    def reply(self, reception_delta: int = 0) -> Rttm:
+        """The reply to this request."""
+        return replace(self, flags=0, reception_delta=reception_delta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolutionEntry:
+    """A driver's name, its address and port, and how many milliseconds ago it was heard of.
+
+    ``is_self`` marks the sender's own entry.
+    """
+
+    name: str
+    address: IPv4Address | IPv6Address
+    port: int
+    age_ms: int = 0
+    is_self: bool = False
+
+    def encode(self) -> bytes:
+        """The entry, padded to a multiple of 8. Raises LocalProtocolError when the name is too long."""
+        name = self.name.encode("utf-8", "surrogateescape")
+        if len(name) > MAX_NAME_LENGTH:
+            raise LocalProtocolError(f"RES: name of {len(name)} bytes exceeds {MAX_NAME_LENGTH}", rule="RES name")
+        kind = 1 if self.address.version == 4 else 2
+        try:
+            head = _ENTRY.pack(kind, layout.RES_FLAG_SELF if self.is_self else 0, self.port, self.age_ms)
+        except struct.error as error:
+            raise LocalProtocolError(f"RES: {error}", rule="field range") from None
+        data = head + self.address.packed + _NAME_LENGTH.pack(len(name)) + name
+        return data + bytes(-len(data) % _ENTRY_ALIGNMENT)
+
+    @classmethod
+    def decode(cls, datagram: Bytes, at: int, end: int) -> tuple[ResolutionEntry, int]:
+        """The entry at an offset, and where the next one begins. Raises RemoteProtocolError where it leaves ``end``."""
+        if at + _ENTRY.size > end:
+            raise violation("RES entry", f"{end - at} bytes are left for an entry")
+        kind, flags, port, age_ms = _ENTRY.unpack_from(datagram, at)
+        if kind not in _ADDRESS_LENGTHS:
+            raise violation("RES address type", f"{kind} is neither 1 (IPv4) nor 2 (IPv6)")
+        address_at = at + _ENTRY.size
+        name_length_at = address_at + _ADDRESS_LENGTHS[kind]
+        name_at = name_length_at + _NAME_LENGTH.size
+        if name_at > end:
+            raise violation("RES entry", f"{end - at} bytes are left for an entry")
+        (length,) = _NAME_LENGTH.unpack_from(datagram, name_length_at)
+        if not 0 <= length <= MAX_NAME_LENGTH or name_at + length > end:
+            raise violation("RES name", f"length {length} is not in 0 to {MAX_NAME_LENGTH}, or leaves the frame")
+        name = bytes(datagram[name_at : name_at + length]).decode("utf-8", "surrogateescape")
+        address = ip_address(bytes(datagram[address_at:name_length_at]))
+        is_self = bool(flags & layout.RES_FLAG_SELF)
+        size = name_at + length - at
+        entry = cls(name=name, address=address, port=port, age_ms=age_ms, is_self=is_self)
+        return entry, at + size + -size % _ENTRY_ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution(ControlFrame):
+    """Names and addresses of drivers (13.8). It comes to the resolver's own socket."""
+
+    type: ClassVar[FrameType] = FrameType.RESOLUTION
+    entries: tuple[ResolutionEntry, ...]
+
+    @classmethod
+    def read(cls, frame: Bytes) -> Self:
+        """The entries of a datagram. Raises RemoteProtocolError where one breaks a rule."""
+        header = Header.read(frame)
+        entries, at = [], layout.RES_HEADER_LENGTH
+        while at < header.frame_length:
+            entry, at = ResolutionEntry.decode(frame, at, header.frame_length)
+            entries.append(entry)
+        return cls(entries=tuple(entries), flags=header.flags)
+
+    def encode(self) -> bytes:
+        """Header and entries."""
+        body = b"".join(entry.encode() for entry in self.entries)
+        return self.pack(layout.RES_HEADER_LENGTH + len(body)) + body
+
+
+CONTROL_FRAMES: Mapping[int, type[ControlFrame]] = {
+    each.type: each for each in (Nak, StatusMessage, ErrorFrame, Setup, Rttm, Resolution, ResponseSetup)
+}
+
+
+def decode_datagram(datagram: Bytes) -> list[Frame]:
     """The frames of a datagram, in order.
 
-    The whole datagram is checked before the first frame is given. Raises RemoteProtocolError, whose ``rule`` names what
-    is broken; values that only make sense beside a stream are left to each frame's ``check``.
+    Raises RemoteProtocolError, whose ``rule`` names what is broken; what only the stream knows is left to each frame's ``check``.
     """
-    header = read_header(datagram)
+    header = check_header(datagram)
     if header.type in (FrameType.DATA, FrameType.PAD):
-        return iter(decode_stream_frames(datagram))
-    decode = CONTROL_FRAMES.get(header.type)
-    if decode is None:
+        return list(_decode_stream_frames(datagram))
+    control = CONTROL_FRAMES.get(header.type)
+    if control is None:
         raise violation("frame type", f"{header.type:#x} is not known")
-    return iter((decode(datagram),))
+    return [control.decode(datagram)]
+
+
+def _decode_stream_frames(datagram: Bytes) -> list[StreamFrame]:
+    """All frames of a datagram that begins with DATA or PAD: without a gap, and of one stream."""
+    if len(datagram) < layout.DATA_HEADER_LENGTH or len(datagram) & UNALIGNED:
+        raise violation("datagram length", f"{len(datagram)} bytes are not a multiple of 32 and at least 32")
+    frames: list[StreamFrame] = []
+    at = 0
+    while at < len(datagram):
+        frame = _decode_stream_frame(memoryview(datagram)[at:], is_first=at == 0)
+        if frames:
+            _check_follows(frames[-1], frame)
+        frames.append(frame)
+        at += frame.aligned_length if isinstance(frame, Data) else layout.DATA_HEADER_LENGTH
+        if not isinstance(frame, Data) and at < len(datagram):
+            raise violation("last frame", f"{len(datagram) - at} bytes follow a {type(frame).__name__.lower()}")
+    return frames
+
+
+def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
+    """The frame at the start of what is left of a datagram, whose length is a multiple of 32."""
+    header = check_header(rest)
+    if header.type not in (FrameType.DATA, FrameType.PAD):
+        raise violation("frame type", f"{header.type:#x} is among DATA and PAD")
+    values, length = _DATA.read(rest), header.frame_length
+    offset = values["term_offset"]
+    if offset < 0 or offset & UNALIGNED:
+        raise violation("term offset", f"{offset} is negative or not a multiple of 32")
+    if length == 0 and is_first:
+        return Heartbeat(flags=header.flags, **values)
+    if length == 0 and header.type == FrameType.DATA:
+        raise violation("heartbeat", "a frame length of 0 is behind other frames")
+    if length < layout.DATA_HEADER_LENGTH:
+        raise violation("frame length", f"{length} is below the header's 32")
+    if header.type == FrameType.PAD:
+        return Pad(flags=header.flags, frame_length=length, **values)
+    if align(length) > len(rest):
+        raise violation("frame length", f"{length} exceeds the {len(rest)} bytes that are left")
+    return Data(flags=header.flags, payload=bytes(rest[layout.DATA_HEADER_LENGTH : length]), **values)
+
+
+def _check_follows(before: StreamFrame, frame: StreamFrame) -> None:
+    expected = before.term_offset + before.aligned_length
+    if frame.term_offset != expected:
+        raise violation("contiguous frames", f"term offset {frame.term_offset} follows where {expected} should")
+    for name in ("session_id", "stream_id", "term_id"):
+        if getattr(frame, name) != getattr(before, name):
+            raise violation("one stream", f"{name} changes from {getattr(before, name)} to {getattr(frame, name)}")

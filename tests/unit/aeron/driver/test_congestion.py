@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstem.aeron.driver.control_frames import RoundTrip
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
+from mainstem.aeron.protocol.frames import Rttm
 from mainstem.clock import NEVER_NS
 
 SECOND = 1_000_000_000
@@ -83,7 +83,7 @@ def test_measures_round_trips_only_when_told_to_and_believes_only_answers_it_ask
         max_window_length=140_800, mtu=1_408, now_ns=0, measures=True, round_trip_gauge=shown, window_gauge=window
     )
     assert window.value == 14_080
-    answer = RoundTrip(1, 2, SECOND, 1_000, 9, is_request=False)
+    answer = Rttm(session_id=1, stream_id=2, echo_timestamp=SECOND, reception_delta=1_000, receiver_id=9)
     control.on_measurement(answer, SECOND + 251_000)
     assert shown.value == 0
     assert not control.measures_at(4 * ROUND_TRIP - 1)

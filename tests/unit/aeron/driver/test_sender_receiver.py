@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from mainstem._core.driver.receive_path import ReceivePath
 from mainstem._core.driver.send_path import SendPath
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.channel import ChannelUri
-from mainstem.aeron.driver import control_frames
 from mainstem.aeron.driver.agent_proxies import ReceiverProxy, SenderProxy
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
@@ -46,6 +44,8 @@ from mainstem.aeron.driver.receiver.receiver import Receiver
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.driver.sender.sender_publication import SenderPublication
+from mainstem.aeron.protocol import frames
+from mainstem.aeron.protocol.frames import ErrorFrame, Rttm, Setup, StatusMessage
 
 if TYPE_CHECKING:
     from tests.support.memory_network import Peer
@@ -165,11 +165,17 @@ class World:
         tag: int | None = None,
     ) -> None:
         """A status message by hand, to the publication's socket."""
-        length = 36 if tag is None else 44
-        body = struct.pack(
-            "<iBBHiiiiiq", length, 0, flags, 3, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, position, 4096, receiver_id
+        message = StatusMessage(
+            session_id=SESSION_ID,
+            stream_id=STREAM_ID,
+            consumption_term_id=INITIAL_TERM_ID,
+            consumption_term_offset=position,
+            receiver_window=4096,
+            receiver_id=receiver_id,
+            group_tag=tag,
+            flags=flags,
         )
-        self.network.send(peer, self.address_of(publication), body + (b"" if tag is None else struct.pack("<q", tag)))
+        self.network.send(peer, self.address_of(publication), message.encode())
 
     def address_of(self, publication: SenderPublication) -> InetAddress:
         return publication.endpoint.local_address._replace(ip="127.0.0.1")
@@ -180,8 +186,20 @@ def world() -> World:
     return World()
 
 
+def rttm(echo_timestamp: int, *, receiver_id: int) -> Rttm:
+    """A request for a measurement of the round trip."""
+    stream = {"session_id": SESSION_ID, "stream_id": STREAM_ID}
+    return Rttm(**stream, echo_timestamp=echo_timestamp, receiver_id=receiver_id, flags=layout.RTTM_FLAG_REPLY)
+
+
+def setup_request(session_id: int, stream_id: int) -> bytes:
+    """The status message of a receiver with id 7 and tag 99 that requests a SETUP."""
+    ids = {"session_id": session_id, "stream_id": stream_id, "receiver_id": 7, "group_tag": 99}
+    return StatusMessage(**ids, flags=layout.SM_FLAG_SEND_SETUP).encode()
+
+
 def kinds(datagrams: list[bytes]) -> list[int]:
-    return [control_frames.frame_type(datagram) for datagram in datagrams]
+    return [frames.Header.read(datagram).type for datagram in datagrams]
 
 
 def test_a_stream_flows_from_a_publication_to_an_image(world: World) -> None:
@@ -326,14 +344,14 @@ def test_a_joining_receiver_is_not_run_away_from(world: World) -> None:
 def test_a_measurement_is_echoed_but_not_to_one_who_asks_too_often(world: World) -> None:
     peer = world.network.peer(24_040)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24040")
-    request = control_frames.RoundTrip(SESSION_ID, STREAM_ID, 12_345, 0, 5, is_request=True)
+    request = rttm(12_345, receiver_id=5)
     peer.take()
     for _ in range(10):
-        world.network.send(peer, world.address_of(publication), control_frames.round_trip_frame(request))
+        world.network.send(peer, world.address_of(publication), request.encode())
     world.sender.do_work(world.now_ns)
     world.network.step()
-    answers = [datagram for datagram in peer.take() if control_frames.frame_type(datagram) == layout.TYPE_RTTM]
-    assert answers == [control_frames.round_trip_frame(request._replace(is_request=False))]
+    answers = [datagram for datagram in peer.take() if frames.Header.read(datagram).type == layout.TYPE_RTTM]
+    assert answers == [request.reply().encode()]
 
 
 def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
@@ -352,10 +370,12 @@ def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
 def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_gives_it(world: World) -> None:
     peer = world.network.peer(24_060)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24060", response_correlation_id=9)
-    (setup,) = [datagram for datagram in peer.take() if control_frames.frame_type(datagram) == layout.TYPE_SETUP]
+    (setup,) = [datagram for datagram in peer.take() if frames.Header.read(datagram).type == layout.TYPE_SETUP]
     assert setup[layout.FRAME_FLAGS_OFFSET] == layout.SETUP_FLAG_SEND_RESPONSE
     world.network.send(
-        peer, world.address_of(publication), control_frames.response_setup_frame(SESSION_ID, STREAM_ID, -77)
+        peer,
+        world.address_of(publication),
+        frames.ResponseSetup(session_id=SESSION_ID, stream_id=STREAM_ID, response_session_id=-77).encode(),
     )
     world.run()
     (message,) = world.taken(ResponseSetup)
@@ -365,19 +385,25 @@ def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_give
 def test_a_subscriber_with_a_control_address_asks_there_at_once_and_every_second(world: World) -> None:
     publisher = world.network.peer(24_070)
     endpoint = world.subscribe("aeron:udp?endpoint=127.0.0.1:24071|control=127.0.0.1:24070", group_tag=99)
-    expected = control_frames.eliciting_status(0, 0, receiver_id=7, group_tag=99)
+    expected = setup_request(0, 0)
     assert publisher.take() == [expected]
     world.run(3_000)
     assert publisher.take() == [expected] * 3
     world.to_receiver.request_setup(endpoint, STREAM_ID, 5)
     world.run()
-    assert publisher.take() == [control_frames.eliciting_status(5, STREAM_ID, receiver_id=7, group_tag=99)]
+    assert publisher.take() == [setup_request(5, STREAM_ID)]
 
 
 def setup_frame() -> bytes:
-    return struct.pack(
-        "<iBBHiiiiiiii", 40, 0, 0, 5, 0, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, INITIAL_TERM_ID, TERM_LENGTH, 1408, 0
-    )
+    return Setup(
+        session_id=SESSION_ID,
+        stream_id=STREAM_ID,
+        initial_term_id=INITIAL_TERM_ID,
+        active_term_id=INITIAL_TERM_ID,
+        term_offset=0,
+        term_length=TERM_LENGTH,
+        mtu=1408,
+    ).encode()
 
 
 def test_one_image_takes_from_several_sockets_and_answers_through_each(world: World) -> None:
@@ -462,16 +488,16 @@ def test_cubic_takes_the_window_down_on_loss_and_says_so_at_once(world: World) -
     control = CubicCongestionControl(max_window_length=32_768, mtu=1408, now_ns=world.now_ns, measures=True)
     image, peer, place = lossy_image(world, congestion_control=control)
     world.run(2)
-    measures = [datagram for datagram in peer.take() if control_frames.frame_type(datagram) == layout.TYPE_RTTM]
+    measures = [datagram for datagram in peer.take() if frames.Header.read(datagram).type == layout.TYPE_RTTM]
     assert measures
     before = image.path.window_length
     world.network.send(peer, place, frame(bytes(32), term_offset=64))
     world.run(2)
     assert image.path.window_length < before
     windows = [
-        control_frames.read_status(each).window
+        StatusMessage.decode(each).receiver_window
         for each in peer.take()
-        if control_frames.frame_type(each) == layout.TYPE_SM
+        if frames.Header.read(each).type == layout.TYPE_SM
     ]
     assert windows[-1] == image.path.window_length
 
@@ -485,9 +511,9 @@ def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_sta
     world.to_receiver.reject_image(image, "go away")
     world.run(401)
     errors = peer.take()
-    assert {
-        control_frames.read_error(datagram).text for datagram in errors if control_frames.frame_type(datagram) == 4
-    } == {"go away"}
+    assert {ErrorFrame.decode(datagram).text for datagram in errors if frames.Header.read(datagram).type == 4} == {
+        "go away"
+    }
     assert layout.TYPE_SM not in kinds(errors)
     assert world.value(39) == 3
 
@@ -508,13 +534,9 @@ def test_a_removed_image_cools_down_before_its_session_is_welcome_again(world: W
 def test_the_receiver_answers_a_senders_measurement_and_its_one_way_bursts(world: World) -> None:
     _, peer, place = lossy_image(world)
     for receiver_id in (7, 8, 0):
-        request = control_frames.RoundTrip(SESSION_ID, STREAM_ID, receiver_id, 0, receiver_id, is_request=True)
-        world.network.send(peer, place, control_frames.round_trip_frame(request))
+        request = rttm(receiver_id, receiver_id=receiver_id)
+        world.network.send(peer, place, request.encode())
         world.run()
-    answers = [
-        control_frames.read_round_trip(each)
-        for each in peer.take()
-        if control_frames.frame_type(each) == layout.TYPE_RTTM
-    ]
+    answers = [Rttm.decode(each) for each in peer.take() if frames.Header.read(each).type == layout.TYPE_RTTM]
     assert [answer.receiver_id for answer in answers] == [7, 0]
     assert not any(answer.is_request for answer in answers)

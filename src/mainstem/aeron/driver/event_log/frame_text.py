@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-import ipaddress
-import struct
-from typing import NamedTuple
-
 from mainstem._core import layout
-from mainstem.aeron.driver import control_frames
-from mainstem.aeron.protocol.resolution import Resolution
+from mainstem.aeron.protocol.frames import (
+    HEADER_LENGTH,
+    LAYOUTS,
+    NO_GROUP_TAG,
+    VERSION,
+    ErrorFrame,
+    FrameType,
+    Header,
+    Nak,
+    Resolution,
+)
 from mainstem.errors import RemoteProtocolError
 
-_HEADER = struct.Struct("<iBBH")
-_DATA = struct.Struct("<iiii")  # term offset, session, stream, term
-_NAK = struct.Struct("<iiiii")
 MAX_ENTRIES = 8  # of a RES frame that are shown
-# Types that are reserved for the encrypted transport, and look like those they stand for.
-ATS = {8: "ATS_DATA", 9: "ATS_SETUP", 10: "ATS_SM"}
-PLAIN = {8: layout.TYPE_DATA, 9: layout.TYPE_SETUP, 10: layout.TYPE_SM}
 
-
-class Header(NamedTuple):
-    """What every frame begins with."""
-
-    length: int
-    version: int
-    flags: int
-    kind: int
-
-
-NAMES = {
-    layout.TYPE_PAD: "PAD",
-    layout.TYPE_DATA: "DATA",
-    layout.TYPE_NAK: "NAK",
-    layout.TYPE_SM: "SM",
-    layout.TYPE_ERR: "ERR",
-    layout.TYPE_SETUP: "SETUP",
-    layout.TYPE_RTTM: "RTT",
-    layout.TYPE_RES: "RES",
-    layout.TYPE_RSP_SETUP: "RSP_SETUP",
-    **ATS,
+_STREAM = {"sessionId": "session_id", "streamId": "stream_id"}
+_DATA = _STREAM | {"termId": "term_id", "termOffset": "term_offset"}
+_STATUS = _STREAM | {
+    "termId": "consumption_term_id",
+    "termOffset": "consumption_term_offset",
+    "receiverWindowLength": "receiver_window",
+    "receiverId": "receiver_id",
 }
-LEAST = {
-    layout.TYPE_PAD: layout.DATA_HEADER_LENGTH,
-    layout.TYPE_DATA: layout.DATA_HEADER_LENGTH,
-    layout.TYPE_NAK: layout.NAK_LENGTH,
-    layout.TYPE_SM: layout.SM_LENGTH,
-    layout.TYPE_ERR: layout.ERR_LENGTH,
-    layout.TYPE_SETUP: layout.SETUP_LENGTH,
-    layout.TYPE_RTTM: layout.RTTM_LENGTH,
-    layout.TYPE_RES: layout.RES_HEADER_LENGTH,
-    layout.TYPE_RSP_SETUP: layout.RSP_SETUP_LENGTH,
+_SETUP = _STREAM | {
+    "activeTermId": "active_term_id",
+    "initialTermId": "initial_term_id",
+    "termOffset": "term_offset",
+    "termLength": "term_length",
+    "mtu": "mtu",
+    "ttl": "ttl",
 }
+# What the line shows of each type: the reference's word, and the field. ERR and RES have more than fields.
+_SHOWN: dict[int, dict[str, str]] = {
+    FrameType.PAD: _DATA,
+    FrameType.DATA: _DATA,
+    FrameType.NAK: _DATA | {"length": "length"},
+    FrameType.STATUS_MESSAGE: _STATUS,
+    FrameType.ERROR: _STREAM | {"receiverId": "receiver_id"},
+    FrameType.SETUP: _SETUP,
+    FrameType.RTTM: _STREAM
+    | {"echoTimestampNs": "echo_timestamp", "receptionDelta": "reception_delta", "receiverId": "receiver_id"},
+    FrameType.RESOLUTION: {},
+    FrameType.ATS_DATA: _DATA,
+    FrameType.ATS_SETUP: _SETUP,
+    FrameType.ATS_STATUS_MESSAGE: _STATUS,
+    FrameType.RESPONSE_SETUP: _STREAM | {"responseSessionId": "response_session_id"},
+}
+# Where the event log has another name for a type than the wire's documents.
+_NAMES: dict[int, str] = {FrameType.RTTM: "RTT"}
 
 
 def one_line(text: str) -> str:
@@ -64,92 +64,44 @@ def flag_text(flags: int) -> str:
     return f"{flags:08b}"
 
 
-def header_of(datagram: bytes) -> Header | None:
-    """The header of a datagram's first frame; None where there is none."""
-    return Header(*_HEADER.unpack_from(datagram)) if len(datagram) >= _HEADER.size else None
-
-
 def frame_text(datagram: bytes) -> str:
-    """The first frame of a datagram; one that is cut short is told by its header alone."""
-    header = header_of(datagram)
-    if header is None:
+    """The first frame of a datagram; of one that is cut short only the header."""
+    if len(datagram) < HEADER_LENGTH:
         return f"type=unknown frame type length={len(datagram)}"
-    kind = PLAIN.get(header.kind, header.kind)
-    if kind not in LEAST:
+    header = Header.read(datagram)
+    layout_of = LAYOUTS.get(header.type)
+    if layout_of is None:
         return (
-            f"type=unknown frame type (0x{header.kind:x}) version=0x{header.version:x} "
-            f"flags={flag_text(header.flags)} frameLength={header.length}"
+            f"type=unknown frame type (0x{header.type:x}) version=0x{header.version:x} "
+            f"flags={flag_text(header.flags)} frameLength={header.frame_length}"
         )
-    start = f"type={NAMES[header.kind]} flags={flag_text(header.flags)} frameLength={header.length}"
-    if len(datagram) < LEAST[kind]:
+    name = _NAMES.get(header.type, layout_of.name)
+    start = f"type={name} flags={flag_text(header.flags)} frameLength={header.frame_length}"
+    if len(datagram) < layout_of.length:
         return f"{start} (cut short at {len(datagram)} bytes)"
-    return start + _fields(kind, datagram)
-
-
-class Nak(NamedTuple):
-    """What a NAK asks for."""
-
-    session_id: int
-    stream_id: int
-    term_id: int
-    term_offset: int
-    length: int
+    values = layout_of.read(datagram)
+    start += "".join(f" {word}={values[field]}" for word, field in _SHOWN[header.type].items())
+    if header.type == FrameType.ERROR:
+        return start + _error(ErrorFrame.read(datagram))
+    return start + _entries(datagram) if header.type == FrameType.RESOLUTION else start
 
 
 def read_nak(datagram: bytes) -> Nak | None:
     """The NAK frame in a datagram; None where it holds another, or none that is whole."""
-    header = header_of(datagram)
-    if header is None or header.kind != layout.TYPE_NAK or header.version or len(datagram) < layout.NAK_LENGTH:
+    if len(datagram) < layout.NAK_LENGTH:
         return None
-    return Nak(*_NAK.unpack_from(datagram, _HEADER.size))
+    header = Header.read(datagram)
+    return Nak.read(datagram) if header.type == FrameType.NAK and header.version == VERSION else None
 
 
 def nak_text(nak: Nak) -> str:
-    """What it asks for."""
-    return (
-        f"sessionId={nak.session_id} streamId={nak.stream_id} termId={nak.term_id} termOffset={nak.term_offset} "
-        f"length={nak.length}"
-    )
+    """The range that a NAK requests."""
+    return " ".join(f"{word}={getattr(nak, field)}" for word, field in _SHOWN[FrameType.NAK].items())
 
 
-def _fields(kind: int, datagram: bytes) -> str:
-    if kind in (layout.TYPE_DATA, layout.TYPE_PAD):
-        offset, session_id, stream_id, term_id = _DATA.unpack_from(datagram, _HEADER.size)
-        return f" sessionId={session_id} streamId={stream_id} termId={term_id} termOffset={offset}"
-    if kind == layout.TYPE_NAK:
-        return " " + nak_text(Nak(*_NAK.unpack_from(datagram, _HEADER.size)))
-    if kind == layout.TYPE_SM:
-        status = control_frames.read_status(datagram)
-        return (
-            f" sessionId={status.session_id} streamId={status.stream_id} termId={status.term_id} "
-            f"termOffset={status.term_offset} receiverWindowLength={status.window} receiverId={status.receiver_id}"
-        )
-    if kind == layout.TYPE_SETUP:
-        setup = control_frames.read_setup(datagram)
-        return (
-            f" sessionId={setup.session_id} streamId={setup.stream_id} activeTermId={setup.active_term_id} "
-            f"initialTermId={setup.initial_term_id} termOffset={setup.term_offset} termLength={setup.term_length} "
-            f"mtu={setup.mtu} ttl={setup.ttl}"
-        )
-    if kind == layout.TYPE_ERR:
-        error = control_frames.read_error(datagram)
-        tag = -1 if error.group_tag is None else error.group_tag
-        return (
-            f" sessionId={error.session_id} streamId={error.stream_id} receiverId={error.receiver_id} groupTag={tag} "
-            f'errorCode={error.code} errorMessage="{one_line(error.text)}"'
-        )
-    if kind == layout.TYPE_RTTM:
-        measure = control_frames.read_round_trip(datagram)
-        return (
-            f" sessionId={measure.session_id} streamId={measure.stream_id} echoTimestampNs={measure.echo_timestamp} "
-            f"receptionDelta={measure.reception_delta} receiverId={measure.receiver_id}"
-        )
-    if kind == layout.TYPE_RSP_SETUP:
-        answer = control_frames.read_response_setup(datagram)
-        return (
-            f" sessionId={answer.session_id} streamId={answer.stream_id} responseSessionId={answer.response_session_id}"
-        )
-    return _entries(datagram)
+def _error(error: ErrorFrame) -> str:
+    tag = NO_GROUP_TAG if error.group_tag is None else error.group_tag
+    return f' groupTag={tag} errorCode={error.error_code} errorMessage="{one_line(error.text)}"'
 
 
 def _entries(datagram: bytes) -> str:
@@ -158,7 +110,7 @@ def _entries(datagram: bytes) -> str:
     except RemoteProtocolError as error:
         return f" ({error})"
     shown = [
-        f" [resType={1 if isinstance(each.address, ipaddress.IPv4Address) else 2} "
+        f" [resType={1 if each.address.version == 4 else 2} "
         f"flags={flag_text(layout.RES_FLAG_SELF if each.is_self else 0)} port={each.port} ageInMs={each.age_ms} "
         f"address={each.address} name={one_line(each.name)}]"
         for each in entries[:MAX_ENTRIES]

@@ -12,7 +12,7 @@ from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, 
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.transport import TransportRequest
 from mainstem.aeron.driver.naming.cache import NameCache, Neighbors
-from mainstem.aeron.protocol.resolution import Resolution, ResolutionEntry
+from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RemoteProtocolError

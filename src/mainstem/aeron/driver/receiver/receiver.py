@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_cycle import ReceiverCycle
-from mainstem.aeron.driver import control_frames
 from mainstem.aeron.driver.agent_queue import CommandQueue
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.messages import (
@@ -20,6 +19,7 @@ from mainstem.aeron.driver.messages import (
     ResolveAgain,
 )
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import Dispatcher
+from mainstem.aeron.protocol.frames import LAYOUTS, FrameType, Rttm, Setup, StatusMessage
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -117,15 +117,15 @@ class Receiver:
         self, endpoint: ReceiveChannelEndpoint, kind: int, index: int, source: bytes, frame: bytes, now_ns: int
     ) -> None:
         if kind == layout.EVENT_SETUP:
-            self._on_setup(endpoint, index, source, control_frames.read_setup(frame), now_ns)
+            self._on_setup(endpoint, index, source, Setup.read(frame), now_ns)
         elif kind == layout.EVENT_FRAME:
-            measure = control_frames.read_round_trip(frame)
+            measure = Rttm.read(frame)
             image = self._image_of(endpoint, measure.stream_id, measure.session_id)
             if image is not None and not image.on_measurement(measure, now_ns):
                 self._counters.add_i64(INVALID_PACKETS_OFFSET, 1)
         else:
-            session_id = int.from_bytes(frame[12:16], "little", signed=True)
-            stream_id = int.from_bytes(frame[16:20], "little", signed=True)
+            fields = LAYOUTS[FrameType.DATA].read(frame)
+            session_id, stream_id = fields["session_id"], fields["stream_id"]
             image = self._image_of(endpoint, stream_id, session_id)
             if self._filter is not None and not self._filter.admits(InetAddress.unpack(source).ip):
                 self._refuse()
@@ -153,14 +153,16 @@ class Receiver:
         """Asks for a SETUP: where the data came from, or at the control address."""
         transport = endpoint.core.transport(index)
         if transport is not None:
-            frame = control_frames.eliciting_status(
-                session_id, stream_id, receiver_id=endpoint.receiver_id, group_tag=endpoint.group_tag
+            request = StatusMessage(
+                session_id=session_id,
+                stream_id=stream_id,
+                receiver_id=endpoint.receiver_id,
+                group_tag=endpoint.group_tag,
+                flags=layout.SM_FLAG_SEND_SETUP,
             )
-            transport.send(frame, self._control_address(endpoint, index, source))
+            transport.send(request.encode(), self._control_address(endpoint, index, source))
 
-    def _on_setup(
-        self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes, setup: control_frames.Setup, now_ns: int
-    ) -> None:
+    def _on_setup(self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes, setup: Setup, now_ns: int) -> None:
         destination = endpoint.destinations.get(index)
         if destination is None:
             return

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.delay import StaticDelay
 from mainstem._core.driver.loss_detector import LossDetector
-from mainstem.aeron.driver import control_frames
 from mainstem.aeron.driver.receiver.congestion_control import StaticWindow
+from mainstem.aeron.protocol.frames import ErrorFrame, ResponseSetup, Rttm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,13 +88,17 @@ class ReceiverImage:
             self._seen_mark = mark
             self._take_window(force=force)
             if self.congestion_control.measures_at(now_ns):
-                request = control_frames.RoundTrip(
-                    self.path.session_id, self.path.stream_id, now_ns, 0, self.receiver_id, is_request=True
+                request = Rttm(
+                    session_id=self.path.session_id,
+                    stream_id=self.path.stream_id,
+                    echo_timestamp=now_ns,
+                    receiver_id=self.receiver_id,
+                    flags=layout.RTTM_FLAG_REPLY,
                 )
-                self.path.send_frame(control_frames.round_trip_frame(request), now_ns)
+                self.path.send_frame(request.encode(), now_ns)
         self._set_deadline()
 
-    def on_measurement(self, measure: control_frames.RoundTrip, now_ns: int) -> bool:
+    def on_measurement(self, measure: Rttm, now_ns: int) -> bool:
         """The sender measures the round trip, or answers a measurement of ours. False for one that cannot be true."""
         if measure.receiver_id == 0 and not measure.is_request:
             if self.one_way is not None and self._epoch_ns is not None:
@@ -102,8 +106,7 @@ class ReceiverImage:
         elif measure.is_request:
             if measure.receiver_id in (0, self.receiver_id) and now_ns - self._measured_ns >= MEASURE_SPACING_NS:
                 self._measured_ns = now_ns
-                answer = measure._replace(reception_delta=0, is_request=False)
-                self.path.send_frame(control_frames.round_trip_frame(answer), now_ns)
+                self.path.send_frame(measure.reply().encode(), now_ns)
         elif measure.receiver_id == self.receiver_id:
             self.congestion_control.on_measurement(measure, now_ns)
         return True
@@ -115,28 +118,27 @@ class ReceiverImage:
         """
         path = self.path
         if self._rejection is not None:
-            return bool(
-                path.send_frame(
-                    control_frames.error_frame(
-                        path.session_id,
-                        path.stream_id,
-                        receiver_id=self.receiver_id,
-                        group_tag=self.group_tag,
-                        code=IMAGE_REJECTED,
-                        text=self._rejection,
-                    ),
-                    now_ns,
-                )
+            error = ErrorFrame(
+                session_id=path.session_id,
+                stream_id=path.stream_id,
+                receiver_id=self.receiver_id,
+                group_tag=self.group_tag,
+                error_code=IMAGE_REJECTED,
+                text=self._rejection,
             )
+            return bool(path.send_frame(error.encode(), now_ns))
         if self._response_session_id is not None:
-            path.send_frame(
-                control_frames.response_setup_frame(path.session_id, path.stream_id, self._response_session_id), now_ns
+            response = ResponseSetup(
+                session_id=path.session_id,
+                stream_id=path.stream_id,
+                response_session_id=self._response_session_id,
             )
+            path.send_frame(response.encode(), now_ns)
         return False
 
     def reject(self, reason: str) -> None:
         """Takes nothing in any more and says so instead of status messages."""
-        self._rejection = reason.encode()[: layout.ERR_MAX_TEXT_LENGTH].decode(errors="ignore")
+        self._rejection = ErrorFrame.cut(reason)
         self.path.rejected = True
         self.path.status_now()
 

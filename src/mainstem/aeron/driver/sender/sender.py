@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.driver.send_cycle import SenderCycle
-from mainstem.aeron.driver import control_frames
 from mainstem.aeron.driver.agent_queue import CommandQueue
 from mainstem.aeron.driver.messages import (
     EndpointClosed,
@@ -17,6 +16,8 @@ from mainstem.aeron.driver.messages import (
     ResponseConnected,
     ResponseSetup,
 )
+from mainstem.aeron.protocol import frames
+from mainstem.aeron.protocol.frames import FrameType, StatusMessage
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -100,36 +101,34 @@ class Sender:
         elif kind == layout.EVENT_RECEIVER_EXPIRED:
             publication.on_receiver_gone(value, now_ns, left=False)
         elif kind == layout.EVENT_NEW_RECEIVER:
-            status = control_frames.read_status(frame)
-            if status.option_length not in (0, layout.SM_LENGTH_WITH_GROUP_TAG - layout.SM_LENGTH):
-                self._tell(NetworkFault(text=f"status message with {status.option_length} bytes of options"))
-            if publication.on_receiver(status, now_ns) and publication.is_response:
+            options = StatusMessage.options_length(frame)
+            if options not in (0, layout.SM_LENGTH_WITH_GROUP_TAG - layout.SM_LENGTH):
+                self._tell(NetworkFault(text=f"status message with {options} bytes of options"))
+            if publication.on_receiver(StatusMessage.read(frame), now_ns) and publication.is_response:
                 self._tell(ResponseConnected(registration_id=publication.registration_id))
         elif kind == layout.EVENT_SETUP_ELICITED:
-            publication.on_elicited(control_frames.read_status(frame), source, now_ns)
+            publication.on_elicited(StatusMessage.read(frame), source, now_ns)
         elif kind == layout.EVENT_RECEIVER_LEFT:
-            publication.on_receiver_gone(control_frames.read_status(frame).receiver_id, now_ns, left=True)
+            publication.on_receiver_gone(StatusMessage.read(frame).receiver_id, now_ns, left=True)
         elif kind == layout.EVENT_FRAME:
             self._on_frame(publication, source, frame, now_ns)
 
     def _on_frame(self, publication: SenderPublication, source: bytes, frame: bytes, now_ns: int) -> None:
-        kind = control_frames.frame_type(frame)
-        if kind == layout.TYPE_RTTM:
-            publication.on_measurement(control_frames.read_round_trip(frame), source, now_ns)
-        elif kind == layout.TYPE_ERR:
+        kind = frames.Header.read(frame).type
+        if kind == FrameType.RTTM:
+            publication.on_measurement(frames.Rttm.read(frame), source, now_ns)
+        elif kind == FrameType.ERROR:
             self._counters.add_i64(ERROR_FRAMES_RECEIVED_OFFSET, 1)
-            self._on_error(publication, control_frames.read_error(frame), source, now_ns)
-        elif kind == layout.TYPE_RSP_SETUP:
-            session_id = control_frames.read_response_setup(frame).response_session_id
+            self._on_error(publication, frames.ErrorFrame.read(frame), source, now_ns)
+        elif kind == FrameType.RESPONSE_SETUP:
+            session_id = frames.ResponseSetup.read(frame).response_session_id
             self._tell(
                 ResponseSetup(
                     registration_id=publication.registration_id, response_session_id=session_id, source=source
                 )
             )
 
-    def _on_error(
-        self, publication: SenderPublication, error: control_frames.ErrorFrame, source: bytes, now_ns: int
-    ) -> None:
+    def _on_error(self, publication: SenderPublication, error: frames.ErrorFrame, source: bytes, now_ns: int) -> None:
         if publication.on_error(error, now_ns):
             self._tell(
                 PublicationError(
@@ -137,7 +136,7 @@ class Sender:
                     receiver_id=error.receiver_id,
                     group_tag=error.group_tag,
                     source=source,
-                    code=error.code,
+                    code=error.error_code,
                     text=error.text,
                 )
             )
@@ -147,7 +146,7 @@ class Sender:
         if endpoint is None:
             return
         try:
-            endpoint.destinations.on_status(source, control_frames.read_status(frame).receiver_id, now_ns)
+            endpoint.destinations.on_status(source, StatusMessage.read(frame).receiver_id, now_ns)
         except OverflowError as error:
             self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.retransmit import RetransmitHandler
-from mainstem.aeron.driver.control_frames import RoundTrip, round_trip_frame
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
+from mainstem.aeron.protocol.frames import Rttm
 from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.control_frames import ErrorFrame, StatusMessage
     from mainstem.aeron.driver.event_log import StreamEvents
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
     from mainstem.aeron.driver.one_way import MeasurementBurst
     from mainstem.aeron.driver.sender.flow_control import FlowControlStrategy
+    from mainstem.aeron.protocol import frames
 
 # A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
 # cannot make a sender shout. Cubic measures every 400 µs at its fastest.
@@ -105,7 +105,7 @@ class SenderPublication:
             self.path.setup_elicited = False
         self._set_deadline()
 
-    def on_elicited(self, status: StatusMessage, source: bytes, now_ns: int) -> None:
+    def on_elicited(self, status: frames.StatusMessage, source: bytes, now_ns: int) -> None:
         """A receiver asks for a SETUP; a response publication learns from it where its peer is."""
         path = self.path
         if path.end_of_stream or (path.draining and path.sender_position >= path.producer_position()):
@@ -117,11 +117,11 @@ class SenderPublication:
         self.path.setup_elicited = True
         self._set_deadline()
 
-    def on_receiver(self, status: StatusMessage, now_ns: int) -> bool:
+    def on_receiver(self, status: frames.StatusMessage, now_ns: int) -> bool:
         """A receiver that the path does not know, or that has no say yet, reported. True for the first one."""
         path = self.path
-        terms = _wrap32(status.term_id - path.initial_term_id)
-        edge = terms * path.term_length + status.term_offset + status.window
+        terms = _wrap32(status.consumption_term_id - path.initial_term_id)
+        edge = terms * path.term_length + status.consumption_term_offset + status.receiver_window
         first = not path.has_receivers
         counts = self.flow_control.on_receiver(path, status, edge, now_ns)
         path.add_receiver(status.receiver_id, edge, now_ns, counts)
@@ -141,21 +141,21 @@ class SenderPublication:
             self.path.received_unicast_eos = True
         self._changed(now_ns)
 
-    def on_measurement(self, measure: RoundTrip, source: bytes, now_ns: int) -> None:
+    def on_measurement(self, measure: Rttm, source: bytes, now_ns: int) -> None:
         """A receiver measures the round trip: echoed at once, unless it asks too often."""
         if not measure.is_request or now_ns - self._measured.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
             return
         if len(self._measured) >= MAX_MEASURERS:
             self._measured.clear()
         self._measured[measure.receiver_id] = now_ns
-        answer = round_trip_frame(measure._replace(reception_delta=0, is_request=False))
-        # Over a multicast channel the answer goes where the data goes: nobody listens for it at its source.
-        self.endpoint.core.send_frame(answer, None if self.endpoint.channel.is_multicast else self._only(source))
+        reply = measure.reply().encode()
+        # Over a multicast channel the reply goes where the data goes: no receiver listens at its source address.
+        self.endpoint.core.send_frame(reply, None if self.endpoint.channel.is_multicast else self._only(source))
 
     def _only(self, source: bytes) -> Address | None:
         return None if self.endpoint.is_connected else Address(source)
 
-    def on_error(self, error: ErrorFrame, now_ns: int) -> bool:
+    def on_error(self, error: frames.ErrorFrame, now_ns: int) -> bool:
         """A receiver refuses this stream (behaviour, 21). False when it was none of this stream's receivers."""
         known = self.path.remove_receiver(error.receiver_id)
         self._changed(now_ns)
@@ -175,8 +175,11 @@ class SenderPublication:
         if due is None or self._epoch_ns is None or now_ns < due.due_ns or not self.path.has_receivers:
             return
         due.sent(now_ns)
-        measure = RoundTrip(self.path.session_id, self.path.stream_id, self._epoch_ns(), 0, 0, is_request=False)
-        self.endpoint.core.send_frame(round_trip_frame(measure), self.path.destination)
+        path = self.path
+        measure = Rttm(
+            session_id=path.session_id, stream_id=path.stream_id, echo_timestamp=self._epoch_ns(), receiver_id=0
+        )
+        self.endpoint.core.send_frame(measure.encode(), path.destination)
 
     def _changed(self, now_ns: int) -> None:
         self.flow_control.on_change(self.path, now_ns)

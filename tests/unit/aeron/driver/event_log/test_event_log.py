@@ -21,7 +21,7 @@ from mainstem.aeron.driver.event_log.record_text import WORDS
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
-from mainstem.aeron.protocol.resolution import Resolution, ResolutionEntry
+from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.sim.clock import ManualClock
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.support.invoked_driver import InvokedDriver, only
 from mainstem.aeron.command import responses
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.protocol.resolution import Resolution, ResolutionEntry
+from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 

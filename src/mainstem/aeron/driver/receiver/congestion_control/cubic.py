@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mainstem.aeron.counters import Gauge
-    from mainstem.aeron.driver.control_frames import RoundTrip
+    from mainstem.aeron.protocol.frames import Rttm
 
 NS_PER_SECOND = 1_000_000_000
 C = 0.4
@@ -89,7 +89,7 @@ class CubicCongestionControl:
         self._awaits_answer = True
         return True
 
-    def on_measurement(self, measure: RoundTrip, now_ns: int) -> None:
+    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
         round_trip_ns = now_ns - measure.echo_timestamp - measure.reception_delta
         if self._awaits_answer and 0 < round_trip_ns <= MAX_ROUND_TRIP_NS:
             self._awaits_answer = False

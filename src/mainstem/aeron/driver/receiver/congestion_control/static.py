@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
-    from mainstem.aeron.driver.control_frames import RoundTrip
+    from mainstem.aeron.protocol.frames import Rttm
 
 
 class CongestionControl(Protocol):
@@ -31,7 +31,7 @@ class CongestionControl(Protocol):
         """Whether a round trip is to be measured now."""
         ...
 
-    def on_measurement(self, measure: RoundTrip, now_ns: int) -> None:
+    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
         """The answer to a measurement came back."""
         ...
 
@@ -57,7 +57,7 @@ class StaticWindow:
     def measures_at(self, now_ns: int) -> bool:  # noqa: ARG002
         return False
 
-    def on_measurement(self, measure: RoundTrip, now_ns: int) -> None:
+    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
         """Nobody asked."""
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.control_frames import StatusMessage
+    from mainstem.aeron.protocol.frames import StatusMessage
 
 
 class MaxFlowControl:

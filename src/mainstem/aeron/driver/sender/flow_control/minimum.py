@@ -8,7 +8,7 @@ from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.control_frames import StatusMessage
+    from mainstem.aeron.protocol.frames import StatusMessage
 
 RECEIVER_TIMEOUT_NS = 5_000_000_000
 # The silence of receivers is looked at this many times in their timeout.
@@ -49,7 +49,7 @@ class MinFlowControl:
         if not self._belongs(status):
             return False
         edges = [row[1] for row in path.receivers() if row[3]]
-        if edges and edge < min(edges) - status.window:
+        if edges and edge < min(edges) - status.receiver_window:
             return False
         self._lift_guard(path)
         self._arm(now_ns)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
-    from mainstem.aeron.driver.control_frames import StatusMessage
+    from mainstem.aeron.protocol.frames import StatusMessage
 
 
 class FlowControlStrategy(Protocol):
