@@ -452,17 +452,27 @@ class StatusMessage(ControlFrame):
             raise LocalProtocolError(f"SM: {error}", rule="field range") from None
         return self.pack(layout.SM_LENGTH_WITH_GROUP_TAG) + tag
 
+    @classmethod
+    def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003
+        """Checks what must hold in a term of any length. Raises RemoteProtocolError."""
+        values = _SM.read(datagram)
+        offset, window = values["consumption_term_offset"], values["receiver_window"]
+        if offset < 0 or offset & UNALIGNED:
+            raise violation("SM position", f"term offset {offset} is negative or not a multiple of 32")
+        if window < 0:
+            raise violation("SM window", f"{window} is negative")
+
     def check(self, term_length: int, initial_term_id: int | None = None) -> None:
         """Raises RemoteProtocolError where position or window are not possible in the stream.
 
-        Of a request for a SETUP only the signs and the alignment are checked: its term is not the stream's.
+        A request for a SETUP passes: its position is not one of the stream's.
         """
-        limit = layout.TERM_MAX_LENGTH * 2 if self.requests_setup else term_length
-        check_range(self.consumption_term_offset, 0, limit, "SM position")
-        if self.receiver_window < 0 or (not self.requests_setup and self.receiver_window > term_length // 2):
+        if self.requests_setup:
+            return
+        check_range(self.consumption_term_offset, 0, term_length, "SM position")
+        if not 0 <= self.receiver_window <= term_length // 2:
             raise violation("SM window", f"{self.receiver_window} is not in 0 to {term_length // 2}")
-        if not self.requests_setup:
-            check_term(self.consumption_term_id, initial_term_id, "SM position")
+        check_term(self.consumption_term_id, initial_term_id, "SM position")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

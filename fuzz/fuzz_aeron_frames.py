@@ -1,0 +1,55 @@
+"""Aeron's frames: any datagram is frames or refused by a named rule, frames come back as they were, and each has a text."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from mainstem.aeron.driver.event_log.frame_text import frame_text
+from mainstem.aeron.protocol.frames import (
+    Data,
+    ErrorFrame,
+    Heartbeat,
+    Nak,
+    Pad,
+    Resolution,
+    ResolutionEntry,
+    ResponseSetup,
+    Rttm,
+    Setup,
+    StatusMessage,
+    decode_datagram,
+)
+from mainstem.errors import LocalProtocolError, RemoteProtocolError
+
+_STREAM = {"session_id": 7, "stream_id": 1001}
+_PLACE = _STREAM | {"term_id": -9, "term_offset": 128}
+_NAMES = [ResolutionEntry(name="alpha", address=ip_address(text), port=20991) for text in ("127.0.0.1", "::1")]
+SEEDS = [
+    Data(**_PLACE, payload=b"payload").encode() + Pad(**_PLACE | {"term_offset": 192}, frame_length=320).encode(),
+    Heartbeat(**_PLACE).encode(),
+    Nak(**_PLACE, length=64).encode(),
+    StatusMessage(**_STREAM, receiver_window=4096, receiver_id=5, group_tag=99).encode(),
+    ErrorFrame(**_STREAM, receiver_id=5, error_code=13, text="go away", group_tag=99).encode(),
+    Setup(**_STREAM, initial_term_id=-9, active_term_id=-8, term_offset=64, term_length=65536, mtu=1408).encode(),
+    Rttm(**_STREAM, echo_timestamp=12, receiver_id=5).encode(),
+    ResponseSetup(**_STREAM, response_session_id=8).encode(),
+    Resolution(entries=tuple(_NAMES)).encode(),
+]
+
+
+def target(data: bytes) -> None:
+    """One input."""
+    assert len(frame_text(data).splitlines()) == 1
+    try:
+        frames = decode_datagram(data)
+    except RemoteProtocolError as error:
+        assert error.rule
+        return
+    try:
+        encoded = b"".join(frame.encode() for frame in frames)
+    except LocalProtocolError as error:
+        assert error.rule == "ERR text", "only a text that is not UTF-8 grows"
+        return
+    again = decode_datagram(encoded)
+    assert [type(frame) for frame in again] == [type(frame) for frame in frames]
+    assert b"".join(frame.encode() for frame in again) == encoded, "a frame does not come back as it was"
