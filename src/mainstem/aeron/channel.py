@@ -11,9 +11,9 @@ from mainstem.aeron.channel_values import (
     INT32,
     INT64,
     Address,
-    CongestionControl,
+    CongestionControlChoice,
     ControlMode,
-    FlowControl,
+    FlowControlParams,
     parse_address,
 )
 from mainstem.errors import ChannelUriError
@@ -54,7 +54,7 @@ class ChannelUri:
     linger_ns: int | None = None
     eos: bool | None = None
     spies_simulate_connection: bool | None = None
-    flow_control: FlowControl | None = None
+    flow_control: FlowControlParams | None = None
     max_resend: int | None = None
     publication_window_length: int | None = None
     response_correlation_id: int | None = None  # RESPONSE_PROTOTYPE for ``prototype``
@@ -64,7 +64,7 @@ class ChannelUri:
     rejoin: bool | None = None
     group: bool | None = None  # None is ``infer``
     group_tag: int | None = None
-    congestion_control: CongestionControl | None = None
+    congestion_control: CongestionControlChoice | None = None
     receiver_window_length: int | None = None
     nak_delay_ns: int | None = None
     so_rcvbuf: int | None = None
@@ -231,7 +231,7 @@ PARAMETERS: dict[str, Parameter] = {
     "rejoin": _boolean("rejoin"),
     "group": Parameter("group", kinds.group, _write_boolean),
     "gtag": Parameter("group_tag", kinds.integer(*INT64)),
-    "cc": Parameter("congestion_control", kinds.choice(CongestionControl)),
+    "cc": Parameter("congestion_control", kinds.choice(CongestionControlChoice)),
     "rcv-wnd": _size("receiver_window_length", _MTU[0], _TERM[1] // 2),
     "nak-delay": _duration("nak_delay_ns"),
     "so-rcvbuf": _size("so_rcvbuf", 0, INT32[1]),

@@ -30,7 +30,7 @@ class ControlMode(StrEnum):
     RESPONSE = "response"
 
 
-class CongestionControl(StrEnum):
+class CongestionControlChoice(StrEnum):
     """How a receiver chooses its window."""
 
     STATIC = "static"
@@ -46,7 +46,7 @@ class FlowControlStrategy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FlowControl:
+class FlowControlParams:
     """The value of ``fc``: a strategy and its options; None leaves an option to the driver's setting."""
 
     strategy: FlowControlStrategy
@@ -226,7 +226,7 @@ def timestamp_offset(text: str) -> int:
     return RESERVED_VALUE_OFFSET if text == "reserved" else integer(0, INT32[1])(text)
 
 
-def flow_control(text: str) -> FlowControl:
+def flow_control(text: str) -> FlowControlParams:
     """``max``, ``min`` or ``tagged``, then ``g:[tag][/size]``, ``t:duration`` and ``rrwm:n`` after commas."""
     name, *options = text.split(",")
     strategy = FlowControlStrategy(choice(FlowControlStrategy)(name))
@@ -249,4 +249,4 @@ def flow_control(text: str) -> FlowControl:
             values["receiver_timeout_ns"] = duration(value)
         else:
             values["retransmit_window_multiple"] = integer(1, INT32[1])(value)
-    return FlowControl(strategy, **values)
+    return FlowControlParams(strategy, **values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
+from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindowCongestionControl
 from mainstem.aeron.protocol.frames import Rttm
 from mainstem.clock import NEVER_NS
 
@@ -27,7 +27,7 @@ def grow(control: CubicCongestionControl, from_ns: int, to_ns: int) -> None:
 
 
 def test_a_static_window_stays() -> None:
-    window = StaticWindow(131_072)
+    window = StaticWindowCongestionControl(131_072)
     assert not window.on_loss(0)
     assert not window.on_time(SECOND, progressed=True)
     assert (window.window_length, window.deadline_ns) == (131_072, NEVER_NS)

@@ -15,7 +15,7 @@ from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.conductor.sender_factory import flow_control_defaults, runs_at_once
 from mainstem.aeron.driver.media.buffers import BufferLimits, check_buffers
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.aeron.driver.sender.flow_control import MinFlowControl, choose_flow_control
+from mainstem.aeron.driver.sender.flow_control import MinMulticastFlowControl, choose_flow_control
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.driver.threads import pauses
 from mainstem.errors import ConfigurationError
@@ -102,7 +102,7 @@ def test_a_log_goes_when_there_are_no_counters_for_it() -> None:
 def test_the_flow_control_of_one_receiver_follows_its_setting() -> None:
     defaults = flow_control_defaults(small_settings(unicast_flowcontrol_supplier="multicast_min"))
     assert defaults.unicast is FlowControlStrategy.MIN
-    assert isinstance(choose_flow_control(None, group=False, defaults=defaults), MinFlowControl)
+    assert isinstance(choose_flow_control(None, group=False, defaults=defaults), MinMulticastFlowControl)
     with pytest.raises(ConfigurationError, match="AERON_UNICAST_FLOWCONTROL_SUPPLIER"):
         flow_control_defaults(small_settings(unicast_flowcontrol_supplier="best"))
 

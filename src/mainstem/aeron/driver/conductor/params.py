@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.aeron.channel_values import CongestionControl, ControlMode
+from mainstem.aeron.channel_values import CongestionControlChoice, ControlMode
 from mainstem.aeron.driver.conductor.session_ids import random_i32
 from mainstem.aeron.logbuffer import wrap_i32
 from mainstem.errors import ChannelUriError
@@ -136,7 +136,7 @@ class SubscriptionParams:
     is_response: bool
     group: bool | None
     receiver_window_length: int
-    congestion_control: CongestionControl | None
+    congestion_control: CongestionControlChoice | None
     nak_delay_ns: int | None
     tether_timeouts: TetherTimeouts
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.delay import BackoffDelay, StaticDelay
 from mainstem._core.driver.loss_detector import LossDetector
-from mainstem.aeron.channel_values import CongestionControl as Choice
+from mainstem.aeron.channel_values import CongestionControlChoice as Choice
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.conductor.params import pick
 from mainstem.aeron.driver.one_way import OneWayLatency
-from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindow
+from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindowCongestionControl
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 from mainstem.aeron.driver.settings import GroupConsideration
 
@@ -103,7 +103,7 @@ def _congestion_control(
     if choice is None and settings.congestioncontrol_supplier == Choice.CUBIC:
         choice = Choice.CUBIC
     if choice is not Choice.CUBIC:
-        return StaticWindow(path.window_length)
+        return StaticWindowCongestionControl(path.window_length)
     return CubicCongestionControl(
         max_window_length=path.window_length,
         mtu=path.mtu,

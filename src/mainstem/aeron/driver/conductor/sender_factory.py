@@ -9,7 +9,7 @@ from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.event_log import StreamEvents
 from mainstem.aeron.driver.one_way import MeasurementBurst
-from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, MaxFlowControl, choose_flow_control
+from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, UnicastFlowControl, choose_flow_control
 from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 from mainstem.aeron.driver.settings import DATAGRAMS_PER_VECTOR
 from mainstem.errors import ConfigurationError
@@ -72,7 +72,7 @@ def make_sender_publication(
     flow_control = choose_flow_control(channel.uri.flow_control, group=group, defaults=flow_control_defaults(settings))
     path.receiver_timeout_ns = settings.publication_connection_timeout_ns
     gauge = None
-    if not isinstance(flow_control, MaxFlowControl):
+    if not isinstance(flow_control, UnicastFlowControl):
         gauge = stream.allocate(CounterType.FLOW_CONTROL_RECEIVERS)
     return SenderPublication(
         path,

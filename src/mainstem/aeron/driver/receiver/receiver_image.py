@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.delay import StaticDelay
 from mainstem._core.driver.loss_detector import LossDetector
-from mainstem.aeron.driver.receiver.congestion_control import StaticWindow
+from mainstem.aeron.driver.receiver.congestion_control import StaticWindowCongestionControl
 from mainstem.aeron.protocol.frames import ErrorFrame, ResponseSetup, Rttm
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ class ReceiverImage:
         path.set_loss_detector(loss_detector, reliable)
         if nak_counter_id >= 0:
             path.set_nak_counter(nak_counter_id)
-        self.congestion_control: CongestionControl = congestion_control or StaticWindow(path.window_length)
-        path.reports_loss_at_once = not isinstance(self.congestion_control, StaticWindow)
+        self.congestion_control: CongestionControl = congestion_control or StaticWindowCongestionControl(
+            path.window_length
+        )
+        path.reports_loss_at_once = not isinstance(self.congestion_control, StaticWindowCongestionControl)
         self.one_way = one_way
         self._epoch_ns = epoch_ns
         self._rejection: str | None = None

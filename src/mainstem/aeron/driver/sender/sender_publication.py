@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.event_log import StreamEvents
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
     from mainstem.aeron.driver.one_way import MeasurementBurst
-    from mainstem.aeron.driver.sender.flow_control import FlowControlStrategy
+    from mainstem.aeron.driver.sender.flow_control import FlowControl
     from mainstem.aeron.protocol import frames
 
 # A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
@@ -46,7 +46,7 @@ class SenderPublication:
         endpoint: SendChannelEndpoint,
         *,
         registration_id: int = -1,
-        flow_control: FlowControlStrategy | None = None,
+        flow_control: FlowControl | None = None,
         flow_control_defaults: FlowControlDefaults | None = None,
         retransmit: RetransmitHandler | None = None,
         response_correlation_id: int = -1,

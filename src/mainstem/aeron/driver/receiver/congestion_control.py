@@ -1,25 +1,86 @@
-"""CUBIC: the window grows with the cube of the time since the last loss (RFC 8312; behaviour, 18)."""
+"""Congestion control: how a receiver chooses the window that it offers (docs/protocols/aeron.md, 18).
+
+Status messages carry the window; the compiled receive path sends them and reports losses. A congestion control runs in the
+receiver's thread, when there was a loss or its deadline has come.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.clock import NEVER_NS, NS_PER_SECOND
 
 if TYPE_CHECKING:
     from mainstem.aeron.counters import Gauge
     from mainstem.aeron.protocol.frames import Rttm
 
-NS_PER_SECOND = 1_000_000_000
 C = 0.4
 B = 0.2
 INITIAL_WINDOW = 10
 INITIAL_ROUND_TRIP_NS = 100_000
-# Round trips are measured this many round trips apart, and not at all beyond the longest that is believed.
+# Round trips are measured this many round trips apart, and a longer one than this is not believed.
 MEASURE_INTERVAL = 4
 MAX_ROUND_TRIP_NS = NS_PER_SECOND
 
 
+class CongestionControl(Protocol):
+    """``window_length`` is what the next status message offers, in bytes; ``deadline_ns`` is when ``on_time`` is due."""
+
+    @property
+    def window_length(self) -> int: ...
+
+    @property
+    def deadline_ns(self) -> int: ...
+
+    def on_loss(self, now_ns: int) -> bool:
+        """Bytes are missing: whether a status message must be sent at once."""
+        ...
+
+    def on_time(self, now_ns: int, *, progressed: bool) -> bool:
+        """Whether a status message must be sent at once; ``progressed``: data came since the last call."""
+        ...
+
+    def measures_at(self, now_ns: int) -> bool:
+        """Whether a round trip is to be measured now."""
+        ...
+
+    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
+        """The reply to a measurement arrived."""
+        ...
+
+    def close(self) -> None:
+        """Releases its counters."""
+        ...
+
+
+class StaticWindowCongestionControl:
+    """The default: min(receiver window, half a term)."""
+
+    deadline_ns = NEVER_NS
+
+    def __init__(self, window_length: int) -> None:
+        self.window_length = window_length
+
+    def on_loss(self, now_ns: int) -> bool:  # noqa: ARG002
+        return False
+
+    def on_time(self, now_ns: int, *, progressed: bool) -> bool:  # noqa: ARG002
+        return False
+
+    def measures_at(self, now_ns: int) -> bool:  # noqa: ARG002
+        return False
+
+    def on_measurement(self, measure: Rttm, now_ns: int) -> None:
+        """It measures nothing."""
+
+    def close(self) -> None:
+        """It has no counters."""
+
+
 class CubicCongestionControl:
-    """Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds."""
+    """The window grows with the cube of the time since the last loss (RFC 8312).
+
+    Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds."""
 
     def __init__(
         self,
@@ -45,7 +106,7 @@ class CubicCongestionControl:
         self._window_gauge = window_gauge
         self._loss_ns = now_ns
         self._measured_ns = now_ns
-        self._awaits_answer = False
+        self._awaits_reply = False
         self.round_trip_ns = initial_round_trip_ns
         self.deadline_ns = now_ns + initial_round_trip_ns
         self._show()
@@ -86,13 +147,13 @@ class CubicCongestionControl:
         if not self._measures or now_ns - self._measured_ns < interval_ns:
             return False
         self._measured_ns = now_ns
-        self._awaits_answer = True
+        self._awaits_reply = True
         return True
 
     def on_measurement(self, measure: Rttm, now_ns: int) -> None:
         round_trip_ns = now_ns - measure.echo_timestamp - measure.reception_delta
-        if self._awaits_answer and 0 < round_trip_ns <= MAX_ROUND_TRIP_NS:
-            self._awaits_answer = False
+        if self._awaits_reply and 0 < round_trip_ns <= MAX_ROUND_TRIP_NS:
+            self._awaits_reply = False
             self.round_trip_ns = round_trip_ns
             if self._round_trip_gauge is not None:
                 self._round_trip_gauge.set_release(round_trip_ns)

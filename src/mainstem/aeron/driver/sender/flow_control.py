@@ -1,0 +1,215 @@
+"""Flow control: how far a sender may go, by what its receivers report (docs/protocols/aeron.md, 17).
+
+The ordinary status message of a known receiver never gets here: the compiled send path moves the limit by itself, by the switches
+that a strategy has set in it. ``tracks_minimum`` makes the limit the least of what the counted receivers allow; without it the
+limit only rises. ``limit_frozen`` holds it while the group is incomplete, ``limit_cap`` holds it while a receiver joins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.aeron.channel_values import FlowControlParams, FlowControlStrategy
+from mainstem.clock import NEVER_NS
+
+if TYPE_CHECKING:
+    from mainstem._core.driver.send_path import SendPath
+    from mainstem.aeron.protocol.frames import StatusMessage
+
+RECEIVER_TIMEOUT_NS = 5_000_000_000
+# The silence of receivers is checked this many times in their timeout.
+CHECKS = 8
+
+
+class FlowControl(Protocol):
+    """Decides which receivers count towards the sender's limit. Used in the sender's thread.
+
+    ``window_multiple`` is the retransmit window's multiple that the channel asks for, None for the default. ``deadline_ns`` is when
+    ``on_time`` is due. ``edge`` is a receiver's position plus the window from it.
+    """
+
+    tracks_minimum: bool
+    window_multiple: int | None
+    deadline_ns: int
+
+    def prepare(self, path: SendPath) -> None:
+        """Sets the path up for this strategy, once, before it is driven."""
+        ...
+
+    def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:
+        """A receiver that does not count yet reported: whether it counts from now on."""
+        ...
+
+    def on_change(self, path: SendPath, now_ns: int) -> None:
+        """The path's receivers have changed."""
+        ...
+
+    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:
+        """A receiver requested a SETUP."""
+        ...
+
+    def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
+        """A SETUP has left."""
+        ...
+
+    def on_time(self, path: SendPath, now_ns: int) -> None:
+        """The time ``deadline_ns`` has come."""
+        ...
+
+    def group_size(self, path: SendPath) -> int:
+        """How many receivers count."""
+        ...
+
+
+class UnicastFlowControl:
+    """The limit follows the receiver's window and only rises; a receiver that falls behind is not waited for."""
+
+    tracks_minimum = False
+    deadline_ns = NEVER_NS
+
+    def __init__(self, window_multiple: int | None = None) -> None:
+        self.window_multiple = window_multiple
+
+    def prepare(self, path: SendPath) -> None:
+        path.tracks_minimum = False
+
+    def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:  # noqa: ARG002
+        return True
+
+    def on_change(self, path: SendPath, now_ns: int) -> None:
+        """Nothing depends on which receivers there are."""
+
+    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:
+        """Nothing to guard: the limit never falls."""
+
+    def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
+        """Nothing to guard."""
+
+    def on_time(self, path: SendPath, now_ns: int) -> None:
+        """There is no deadline."""
+
+    def group_size(self, path: SendPath) -> int:
+        return path.receiver_count
+
+
+class MaxMulticastFlowControl(UnicastFlowControl):
+    """The fastest receiver of a group sets the pace (``fc=max``): by the same rule as with one receiver."""
+
+
+class MinMulticastFlowControl:
+    """The slowest receiver sets the pace: of all of them (``fc=min``), or of those with one tag (``fc=tagged``).
+
+    ``group_tag`` None counts every receiver, else those whose status messages carry it. The publication is connected while
+    ``group_min_size`` or more are there; below that the limit stands still. A receiver is dropped after ``receiver_timeout_ns``.
+    """
+
+    tracks_minimum = True
+
+    def __init__(
+        self,
+        *,
+        group_tag: int | None = None,
+        group_min_size: int = 0,
+        receiver_timeout_ns: int = RECEIVER_TIMEOUT_NS,
+        window_multiple: int | None = None,
+    ) -> None:
+        self.group_tag = group_tag
+        self.group_min_size = group_min_size
+        self.receiver_timeout_ns = receiver_timeout_ns
+        self.window_multiple = window_multiple
+        self.deadline_ns = NEVER_NS
+        self._is_elicited = False
+        self._guard_until_ns = NEVER_NS
+
+    def prepare(self, path: SendPath) -> None:
+        path.tracks_minimum = True
+        self._set_group(path)
+
+    def on_receiver(self, path: SendPath, status: StatusMessage, edge: int, now_ns: int) -> bool:
+        """Admits a receiver of the group unless it is so far behind that it would stall the others."""
+        if not self._belongs(status):
+            return False
+        edges = [row[1] for row in path.receivers() if row[3]]
+        if edges and edge < min(edges) - status.receiver_window:
+            return False
+        self._lift_guard(path)
+        self._arm(now_ns)
+        return True
+
+    def on_change(self, path: SendPath, now_ns: int) -> None:
+        self._set_group(path)
+        self._arm(now_ns)
+
+    def on_elicited(self, path: SendPath, status: StatusMessage, now_ns: int) -> None:  # noqa: ARG002
+        if self._belongs(status):
+            self._is_elicited = True
+
+    def on_setup_sent(self, path: SendPath, now_ns: int) -> None:
+        """From here a joining receiver starts: until it reports, the others must not run away from it."""
+        if self._is_elicited:
+            self._is_elicited = False
+            path.limit_cap = path.sender_limit
+            self._guard_until_ns = now_ns + self.receiver_timeout_ns
+            self._arm(now_ns)
+
+    def on_time(self, path: SendPath, now_ns: int) -> None:
+        for receiver_id, _, heard_ns, counts in path.receivers():
+            if counts and now_ns - heard_ns > self.receiver_timeout_ns:
+                path.discount_receiver(receiver_id)
+        if now_ns >= self._guard_until_ns:
+            self._lift_guard(path)
+        self._set_group(path)
+        self._arm(now_ns)
+
+    def group_size(self, path: SendPath) -> int:
+        return sum(1 for row in path.receivers() if row[3])
+
+    def _belongs(self, status: StatusMessage) -> bool:
+        return self.group_tag is None or status.group_tag == self.group_tag
+
+    def _set_group(self, path: SendPath) -> None:
+        complete = self.group_size(path) >= self.group_min_size
+        path.group_ready = complete
+        path.limit_frozen = not complete
+
+    def _lift_guard(self, path: SendPath) -> None:
+        self._guard_until_ns = NEVER_NS
+        path.limit_cap = NEVER_NS
+
+    def _arm(self, now_ns: int) -> None:
+        self.deadline_ns = min(now_ns + self.receiver_timeout_ns // CHECKS, self._guard_until_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowControlDefaults:
+    """What a channel's ``fc`` leaves open. ``group_tag`` -1 is the reference's own default."""
+
+    strategy: FlowControlStrategy = FlowControlStrategy.MAX
+    unicast: FlowControlStrategy = FlowControlStrategy.MAX
+    group_tag: int = -1
+    group_min_size: int = 0
+    receiver_timeout_ns: int = RECEIVER_TIMEOUT_NS
+
+
+def choose_flow_control(
+    params: FlowControlParams | None, *, group: bool, defaults: FlowControlDefaults
+) -> UnicastFlowControl | MinMulticastFlowControl:
+    """The strategy of a channel. Its ``fc`` counts where there may be several receivers (``group``), else the setting does."""
+    if not group and defaults.unicast is FlowControlStrategy.MAX:
+        return UnicastFlowControl()
+    if not group or params is None:
+        params = FlowControlParams(defaults.strategy if group else defaults.unicast)
+    if params.strategy is FlowControlStrategy.MAX:
+        return MaxMulticastFlowControl(params.retransmit_window_multiple)
+    tag, size, timeout_ns = params.group_tag, params.group_min_size, params.receiver_timeout_ns
+    if params.strategy is not FlowControlStrategy.TAGGED:
+        tag = None
+    elif tag is None:
+        tag = defaults.group_tag
+    return MinMulticastFlowControl(
+        group_tag=tag,
+        group_min_size=defaults.group_min_size if size is None else size,
+        receiver_timeout_ns=defaults.receiver_timeout_ns if timeout_ns is None else timeout_ns,
+        window_multiple=params.retransmit_window_multiple,
+    )
