@@ -1,1 +1,1 @@
-"""Aeron's frames on the wire, without input or output: ``frames`` is the one codec (docs/protocols/aeron.md, 13)."""
+"""Aeron's frames on the wire, without input or output: ``layouts`` is the table, ``frames`` the codec."""

@@ -1,10 +1,10 @@
-"""The codec of Aeron's frames: one table of layouts, a class for each frame, checks (docs/protocols/aeron.md, 13).
+"""The codec of Aeron's frames: a class for each, its bytes, and what is checked (docs/protocols/aeron.md, 13).
 
 Theory of operation
 -------------------
 A datagram holds either one control frame, or DATA and PAD frames of one stream back to back. Every frame begins with the
-same 8 bytes: length, version, flags, type. ``LAYOUTS`` says for each type where its fields lie; the numbers themselves stand
-in ``_core/layout.py``, which the compiled paths read too, so that an offset is written once in the project.
+same 8 bytes: length, version, flags, type. ``layouts.LAYOUTS`` says for each type where its fields lie; the numbers stand in
+``_core/layout.py``, which the compiled paths read too, so that an offset is written once in the project.
 
 Frames are read in two places of the running driver:
 
@@ -36,166 +36,29 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from mainstem._core import layout
+from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Bytes = bytes | bytearray | memoryview
+    from mainstem.aeron.protocol.layouts import Bytes
 
 VERSION = 0
 UNALIGNED = layout.FRAME_ALIGNMENT - 1
-HEADER_LENGTH = layout.FRAME_TERM_OFFSET_OFFSET
 MAX_NAME_LENGTH = 255  # of a host name, in bytes
 NO_GROUP_TAG = -1
 
-_HEADER = Struct("<iBBH")
 _GROUP_TAG = Struct("<q")
 _ENTRY = Struct("<bBHi")  # address type, flags, port, age in milliseconds
 _NAME_LENGTH = Struct("<h")
 _ENTRY_ALIGNMENT = 8
 _ADDRESS_LENGTHS = {1: 4, 2: 16}  # of IPv4 and IPv6
-
-
-class FrameType(IntEnum):
-    """The types of frames. Those of the encrypted transport (ATS) and the extension are reserved and refused."""
-
-    PAD = layout.TYPE_PAD
-    DATA = layout.TYPE_DATA
-    NAK = layout.TYPE_NAK
-    STATUS_MESSAGE = layout.TYPE_SM
-    ERROR = layout.TYPE_ERR
-    SETUP = layout.TYPE_SETUP
-    RTTM = layout.TYPE_RTTM
-    RESOLUTION = layout.TYPE_RES
-    ATS_DATA = layout.TYPE_ATS_DATA
-    ATS_SETUP = layout.TYPE_ATS_SETUP
-    ATS_STATUS_MESSAGE = layout.TYPE_ATS_SM
-    RESPONSE_SETUP = layout.TYPE_RSP_SETUP
-    EXTENSION = layout.TYPE_EXT
-
-
-class FrameLayout(NamedTuple):
-    """The fixed part of one type of frame: its name, the bytes that it has at least, and its fields behind the header."""
-
-    name: str
-    length: int
-    fields: tuple[str, ...]
-    struct: Struct
-
-    def read(self, frame: Bytes) -> dict[str, int]:
-        """The fields of a frame of at least ``length`` bytes."""
-        return dict(zip(self.fields, self.struct.unpack_from(frame), strict=True))
-
-
-def _layout(name: str, length: int, /, **fields: tuple[int, str]) -> FrameLayout:
-    """A layout from each field's offset and format; what lies between the fields is passed over."""
-    form, end = "<", 0
-    for offset, code in fields.values():
-        form += f"{offset - end}x{code}"
-        end = offset + Struct(f"<{code}").size
-    assert end <= length, f"the fields of {name} take {end} bytes of {length}"
-    return FrameLayout(name, length, tuple(fields), Struct(form))
-
-
-_I32, _I64 = "i", "q"
-_DATA = _layout(
-    "DATA",
-    layout.DATA_HEADER_LENGTH,
-    term_offset=(layout.FRAME_TERM_OFFSET_OFFSET, _I32),
-    session_id=(layout.FRAME_SESSION_ID_OFFSET, _I32),
-    stream_id=(layout.FRAME_STREAM_ID_OFFSET, _I32),
-    term_id=(layout.FRAME_TERM_ID_OFFSET, _I32),
-    reserved_value=(layout.FRAME_RESERVED_VALUE_OFFSET, _I64),
-)
-_SM = _layout(
-    "SM",
-    layout.SM_LENGTH,
-    session_id=(layout.SM_SESSION_ID_OFFSET, _I32),
-    stream_id=(layout.SM_STREAM_ID_OFFSET, _I32),
-    consumption_term_id=(layout.SM_CONSUMPTION_TERM_ID_OFFSET, _I32),
-    consumption_term_offset=(layout.SM_CONSUMPTION_TERM_OFFSET_OFFSET, _I32),
-    receiver_window=(layout.SM_RECEIVER_WINDOW_OFFSET, _I32),
-    receiver_id=(layout.SM_RECEIVER_ID_OFFSET, _I64),
-)
-_SETUP = _layout(
-    "SETUP",
-    layout.SETUP_LENGTH,
-    term_offset=(layout.SETUP_TERM_OFFSET_OFFSET, _I32),
-    session_id=(layout.SETUP_SESSION_ID_OFFSET, _I32),
-    stream_id=(layout.SETUP_STREAM_ID_OFFSET, _I32),
-    initial_term_id=(layout.SETUP_INITIAL_TERM_ID_OFFSET, _I32),
-    active_term_id=(layout.SETUP_ACTIVE_TERM_ID_OFFSET, _I32),
-    term_length=(layout.SETUP_TERM_LENGTH_OFFSET, _I32),
-    mtu=(layout.SETUP_MTU_OFFSET, _I32),
-    ttl=(layout.SETUP_TTL_OFFSET, _I32),
-)
-
-LAYOUTS: Mapping[int, FrameLayout] = {
-    FrameType.PAD: _DATA._replace(name="PAD"),
-    FrameType.DATA: _DATA,
-    FrameType.NAK: _layout(
-        "NAK",
-        layout.NAK_LENGTH,
-        session_id=(layout.NAK_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.NAK_STREAM_ID_OFFSET, _I32),
-        term_id=(layout.NAK_TERM_ID_OFFSET, _I32),
-        term_offset=(layout.NAK_TERM_OFFSET_OFFSET, _I32),
-        length=(layout.NAK_LENGTH_OFFSET, _I32),
-    ),
-    FrameType.STATUS_MESSAGE: _SM,
-    FrameType.ERROR: _layout(
-        "ERR",
-        layout.ERR_LENGTH,
-        session_id=(layout.ERR_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.ERR_STREAM_ID_OFFSET, _I32),
-        receiver_id=(layout.ERR_RECEIVER_ID_OFFSET, _I64),
-        group_tag=(layout.ERR_GROUP_TAG_OFFSET, _I64),
-        error_code=(layout.ERR_CODE_OFFSET, _I32),
-        text_length=(layout.ERR_TEXT_LENGTH_OFFSET, _I32),
-    ),
-    FrameType.SETUP: _SETUP,
-    FrameType.RTTM: _layout(
-        "RTTM",
-        layout.RTTM_LENGTH,
-        session_id=(layout.RTTM_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.RTTM_STREAM_ID_OFFSET, _I32),
-        echo_timestamp=(layout.RTTM_ECHO_TIMESTAMP_OFFSET, _I64),
-        reception_delta=(layout.RTTM_RECEPTION_DELTA_OFFSET, _I64),
-        receiver_id=(layout.RTTM_RECEIVER_ID_OFFSET, _I64),
-    ),
-    FrameType.RESOLUTION: _layout("RES", layout.RES_HEADER_LENGTH),
-    FrameType.ATS_DATA: _DATA._replace(name="ATS_DATA"),
-    FrameType.ATS_SETUP: _SETUP._replace(name="ATS_SETUP"),
-    FrameType.ATS_STATUS_MESSAGE: _SM._replace(name="ATS_SM"),
-    FrameType.RESPONSE_SETUP: _layout(
-        "RSP_SETUP",
-        layout.RSP_SETUP_LENGTH,
-        session_id=(layout.RSP_SETUP_SESSION_ID_OFFSET, _I32),
-        stream_id=(layout.RSP_SETUP_STREAM_ID_OFFSET, _I32),
-        response_session_id=(layout.RSP_SETUP_RESPONSE_SESSION_ID_OFFSET, _I32),
-    ),
-}
-
-
-class Header(NamedTuple):
-    """The first 8 bytes of every frame."""
-
-    frame_length: int
-    version: int
-    flags: int
-    type: int
-
-    @classmethod
-    def read(cls, frame: Bytes) -> Header:
-        """The header of a frame of 8 bytes or more, unchecked."""
-        return cls(*_HEADER.unpack_from(frame))
 
 
 def align(length: int) -> int:
@@ -260,7 +123,7 @@ class Frame:
         """
         name, _, fields, form = LAYOUTS[self.type]
         try:
-            header = _HEADER.pack(frame_length, VERSION, self.flags if flags is None else flags, self.type)
+            header = Header(frame_length, VERSION, self.flags if flags is None else flags, self.type).encode()
             body = form.pack(*(values[each] if each in values else getattr(self, each) for each in fields))
         except struct.error as error:
             raise LocalProtocolError(f"{name}: {error}", rule="field range") from None
@@ -440,7 +303,9 @@ class StatusMessage(ControlFrame):
         tag = None
         if cls.options_length(frame) >= _GROUP_TAG.size:
             (tag,) = _GROUP_TAG.unpack_from(frame, layout.SM_GROUP_TAG_OFFSET)
-        return cls(flags=frame[layout.FRAME_FLAGS_OFFSET], group_tag=tag, **_SM.read(frame))
+        return cls(
+            flags=frame[layout.FRAME_FLAGS_OFFSET], group_tag=tag, **LAYOUTS[FrameType.STATUS_MESSAGE].read(frame)
+        )
 
     def encode(self) -> bytes:
         """The 36 bytes, or 44 with a group tag."""
@@ -455,7 +320,7 @@ class StatusMessage(ControlFrame):
     @classmethod
     def check_bytes(cls, datagram: Bytes, header: Header) -> None:  # noqa: ARG003
         """Checks what must hold in a term of any length. Raises RemoteProtocolError."""
-        values = _SM.read(datagram)
+        values = LAYOUTS[FrameType.STATUS_MESSAGE].read(datagram)
         offset, window = values["consumption_term_offset"], values["receiver_window"]
         if offset < 0 or offset & UNALIGNED:
             raise violation("SM position", f"term offset {offset} is negative or not a multiple of 32")
@@ -711,7 +576,7 @@ def _decode_stream_frame(rest: memoryview, *, is_first: bool) -> StreamFrame:
     header = check_header(rest)
     if header.type not in (FrameType.DATA, FrameType.PAD):
         raise violation("frame type", f"{header.type:#x} is among DATA and PAD")
-    values, length = _DATA.read(rest), header.frame_length
+    values, length = LAYOUTS[FrameType.DATA].read(rest), header.frame_length
     offset = values["term_offset"]
     if offset < 0 or offset & UNALIGNED:
         raise violation("term offset", f"{offset} is negative or not a multiple of 32")

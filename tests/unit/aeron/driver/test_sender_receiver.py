@@ -46,6 +46,7 @@ from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 from mainstem.aeron.protocol import frames
 from mainstem.aeron.protocol.frames import ErrorFrame, Rttm, Setup, StatusMessage
+from mainstem.aeron.protocol.layouts import Header
 
 if TYPE_CHECKING:
     from tests.support.memory_network import Peer
@@ -199,7 +200,7 @@ def setup_request(session_id: int, stream_id: int) -> bytes:
 
 
 def kinds(datagrams: list[bytes]) -> list[int]:
-    return [frames.Header.read(datagram).type for datagram in datagrams]
+    return [Header.read(datagram).type for datagram in datagrams]
 
 
 def test_a_stream_flows_from_a_publication_to_an_image(world: World) -> None:
@@ -350,7 +351,7 @@ def test_a_measurement_is_echoed_but_not_to_one_who_asks_too_often(world: World)
         world.network.send(peer, world.address_of(publication), request.encode())
     world.sender.do_work(world.now_ns)
     world.network.step()
-    answers = [datagram for datagram in peer.take() if frames.Header.read(datagram).type == layout.TYPE_RTTM]
+    answers = [datagram for datagram in peer.take() if Header.read(datagram).type == layout.TYPE_RTTM]
     assert answers == [request.reply().encode()]
 
 
@@ -370,7 +371,7 @@ def test_a_response_publication_sends_to_whoever_asked(world: World) -> None:
 def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_gives_it(world: World) -> None:
     peer = world.network.peer(24_060)
     publication = world.publish("aeron:udp?endpoint=127.0.0.1:24060", response_correlation_id=9)
-    (setup,) = [datagram for datagram in peer.take() if frames.Header.read(datagram).type == layout.TYPE_SETUP]
+    (setup,) = [datagram for datagram in peer.take() if Header.read(datagram).type == layout.TYPE_SETUP]
     assert setup[layout.FRAME_FLAGS_OFFSET] == layout.SETUP_FLAG_SEND_RESPONSE
     world.network.send(
         peer,
@@ -488,16 +489,14 @@ def test_cubic_takes_the_window_down_on_loss_and_says_so_at_once(world: World) -
     control = CubicCongestionControl(max_window_length=32_768, mtu=1408, now_ns=world.now_ns, measures=True)
     image, peer, place = lossy_image(world, congestion_control=control)
     world.run(2)
-    measures = [datagram for datagram in peer.take() if frames.Header.read(datagram).type == layout.TYPE_RTTM]
+    measures = [datagram for datagram in peer.take() if Header.read(datagram).type == layout.TYPE_RTTM]
     assert measures
     before = image.path.window_length
     world.network.send(peer, place, frame(bytes(32), term_offset=64))
     world.run(2)
     assert image.path.window_length < before
     windows = [
-        StatusMessage.decode(each).receiver_window
-        for each in peer.take()
-        if frames.Header.read(each).type == layout.TYPE_SM
+        StatusMessage.decode(each).receiver_window for each in peer.take() if Header.read(each).type == layout.TYPE_SM
     ]
     assert windows[-1] == image.path.window_length
 
@@ -511,9 +510,7 @@ def test_a_rejected_image_sends_errors_and_a_response_session_is_told_beside_sta
     world.to_receiver.reject_image(image, "go away")
     world.run(401)
     errors = peer.take()
-    assert {ErrorFrame.decode(datagram).text for datagram in errors if frames.Header.read(datagram).type == 4} == {
-        "go away"
-    }
+    assert {ErrorFrame.decode(datagram).text for datagram in errors if Header.read(datagram).type == 4} == {"go away"}
     assert layout.TYPE_SM not in kinds(errors)
     assert world.value(39) == 3
 
@@ -537,6 +534,6 @@ def test_the_receiver_answers_a_senders_measurement_and_its_one_way_bursts(world
         request = rttm(receiver_id, receiver_id=receiver_id)
         world.network.send(peer, place, request.encode())
         world.run()
-    answers = [Rttm.decode(each) for each in peer.take() if frames.Header.read(each).type == layout.TYPE_RTTM]
+    answers = [Rttm.decode(each) for each in peer.take() if Header.read(each).type == layout.TYPE_RTTM]
     assert [answer.receiver_id for answer in answers] == [7, 0]
     assert not any(answer.is_request for answer in answers)

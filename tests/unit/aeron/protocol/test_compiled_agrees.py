@@ -44,12 +44,9 @@ from tests.unit._core.network import (
 from mainstem._core import layout
 from mainstem._core.driver.retransmit import RetransmitHandler
 from mainstem.aeron.protocol.frames import (
-    LAYOUTS,
     Data,
     ErrorFrame,
     Frame,
-    FrameType,
-    Header,
     Heartbeat,
     Nak,
     Pad,
@@ -66,6 +63,7 @@ from mainstem.aeron.protocol.frames import (
     decode_datagram,
     violation,
 )
+from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType, Header
 from mainstem.errors import RemoteProtocolError
 
 if TYPE_CHECKING:

@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 from mainstem._core import layout
 from mainstem.aeron.protocol.frames import (
     CONTROL_FRAMES,
-    LAYOUTS,
     Data,
     ErrorFrame,
-    FrameType,
-    Header,
     Heartbeat,
     Nak,
     Pad,
@@ -30,6 +27,7 @@ from mainstem.aeron.protocol.frames import (
     StatusMessage,
     decode_datagram,
 )
+from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType, Header
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
 VECTORS = tomllib.loads((Path(__file__).parents[3] / "vectors" / "aeron_frames.toml").read_text())["vector"]

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from mainstem._core import layout
-from mainstem.aeron.protocol.frames import (
-    HEADER_LENGTH,
-    LAYOUTS,
-    NO_GROUP_TAG,
-    VERSION,
-    ErrorFrame,
-    FrameType,
-    Header,
-    Nak,
-    Resolution,
-)
+from mainstem.aeron.protocol.frames import NO_GROUP_TAG, VERSION, ErrorFrame, Nak, Resolution
+from mainstem.aeron.protocol.layouts import HEADER_LENGTH, LAYOUTS, FrameType, Header
 from mainstem.errors import RemoteProtocolError
 
 MAX_ENTRIES = 8  # of a RES frame that are shown

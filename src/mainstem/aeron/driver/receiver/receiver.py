@@ -19,7 +19,8 @@ from mainstem.aeron.driver.messages import (
     ResolveAgain,
 )
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import Dispatcher
-from mainstem.aeron.protocol.frames import LAYOUTS, FrameType, Rttm, Setup, StatusMessage
+from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
+from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:

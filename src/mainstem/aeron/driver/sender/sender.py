@@ -17,7 +17,8 @@ from mainstem.aeron.driver.messages import (
     ResponseSetup,
 )
 from mainstem.aeron.protocol import frames
-from mainstem.aeron.protocol.frames import FrameType, StatusMessage
+from mainstem.aeron.protocol.frames import StatusMessage
+from mainstem.aeron.protocol.layouts import FrameType, Header
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Sender:
             self._on_frame(publication, source, frame, now_ns)
 
     def _on_frame(self, publication: SenderPublication, source: bytes, frame: bytes, now_ns: int) -> None:
-        kind = frames.Header.read(frame).type
+        kind = Header.read(frame).type
         if kind == FrameType.RTTM:
             publication.on_measurement(frames.Rttm.read(frame), source, now_ns)
         elif kind == FrameType.ERROR:
