@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import MemoryTransport
-from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.media.buffers import BufferLimits
-from mainstem.aeron.driver.media.resolver import LITERAL_RESOLVER
-from mainstem.aeron.driver.media.transport import OpenTransport, TransportRequest
+from mainstem.aeron.driver.media.addresses import LITERAL_RESOLVER, InetAddress
+from mainstem.aeron.driver.media.transport import BufferLimits, OpenTransport, TransportRequest
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mainstem.aeron.driver.media.resolver import NetworkInterface
+    from mainstem.aeron.driver.media.addresses import NetworkInterface
 
 FIRST_FREE_PORT = 40_000
 BUFFER_LENGTH = 128 * 1024

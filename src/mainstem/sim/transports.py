@@ -5,10 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.driver.media.addresses import InetAddress
-from mainstem.aeron.driver.media.buffers import BufferLimits
-from mainstem.aeron.driver.media.resolver import NetworkInterface
-from mainstem.aeron.driver.media.transport import OpenTransport
+from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface
+from mainstem.aeron.driver.media.transport import BufferLimits, OpenTransport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,9 +19,9 @@ from mainstem.aeron.driver.counters import DriverCounters
 from mainstem.aeron.driver.directory_lock import claim_directory
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.event_log import event_log, watched
-from mainstem.aeron.driver.media.buffers import check_buffers
+from mainstem.aeron.driver.media.transport import check_buffers
 from mainstem.aeron.driver.messages import DriverConductorProxy
-from mainstem.aeron.driver.naming import make_names
+from mainstem.aeron.driver.naming.name_resolver import NameResolver
 from mainstem.aeron.driver.receiver.receiver import Receiver
 from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.error_log import DistinctErrorLog
@@ -74,7 +74,7 @@ class DriverCore:
             events=events,
             buffer_limits=limits,
             transports=transports,
-            names=make_names(
+            names=NameResolver.of_settings(
                 settings, transports, context.clock, counters, self.system_counters, context.instrument, events
             ),
             counter_values=cnc.counters_values,

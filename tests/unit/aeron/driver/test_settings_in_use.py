@@ -13,7 +13,7 @@ from tests.support.live_driver import wait_for
 from mainstem.aeron.channel_values import FlowControlStrategy
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.conductor.sender_factory import flow_control_defaults, runs_at_once
-from mainstem.aeron.driver.media.buffers import BufferLimits, check_buffers
+from mainstem.aeron.driver.media.transport import BufferLimits, check_buffers
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.sender.flow_control import MinMulticastFlowControl, choose_flow_control
 from mainstem.aeron.driver.settings import DriverSettings

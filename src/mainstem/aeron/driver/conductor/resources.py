@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.counters import DriverCounters
     from mainstem.aeron.driver.errors import ErrorRecorder
     from mainstem.aeron.driver.event_log import EventLog
-    from mainstem.aeron.driver.media.buffers import BufferLimits
-    from mainstem.aeron.driver.media.transport import Transports
-    from mainstem.aeron.driver.naming import Names
+    from mainstem.aeron.driver.media.transport import BufferLimits, Transports
+    from mainstem.aeron.driver.naming.name_resolver import NameResolver
     from mainstem.aeron.driver.settings import DriverSettings
     from mainstem.aeron.loss_report import LossReport
     from mainstem.aeron.system_counter import SystemCounter, SystemCounters
@@ -37,7 +36,7 @@ class Resources:
     instrument: Instrument
     events: EventLog | None
     transports: Transports
-    names: Names
+    names: NameResolver
     buffer_limits: BufferLimits
     counter_values: AtomicBuffer
     counters: DriverCounters

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mainstem.aeron.driver.event_log.log import EventLog
-    from mainstem.aeron.driver.media.addresses import InetAddress
-    from mainstem.aeron.driver.media.buffers import BufferLimits
-    from mainstem.aeron.driver.media.resolver import NetworkInterface
-    from mainstem.aeron.driver.media.transport import OpenTransport, TransportRequest, Transports
+    from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface
+    from mainstem.aeron.driver.media.transport import BufferLimits, OpenTransport, TransportRequest, Transports
     from mainstem.clock import Clock
 
 

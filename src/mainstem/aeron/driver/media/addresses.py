@@ -1,18 +1,22 @@
-"""IP addresses with ports, in the packed form that the kernel and the compiled code use."""
+"""IP addresses with ports, packed as the kernel and the compiled code use them; network interfaces; what resolves names."""
 
 from __future__ import annotations
 
 import ipaddress
 import struct
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 # The families' numbers on Linux, where this driver runs; a packed address begins with one of them.
 AF_INET = 2
 AF_INET6 = 10
 _V4 = struct.Struct("<H2s4s8x")
 _V6 = struct.Struct("<H2sI16sI")
-MAX_PARSED = 1024  # addresses: a driver asks about the same few again and again
+MAX_PARSED = 1024  # addresses: a driver uses the same few again and again
 
 
 @lru_cache(MAX_PARSED)
@@ -94,3 +98,53 @@ def text_of(packed: bytes) -> str:
         return str(InetAddress.unpack(packed))
     except ValueError:
         return "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkInterface:
+    """One address of one of the machine's network interfaces."""
+
+    name: str
+    index: int
+    ip: str
+    is_loopback: bool
+
+
+class Resolver(Protocol):
+    """Resolves names and lists the machine's network interfaces."""
+
+    def resolve(self, host: str) -> str:
+        """The numeric IP address of a name, v4 where there is one. Raises LookupError when there is none."""
+        ...
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        """The machine's addresses."""
+        ...
+
+
+LOOPBACK = NetworkInterface(name="lo", index=1, ip="127.0.0.1", is_loopback=True)
+
+
+class LiteralResolver:
+    """Resolves numeric addresses, ``localhost`` and a table of names, without a network: for the simulator and tests."""
+
+    def __init__(
+        self, names: Mapping[str, str] | None = None, *, interfaces: Sequence[NetworkInterface] = (LOOPBACK,)
+    ) -> None:
+        self._names = {"localhost": "127.0.0.1", **(names or {})}
+        self._interfaces = tuple(interfaces)
+
+    def resolve(self, host: str) -> str:
+        known = self._names.get(host)
+        if known is not None:
+            return known
+        try:
+            return str(ipaddress.ip_address(host))
+        except ValueError:
+            raise LookupError(f"unknown host {host!r}") from None
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        return self._interfaces
+
+
+LITERAL_RESOLVER = LiteralResolver()

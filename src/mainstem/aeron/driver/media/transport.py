@@ -1,4 +1,4 @@
-"""The network door: sockets are opened here and nowhere else in the driver."""
+"""The driver's I/O boundary to the network: sockets are opened here and nowhere else in the driver."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import os
 import socket
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.driver.udp import UdpTransport
-from mainstem.aeron.driver.media.addresses import InetAddress, wildcard
-from mainstem.aeron.driver.media.buffers import BufferLimits
-from mainstem.aeron.driver.media.resolver import NetworkInterface
+from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface, wildcard
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
     from mainstem._core.driver.datagram import Transport
     from mainstem._core.driver.loss_generator import LossGenerator
+    from mainstem.aeron.driver.settings import DriverSettings
 
 # Numbers that Python's socket module does not name everywhere.
 IP_MULTICAST_ALL = 49
@@ -29,14 +28,39 @@ IPV6_MULTICAST_ALL = 29
 SIOCGIFADDR = 0x8915
 
 
+class BufferLimits(NamedTuple):
+    """Lengths in bytes, as the system reports them: a socket's default, and the most that it may request."""
+
+    default_send: int
+    max_send: int
+    default_receive: int
+    max_receive: int
+
+
+def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
+    """Raises ConfigurationError when the MTU or the initial window is larger than the buffer that a socket will have."""
+    send = min(settings.socket_so_sndbuf, limits.max_send) or limits.default_send
+    receive = min(settings.socket_so_rcvbuf, limits.max_receive) or limits.default_receive
+    if settings.mtu_length > send:
+        raise ConfigurationError(
+            f"AERON_MTU_LENGTH {settings.mtu_length} exceeds the {send} bytes that the system gives a socket to send "
+            "(SO_SNDBUF, net.core.wmem_max)"
+        )
+    if settings.rcv_initial_window_length > receive:
+        raise ConfigurationError(
+            f"AERON_RCV_INITIAL_WINDOW_LENGTH {settings.rcv_initial_window_length} exceeds the {receive} bytes that the "
+            "system gives a socket to receive (SO_RCVBUF, net.core.rmem_max)"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportRequest:
-    """What socket is wanted.
+    """The socket to open.
 
     ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
     group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
     is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel is to note when datagrams arrive.
-    ``channel`` is what the socket is for, as people wrote it.
+    ``channel`` is the channel URI that the socket is for.
     """
 
     bind: InetAddress
@@ -54,7 +78,7 @@ class TransportRequest:
 
 @dataclass(slots=True)
 class OpenTransport:
-    """A transport and what the socket behind it turned out to be. ``close`` may be called twice, by the thread that uses it.
+    """A transport and the properties of its socket. ``close`` may be called twice, by the thread that uses it.
 
     ``reconnect`` gives a connected one another peer.
     """
@@ -75,7 +99,7 @@ class OpenTransport:
 
 
 class Transports(Protocol):
-    """The door: opens transports, resolves names, knows the interfaces."""
+    """The I/O boundary: opens transports, resolves names, lists the interfaces."""
 
     def open(self, request: TransportRequest) -> OpenTransport:
         """Opens one. Raises ConfigurationError with the address and the reason when the system refuses."""
@@ -98,7 +122,7 @@ class SystemTransports:
     """UDP sockets of this machine.
 
     ``incoming_loss`` and ``outgoing_loss`` make a loss generator for each transport that is opened, from its number: a
-    demonstration or a test drops datagrams at this door. ``offload=False`` does without the kernel's segmentation.
+    demonstration or a test drops datagrams here. ``offload=False`` does without the kernel's segmentation.
 
     ``slots`` is how many datagrams, or coalesced runs of them, are taken from a socket at once; 0 for as many as is usual.
     """
@@ -130,18 +154,18 @@ class SystemTransports:
 
     def open(self, request: TransportRequest) -> OpenTransport:
         v6 = request.bind.is_v6
-        made = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        sock = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
-            made.setblocking(False)
-            _set_buffers(made, request)
+            sock.setblocking(False)
+            _set_buffers(sock, request)
             if request.group is not None or request.bind.is_multicast:
-                _bind_group(made, request)
+                _bind_group(sock, request)
             else:
-                _bind(made, request)
+                _bind(sock, request)
             if request.connect is not None:
-                made.connect(_address(request.connect))
+                sock.connect(_address(request.connect))
             transport = UdpTransport(
-                made.fileno(),
+                sock.fileno(),
                 self._make(self._incoming_loss),
                 self._make(self._outgoing_loss),
                 self._offload,
@@ -149,17 +173,17 @@ class SystemTransports:
                 self._slots,
             )
         except OSError as error:
-            made.close()
+            sock.close()
             raise ConfigurationError(f"UDP socket on {request.bind}: {error.strerror or error}") from error
         self._opened += 1
-        name = made.getsockname()
+        name = sock.getsockname()
         return OpenTransport(
             transport=transport,
             local_address=InetAddress(name[0].partition("%")[0], name[1], name[3] if v6 else 0),
-            receive_buffer_length=_buffer_length(made, socket.SO_RCVBUF),
-            send_buffer_length=_buffer_length(made, socket.SO_SNDBUF),
-            release=made.close,
-            reconnect=lambda address: made.connect(_address(address)),
+            receive_buffer_length=_buffer_length(sock, socket.SO_RCVBUF),
+            send_buffer_length=_buffer_length(sock, socket.SO_SNDBUF),
+            release=sock.close,
+            reconnect=lambda address: sock.connect(_address(address)),
         )
 
     def _make(self, factory: Callable[[int], LossGenerator] | None) -> LossGenerator | None:
@@ -175,11 +199,11 @@ class SystemTransports:
         except ValueError:
             pass
         try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+            entries = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
         except (socket.gaierror, UnicodeError) as error:
             raise LookupError(f"unknown host {host!r}") from error
-        found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-        return str(found[0][4][0])
+        entries.sort(key=lambda entry: entry[0] != socket.AF_INET)
+        return str(entries[0][4][0])
 
     def buffer_limits(self) -> BufferLimits:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -208,26 +232,26 @@ def _address(address: InetAddress) -> tuple[str, int] | tuple[str, int, int, int
     return (address.ip, address.port)
 
 
-def _set_buffers(made: socket.socket, request: TransportRequest) -> None:
+def _set_buffers(sock: socket.socket, request: TransportRequest) -> None:
     if request.so_rcvbuf > 0:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, request.so_rcvbuf)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, request.so_rcvbuf)
     if request.so_sndbuf > 0:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, request.so_sndbuf)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, request.so_sndbuf)
 
 
-def _buffer_length(made: socket.socket, option: int) -> int:
-    """What was asked for: Linux doubles it for its own book-keeping and reports the double."""
-    return made.getsockopt(socket.SOL_SOCKET, option) // 2
+def _buffer_length(sock: socket.socket, option: int) -> int:
+    """The length that was requested: Linux doubles it for its own book-keeping and reports the double."""
+    return sock.getsockopt(socket.SOL_SOCKET, option) // 2
 
 
-def _bind(made: socket.socket, request: TransportRequest) -> None:
+def _bind(sock: socket.socket, request: TransportRequest) -> None:
     if request.bind.port or request.port_range is None:
-        made.bind(_address(request.bind))
+        sock.bind(_address(request.bind))
         return
     low, high = request.port_range
     for port in range(low, high + 1):
         try:
-            made.bind(_address(request.bind.with_port(port)))
+            sock.bind(_address(request.bind.with_port(port)))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -236,29 +260,29 @@ def _bind(made: socket.socket, request: TransportRequest) -> None:
     raise OSError(errno.EADDRINUSE, f"no free port from {low} to {high}")
 
 
-def _bind_group(made: socket.socket, request: TransportRequest) -> None:
+def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
     """Joins a multicast group, or only sends to one (no ``group``), on one interface (behaviour, 19.2)."""
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     group = request.group
     v6 = request.bind.is_v6
-    made.bind(_address(wildcard(v6=v6, port=request.bind.port)))
+    sock.bind(_address(wildcard(v6=v6, port=request.bind.port)))
     if v6:
-        made.setsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
+        sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
         if group is not None:
             member = ipaddress.IPv6Address(group.ip).packed + struct.pack("@I", request.interface_index)
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, member)
         if request.ttl > 0:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, request.ttl)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, request.ttl)
         return
-    made.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+    sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
     interface = socket.inet_aton(request.interface_ip)
-    made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
     if group is not None:
-        made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group.ip) + interface)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group.ip) + interface)
     if request.ttl > 0:
-        made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, request.ttl)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, request.ttl)
 
 
 def _v4_interfaces() -> list[NetworkInterface]:
@@ -266,10 +290,10 @@ def _v4_interfaces() -> list[NetworkInterface]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for index, name in socket.if_nameindex():
             try:
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                reply = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue
-            ip = socket.inet_ntoa(answer[20:24])
+            ip = socket.inet_ntoa(reply[20:24])
             result.append(
                 NetworkInterface(name=name, index=index, ip=ip, is_loopback=ipaddress.ip_address(ip).is_loopback)
             )

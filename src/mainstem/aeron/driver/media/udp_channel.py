@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel_values import ControlMode, Interface, parse_address, parse_interface
-from mainstem.aeron.driver.media.addresses import InetAddress, control_group, has_odd_last_byte, wildcard
-from mainstem.aeron.driver.media.resolver import LITERAL_RESOLVER
+from mainstem.aeron.driver.media.addresses import (
+    LITERAL_RESOLVER,
+    InetAddress,
+    control_group,
+    has_odd_last_byte,
+    wildcard,
+)
 from mainstem.errors import ChannelUriError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem.aeron.channel import ChannelUri
-    from mainstem.aeron.driver.media.resolver import NetworkInterface, Resolver
+    from mainstem.aeron.driver.media.addresses import NetworkInterface, Resolver
 
 _unique = itertools.count(1)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mainstem.aeron.channel import ChannelUri
-from mainstem.aeron.driver.media.addresses import InetAddress, text_of
-from mainstem.aeron.driver.media.resolver import LOOPBACK, LiteralResolver, NetworkInterface
+from mainstem.aeron.driver.media.addresses import LOOPBACK, InetAddress, LiteralResolver, NetworkInterface, text_of
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.errors import ChannelUriError
 

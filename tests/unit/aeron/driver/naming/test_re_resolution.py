@@ -6,7 +6,7 @@ import pytest
 from tests.support.invoked_driver import CLIENT, InvokedDriver, only
 
 from mainstem.aeron.command import commands, responses
-from mainstem.aeron.driver.naming.table import NameTable
+from mainstem.aeron.driver.naming.name_resolver import CsvTableNameResolver
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
 
@@ -92,9 +92,9 @@ def test_a_subscription_follows_a_control_name_that_moved() -> None:
 
 
 def test_a_table_has_rows_of_four() -> None:
-    assert NameTable("a,endpoint,b:1,c").lookup("a:5", "endpoint", again=False) == "b:1"
-    assert NameTable("a,endpoint,b:1,c").lookup("a:5", "endpoint", again=True) == "c:5"
-    assert NameTable("a,endpoint,b:1,c").lookup("a:5", "control", again=True) == "a:5"
+    assert CsvTableNameResolver("a,endpoint,b:1,c").lookup("a:5", "endpoint", again=False) == "b:1"
+    assert CsvTableNameResolver("a,endpoint,b:1,c").lookup("a:5", "endpoint", again=True) == "c:5"
+    assert CsvTableNameResolver("a,endpoint,b:1,c").lookup("a:5", "control", again=True) == "a:5"
     for text in ("", "a,endpoint,b", "a,endpoint,,c"):
         with pytest.raises(ConfigurationError):
-            NameTable(text)
+            CsvTableNameResolver(text)

@@ -1,0 +1,321 @@
+"""Drivers that exchange their names: RES frames over a UDP socket of their own (docs/protocols/aeron.md, 13.8 and 22.1).
+
+Theory of operation
+-------------------
+Every driver with a name sends its own entry (name, address, port) to its neighbors once in the self-resolution interval, and all
+that it knows once in the neighbor-resolution interval: names spread through drivers that know each other, as gossip does. The
+drivers to begin with are the bootstrap neighbors of the settings; they are resolved again until they respond.
+
+Two tables hold what was received. ``NameCache`` has an address for each (name, IP version), ``Neighbors`` the sockets of other
+drivers by address. Both drop what was not heard of for the neighbor timeout, and both have at most MAX_ENTRIES entries, so that
+invented names cannot grow the driver's memory.
+
+All of it runs in the conductor's thread, every ten milliseconds, on a socket that belongs to this thread alone. Datagrams are
+read by the one codec (``aeron/protocol/frames.py``); a malformed one is counted as an invalid packet and dropped. Frames may be
+lost, repeated or reordered: an entry carries its age, and an older entry never replaces a newer one.
+
+- An entry's time is that of its driver's last activity, age included; it never lies in the future.
+- Only a driver's own entry (``is_self``) keeps a neighbor alive: what others repeat of it does not.
+- A driver's own name and port in another driver's frame is ignored, so that names do not come back as their own neighbors.
+- A wildcard address in an own entry stands for the address that the datagram came from.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core.driver.datagram import Address
+from mainstem.aeron.channel_values import parse_address, parse_interface
+from mainstem.aeron.counters import bootstrap_neighbor, resolver_cache_entries, resolver_neighbors
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.media.transport import TransportRequest
+from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.clock import NS_PER_MS
+from mainstem.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mainstem._core.memory.counters import CounterCell
+    from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.media.transport import Transports
+    from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.system_counter import SystemCounters
+    from mainstem.instruments import Instrument
+
+DUTY_CYCLE_NS = 10 * NS_PER_MS
+MAX_BATCHES = 16  # of datagrams taken in one duty cycle: a flood of them must not hold the conductor up
+MAX_DATAGRAM = 1408  # bytes of one RES frame: the default MTU, which every path is expected to carry
+MAX_AGE_MS = 0x7FFFFFFF
+ANYWHERE = "0.0.0.0:0"
+BROADCAST = "255.255.255.255"
+# Names and drivers kept: a flood of invented ones gains nothing beyond this.
+MAX_ENTRIES = 1024
+
+
+@dataclass(slots=True)
+class CacheEntry:
+    """A name's address and when its driver was last heard of."""
+
+    name: str
+    address: InetAddress
+    last_activity_ns: int
+
+
+class NameCache:
+    """Names by (name, IP version)."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, bool], CacheEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[CacheEntry]:
+        return iter(self._entries.values())
+
+    def put(self, name: str, address: InetAddress, last_activity_ns: int) -> None:
+        """Stores a name, unless something newer is known; beyond MAX_ENTRIES new names are dropped."""
+        key = (name, address.is_v6)
+        known = self._entries.get(key)
+        if known is None:
+            if len(self._entries) < MAX_ENTRIES:
+                self._entries[key] = CacheEntry(name, address, last_activity_ns)
+        elif last_activity_ns >= known.last_activity_ns:
+            known.address, known.last_activity_ns = address, last_activity_ns
+
+    def find(self, name: str) -> InetAddress | None:
+        """The address of a name, v4 first."""
+        entry = self._entries.get((name, False)) or self._entries.get((name, True))
+        return None if entry is None else entry.address
+
+    def expire(self, before_ns: int) -> None:
+        """Drops what was last heard of before that time."""
+        for key in [key for key, entry in self._entries.items() if entry.last_activity_ns < before_ns]:
+            del self._entries[key]
+
+
+class Neighbors:
+    """Other drivers' resolvers, by the address of their sockets."""
+
+    def __init__(self) -> None:
+        self._heard_ns: dict[InetAddress, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._heard_ns)
+
+    def __iter__(self) -> Iterator[InetAddress]:
+        return iter(self._heard_ns)
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._heard_ns
+
+    def heard(self, address: InetAddress, now_ns: int, *, is_self: bool) -> bool:
+        """Notes an entry for that address; whether it is a new neighbor. Only a driver's own entry keeps one alive."""
+        is_new = address not in self._heard_ns
+        if is_new and len(self._heard_ns) >= MAX_ENTRIES:
+            return False
+        if is_new or is_self:
+            self._heard_ns[address] = now_ns
+        return is_new
+
+    def expire(self, before_ns: int) -> list[InetAddress]:
+        """Drops the drivers that were silent since before that time; returns them."""
+        silent = [address for address, heard_ns in self._heard_ns.items() if heard_ns < before_ns]
+        for address in silent:
+            del self._heard_ns[address]
+        return silent
+
+
+@dataclass(slots=True)
+class _Bootstrap:
+    """A bootstrap neighbor: its name as the settings have it, and its address once that is known."""
+
+    name: str
+    shown: CounterCell
+    address: InetAddress | None = None
+    due_ns: int = 0
+
+
+class DriverNameResolver:
+    """One driver's resolver; ``do_work`` is due every ten milliseconds.
+
+    ``settings.driver_resolver_name`` must be set. Raises ConfigurationError when the socket cannot be opened.
+    """
+
+    def __init__(
+        self,
+        settings: DriverSettings,
+        transports: Transports,
+        counters: DriverCounters,
+        system_counters: SystemCounters,
+        instrument: Instrument,
+        events: EventLog | None = None,
+        *,
+        now_ns: int,
+    ) -> None:
+        self.name = settings.driver_resolver_name or ""
+        self._settings = settings
+        self._transports = transports
+        self._counters = counters
+        self._system_counters = system_counters
+        self._instrument = instrument
+        self._events = events
+        bind = parse_interface(settings.driver_resolver_interface or ANYWHERE)
+        self._open = transports.open(TransportRequest(bind=InetAddress(transports.resolve(bind.host), bind.port)))
+        self._local = self._open.local_address
+        self._cache = NameCache()
+        self._neighbors = Neighbors()
+        bootstrap = settings.driver_resolver_bootstrap_neighbor or ""
+        names = [part.strip() for part in bootstrap.split(",") if part.strip()]
+        self._shown_neighbors = counters.allocate(resolver_neighbors(str(self._local), bootstrap))
+        self._shown_entries = counters.allocate(resolver_cache_entries(self.name))
+        self._bootstrap = [_Bootstrap(name, counters.allocate(bootstrap_neighbor(name))) for name in names]
+        self._self_due_ns = self._all_due_ns = now_ns
+        self.deadline_ns = now_ns
+
+    @property
+    def local_address(self) -> InetAddress:
+        """What its socket is bound to."""
+        return self._local
+
+    def find(self, name: str) -> str | None:
+        """The address of a driver's name; None for a name that no driver has sent."""
+        if name == self.name:
+            return self._local.ip
+        address = self._cache.find(name)
+        return None if address is None else address.ip
+
+    def do_work(self, now_ns: int) -> int:
+        """Receives entries, drops silent drivers, sends what is due; how many datagrams there were."""
+        self.deadline_ns = now_ns + DUTY_CYCLE_NS
+        work = self._receive(now_ns)
+        self._expire(now_ns)
+        self._resolve_bootstrap(now_ns)
+        if now_ns >= self._self_due_ns:
+            self._self_due_ns = now_ns + self._settings.driver_resolver_self_resolution_interval_ns
+            first = {each.address for each in self._bootstrap if each.address is not None}
+            own = ResolutionEntry(
+                name=self.name, address=ipaddress.ip_address(self._local.ip), port=self._local.port, is_self=True
+            )
+            work += self._send([own], {*first, *self._neighbors})
+        if now_ns >= self._all_due_ns:
+            self._all_due_ns = now_ns + self._settings.driver_resolver_neighbor_resolution_interval_ns
+            work += self._send(
+                [_entry(each.name, each.address, now_ns - each.last_activity_ns) for each in self._cache],
+                self._neighbors,
+            )
+        self._publish()
+        return work
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self._open.close()
+
+    def _receive(self, now_ns: int) -> int:
+        count = 0
+        for _ in range(MAX_BATCHES):
+            datagrams = self._open.transport.read()
+            if not datagrams:
+                break
+            for datagram, source in datagrams:
+                count += 1
+                try:
+                    resolution = Resolution.decode(datagram)
+                except RemoteProtocolError:
+                    self._system_counters.increment(SystemCounter.INVALID_PACKETS)
+                    continue
+                for entry in resolution.entries:
+                    if not self._on_entry(entry, InetAddress.unpack(source), now_ns):
+                        self._system_counters.increment(SystemCounter.INVALID_PACKETS)
+        return count
+
+    def _on_entry(self, entry: ResolutionEntry, source: InetAddress, now_ns: int) -> bool:
+        """Stores one name; false for an address where no driver can be."""
+        if entry.name == self.name and entry.port == self._local.port:
+            return True
+        address = InetAddress(str(entry.address), entry.port)
+        if address.is_wildcard and entry.is_self:
+            address = source.with_port(entry.port)
+        if address.is_wildcard or address.is_multicast or address.ip == BROADCAST or not entry.name:
+            return False
+        age_ns = max(0, entry.age_ms) * NS_PER_MS
+        if age_ns > self._settings.driver_resolver_neighbor_timeout_ns:
+            return True
+        self._cache.put(entry.name, address, now_ns - age_ns)
+        # Without a port, or with an address of the other kind, a driver is known by its name, and nothing can be sent to it.
+        is_reachable = bool(address.port) and address.is_v6 == self._local.is_v6
+        if is_reachable and self._neighbors.heard(address, now_ns, is_self=entry.is_self):
+            self._instrument.state_change(f"resolver neighbor {address}", "UNKNOWN", "ADDED", now_ns)
+            self._note("NAME_RESOLUTION_NEIGHBOR_ADDED", address, now_ns)
+        return True
+
+    def _expire(self, now_ns: int) -> None:
+        before_ns = now_ns - self._settings.driver_resolver_neighbor_timeout_ns
+        self._cache.expire(before_ns)
+        for address in self._neighbors.expire(before_ns):
+            self._instrument.state_change(f"resolver neighbor {address}", "ADDED", "REMOVED", now_ns)
+            self._note("NAME_RESOLUTION_NEIGHBOR_REMOVED", address, now_ns)
+
+    def _note(self, event: str, address: InetAddress, now_ns: int) -> None:
+        if self._events is not None:
+            self._events.note(event, str(address), now_ns)
+
+    def _resolve_bootstrap(self, now_ns: int) -> None:
+        """Resolves the bootstrap neighbors, again and again while they do not respond."""
+        for each in self._bootstrap:
+            if now_ns < each.due_ns or (each.address is not None and each.address in self._neighbors):
+                continue
+            each.due_ns = now_ns + self._settings.driver_resolver_bootstrap_neighbor_resolution_interval_ns
+            host, port = parse_address(each.name)
+            try:
+                address = InetAddress(self._transports.resolve(host), port)
+            except LookupError:
+                address = None
+            if address != each.address:
+                each.address = address
+                self._counters.relabel(each.shown, bootstrap_neighbor(each.name, str(address or "")))
+
+    def _send(self, entries: list[ResolutionEntry], to: Iterable[InetAddress]) -> int:
+        """Sends entries to every address, but not an entry to its own; how many datagrams left."""
+        sent = 0
+        for address in to:
+            of_others = [e for e in entries if e.is_self or (str(e.address), e.port) != (address.ip, address.port)]
+            for frame in _frames(of_others):
+                if not self._open.transport.send(frame, Address(address.packed)):
+                    self._system_counters.increment(SystemCounter.SHORT_SENDS)
+                sent += 1
+        return sent
+
+    def _publish(self) -> None:
+        self._shown_neighbors.set_release(len(self._neighbors))
+        self._shown_entries.set_release(len(self._cache))
+        for each in self._bootstrap:
+            each.shown.set_release(int(each.address is not None and each.address in self._neighbors))
+
+
+def _entry(name: str, address: InetAddress, age_ns: int) -> ResolutionEntry:
+    return ResolutionEntry(
+        name=name,
+        address=ipaddress.ip_address(address.ip),
+        port=address.port,
+        age_ms=min(age_ns // NS_PER_MS, MAX_AGE_MS),
+    )
+
+
+def _frames(entries: list[ResolutionEntry]) -> list[bytes]:
+    """The entries over as many datagrams as they need."""
+    groups: list[list[ResolutionEntry]] = []
+    room = 0
+    for entry in entries:
+        length = len(entry.encode())
+        if length > room:
+            groups.append([])
+            room = MAX_DATAGRAM
+        groups[-1].append(entry)
+        room -= length
+    return [Resolution(entries=tuple(group)).encode() for group in groups]

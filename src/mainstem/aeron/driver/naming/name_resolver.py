@@ -1,0 +1,189 @@
+"""Names into addresses as the settings say: by the system, a table, or other drivers (docs/protocols/aeron.md, 22).
+
+Runs in the conductor's thread. Look-ups are timed and counted (system counters 32 and 33), and reported to the event log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mainstem.aeron.channel_values import parse_address
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.clock import NEVER_NS
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.driver.counters import DriverCounters
+    from mainstem.aeron.driver.event_log import EventLog
+    from mainstem.aeron.driver.media.addresses import NetworkInterface, Resolver
+    from mainstem.aeron.driver.media.transport import Transports
+    from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.aeron.system_counter import SystemCounters
+    from mainstem.clock import Clock
+    from mainstem.instruments import Instrument
+
+
+class _Row(NamedTuple):
+    name: str
+    key: str
+    address: str
+    again: str
+
+
+class CsvTableNameResolver:
+    """A table of names for tests and demonstrations, with another address for re-resolution (22.2).
+
+    ``name,uri-param,address,re-resolution-address|…``: the address that replaces a name in a URI parameter. A name is a host, or
+    a host with its port; an address without a port keeps that of the channel. Raises ConfigurationError for a row that is none.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._rows = [_row(part) for part in text.split("|") if part.strip()]
+        if not self._rows:
+            raise ConfigurationError("AERON_NAME_RESOLVER_INIT_ARGS: a csv_table resolver needs rows")
+
+    def lookup(self, text: str, key: str, *, again: bool) -> str:
+        """The address that replaces ``text``, or ``text`` itself; ``again`` requests the one for re-resolution."""
+        host, port = parse_address(text)
+        for row in self._rows:
+            if row.key == key and row.name in (text, host):
+                address = row.again if again else row.address
+                return address if _has_port(address) else f"{address}:{port}"
+        return text
+
+
+class NameResolver:
+    """Resolves names by the table, by the drivers that are known, then by the system.
+
+    ``system`` resolves what the others do not have. ``table`` and ``drivers`` are there when the settings name such a resolver.
+    """
+
+    def __init__(
+        self,
+        system: Resolver,
+        clock: Clock,
+        system_counters: SystemCounters,
+        *,
+        threshold_ns: int,
+        table: CsvTableNameResolver | None = None,
+        drivers: DriverNameResolver | None = None,
+        events: EventLog | None = None,
+    ) -> None:
+        self._system = system
+        self._clock = clock
+        self._longest = system_counters[SystemCounter.NAME_RESOLVER_MAX_TIME]
+        self._exceeded = system_counters[SystemCounter.NAME_RESOLVER_TIME_EXCEEDED]
+        self._threshold_ns = threshold_ns
+        self._table = table
+        self._drivers = drivers
+        self._events = events
+        self._kind = "csv_table" if table is not None else "default" if drivers is None else "driver"
+        if drivers is not None:
+            self._note("NAME_RESOLUTION_HOST_NAME", "", 0, f"hostName={drivers.name}")
+
+    @classmethod
+    def of_settings(
+        cls,
+        settings: DriverSettings,
+        transports: Transports,
+        clock: Clock,
+        counters: DriverCounters,
+        system_counters: SystemCounters,
+        instrument: Instrument,
+        events: EventLog | None = None,
+    ) -> NameResolver:
+        """The resolver that AERON_NAME_RESOLVER_SUPPLIER names. Raises ConfigurationError."""
+        table = drivers = None
+        if settings.name_resolver_supplier == "csv_table":
+            table = CsvTableNameResolver(settings.name_resolver_init_args)
+        elif settings.name_resolver_supplier == "driver":
+            drivers = DriverNameResolver(
+                settings, transports, counters, system_counters, instrument, events, now_ns=clock.monotonic_ns()
+            )
+        return cls(
+            transports,
+            clock,
+            system_counters,
+            threshold_ns=settings.driver_name_resolver_threshold_ns,
+            table=table,
+            drivers=drivers,
+            events=events,
+        )
+
+    @property
+    def deadline_ns(self) -> int:
+        """When ``do_work`` is due at the latest."""
+        return NEVER_NS if self._drivers is None else self._drivers.deadline_ns
+
+    def do_work(self, now_ns: int) -> int:
+        """Exchanges names with the other drivers, where there are any; how much there was to do."""
+        if self._drivers is None or now_ns < self._drivers.deadline_ns:
+            return 0
+        return self._drivers.do_work(now_ns)
+
+    def close(self) -> None:
+        """Closes the socket for the other drivers."""
+        if self._drivers is not None:
+            self._drivers.close()
+
+    def lookup(self, text: str, key: str, *, again: bool = False) -> str:
+        """The table's replacement for ``text``, the value of URI parameter ``key``; the text itself where there is none."""
+        before_ns = self._clock.monotonic_ns()
+        name = text if self._table is None else self._table.lookup(text, key, again=again)
+        if self._events is not None:
+            took_ns = self._clock.monotonic_ns() - before_ns
+            detail = f"name={text} isReLookup={str(again).lower()} resolvedName={name}"
+            self._note("NAME_RESOLUTION_LOOKUP", f"resolver={self._kind} ", took_ns, detail)
+        return name
+
+    def resolve(self, host: str, *, again: bool = False) -> str:
+        """The numeric IP address of a name, which ``again`` was resolved before. Raises LookupError for an unknown name."""
+        before_ns = self._clock.monotonic_ns()
+        address = "unknown-address"
+        try:
+            known = None if self._drivers is None else self._drivers.find(host)
+            address = known or self._system.resolve(host)
+            return address
+        finally:
+            took_ns = self._clock.monotonic_ns() - before_ns
+            if self._events is not None:
+                shown = f"[{address}]" if ":" in address else address
+                detail = f"name={host} isReResolution={str(again).lower()} address={shown}"
+                self._note("NAME_RESOLUTION_RESOLVE", f"resolver={self._kind} ", took_ns, detail)
+            self._longest.propose_max_release(took_ns)
+            if took_ns > self._threshold_ns:
+                self._exceeded.add_release(1)
+
+    def address(self, text: str, key: str, *, again: bool = False) -> InetAddress:
+        """``host:port`` as the value of ``key``, resolved. Raises LookupError."""
+        host, port = parse_address(self.lookup(text, key, again=again))
+        return InetAddress(self.resolve(host, again=again), port)
+
+    def interfaces(self) -> Sequence[NetworkInterface]:
+        """The machine's addresses."""
+        return self._system.interfaces()
+
+    def _note(self, event: str, start: str, took_ns: int, detail: str) -> None:
+        if self._events is not None:
+            self._events.note(event, f"{start}durationNs={took_ns} {detail}", self._clock.monotonic_ns())
+
+
+def _row(text: str) -> _Row:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 4 or not all(parts):
+        raise ConfigurationError(
+            f"AERON_NAME_RESOLVER_INIT_ARGS: {text!r} is not a name, a URI parameter, an address and another address"
+        )
+    return _Row(*parts)
+
+
+def _has_port(address: str) -> bool:
+    try:
+        parse_address(address)
+    except ValueError:
+        return False
+    return True
