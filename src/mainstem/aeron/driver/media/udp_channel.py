@@ -145,10 +145,6 @@ class UdpChannel:
         """Whether there may be several receivers, as a sender sees it (behaviour, 16.4)."""
         return self.is_multicast or self.has_many_destinations
 
-    @property
-    def is_wildcard_port(self) -> bool:
-        return self.remote_data.port == 0
-
     def matches(self, other: UdpChannel) -> bool:
         """Whether two channels may share their sockets: the same identity, or the same tag."""
         if self.tag is not None and self.tag == other.tag:

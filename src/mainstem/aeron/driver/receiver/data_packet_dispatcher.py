@@ -1,4 +1,29 @@
-"""Which sessions of which streams an endpoint wants, and what is under way for each (behaviour, 15.1)."""
+"""The sessions of the streams that an endpoint is subscribed to (docs/protocols/aeron.md, 15.1).
+
+Theory of operation
+-------------------
+A datagram of data belongs to an image by its session and stream. The compiled receive path finds the image and handles the
+datagram; what has no image comes here, once for each batch of datagrams, and SETUPs come always. The dispatcher decides for each
+(stream, session): is a SETUP to be requested, is an image to be made, is it to be ignored for a while.
+
+It owns two of the compiled endpoint's tables. ``interests`` has the streams that are subscribed to: data of others never
+leaves the compiled path. ``silences`` has the sessions about which a decision was taken, with the time until which their data is
+not reported again. Each entry of ``_sessions`` has one in ``silences``, with the same time.
+
+A session without an image is in one of these states, or in none:
+
+  none ──data──► PENDING_SETUP ──SETUP──► INIT_IN_PROGRESS ──image made──► none: the image's path has it now
+    │                                        └──conductor refused──► none
+    ├──data or SETUP without a subscription──► NO_INTEREST, until a subscription of the stream is added
+    ├──the endpoint filter refused the source──► REFUSED: its data is ignored for a second, a SETUP is not
+    └──image removed──► COOL_DOWN: its late data must not make it again
+
+Every state but NO_INTEREST ends by time, in ``on_time``. Data, SETUPs and the conductor's messages may arrive in any order: an
+image that is made twice is prevented by INIT_IN_PROGRESS alone, and a SETUP that is ignored is sent again by its sender.
+
+Only the receiver's thread uses it. At most MAX_SESSIONS sessions are remembered: a flood of invented sessions evicts those for
+which nothing is under way, and is ignored when there are none of them.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +38,9 @@ if TYPE_CHECKING:
     from mainstem._core.driver.receive_path import ReceiveEndpoint
 
 PENDING_SETUP_TIMEOUT_NS = 1_000_000_000
-# The conductor answers in milliseconds; if it never does, the next SETUP asks again.
+# The conductor responds in milliseconds; if it never does, the next SETUP starts again.
 CREATION_TIMEOUT_NS = 10_000_000_000
-# Sessions remembered without an image; a flood of made-up ones must not grow memory.
+# Sessions remembered without an image; a flood of invented ones must not grow memory.
 MAX_SESSIONS = 1_024
 
 Session = tuple[int, int]
@@ -24,15 +49,15 @@ Session = tuple[int, int]
 class SessionState(Enum):
     """What is under way for a session that has no image."""
 
-    PENDING_SETUP = "a SETUP was asked for"
+    PENDING_SETUP = "a SETUP was requested"
     INIT_IN_PROGRESS = "the conductor makes the image"
     COOL_DOWN = "the image was removed a moment ago"
-    NO_INTEREST = "no subscription wants this session"
+    NO_INTEREST = "no subscription has this session"
     REFUSED = "the endpoint filter refused its address"
 
 
-# What does not keep a SETUP from having an image made.
-WELCOME = (SessionState.PENDING_SETUP, SessionState.REFUSED)
+# States in which a SETUP has an image made.
+ACCEPTS_SETUP = (SessionState.PENDING_SETUP, SessionState.REFUSED)
 
 
 @dataclass(slots=True)
@@ -42,12 +67,12 @@ class _Interest:
     every: bool = False
     sessions: set[int] = field(default_factory=set)
 
-    def wants(self, session_id: int) -> bool:
+    def includes(self, session_id: int) -> bool:
         return self.every or session_id in self.sessions
 
 
-class Dispatcher:
-    """The interest of one endpoint, kept in its compiled tables so that they report only what needs a decision."""
+class DataPacketDispatcher:
+    """The subscribed sessions of one endpoint; its compiled tables report only what needs a decision."""
 
     def __init__(self, core: ReceiveEndpoint, *, session_limit: int = 0x7FFFFFFF) -> None:
         self._core = core
@@ -65,10 +90,10 @@ class Dispatcher:
         entry = self._sessions.get((stream_id, session_id))
         return None if entry is None else entry[0]
 
-    def wants(self, stream_id: int, session_id: int) -> bool:
-        """Whether a subscription is there for the session."""
+    def has_subscription(self, stream_id: int, session_id: int) -> bool:
+        """Whether the session is subscribed to."""
         interest = self._streams.get(stream_id)
-        return interest is not None and interest.wants(session_id)
+        return interest is not None and interest.includes(session_id)
 
     def add_subscription(self, stream_id: int, session_id: int | None) -> None:
         """Interest in one session, or with None in all of a stream."""
@@ -83,7 +108,7 @@ class Dispatcher:
         self._forget_where(stream_id, SessionState.NO_INTEREST)
 
     def remove_subscription(self, stream_id: int, session_id: int | None) -> None:
-        """The interest of that kind is gone."""
+        """Removes the interest in one session, or with None in all of a stream."""
         interest = self._streams.get(stream_id)
         if interest is None:
             return
@@ -98,8 +123,8 @@ class Dispatcher:
                 self.forget(*session)
 
     def on_unknown(self, stream_id: int, session_id: int, now_ns: int) -> bool:
-        """Data of a session without an image: whether to ask for a SETUP."""
-        if not self.wants(stream_id, session_id):
+        """Handles data of a session without an image. Returns whether to request a SETUP."""
+        if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
         entry = self._sessions.get((stream_id, session_id))
@@ -109,12 +134,14 @@ class Dispatcher:
         return True
 
     def on_setup(self, stream_id: int, session_id: int, now_ns: int, *, images: int) -> bool:
-        """A SETUP of a session without an image: whether to have one made. ``images``: of this stream, so far."""
-        if not self.wants(stream_id, session_id):
+        """Handles a SETUP of a session without an image. Returns whether to have one made.
+
+        ``images`` is the number of this stream's images so far."""
+        if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
         entry = self._sessions.get((stream_id, session_id))
-        if entry is not None and now_ns < entry[1] and entry[0] not in WELCOME:
+        if entry is not None and now_ns < entry[1] and entry[0] not in ACCEPTS_SETUP:
             return False
         if images >= self._session_limit:
             return False
@@ -122,11 +149,11 @@ class Dispatcher:
         return True
 
     def on_refused(self, stream_id: int, session_id: int, now_ns: int) -> None:
-        """The filter refused it: its data is not mentioned for a while. A SETUP is, whoever sends it."""
+        """The filter refused it: its data is not reported for a while. A SETUP is, from any source."""
         self._enter(stream_id, session_id, SessionState.REFUSED, now_ns + PENDING_SETUP_TIMEOUT_NS)
 
     def cool_down(self, stream_id: int, session_id: int, until_ns: int) -> None:
-        """The image was removed: its session is not welcome until then."""
+        """The image was removed: its session is ignored until then."""
         self._enter(stream_id, session_id, SessionState.COOL_DOWN, until_ns)
 
     def forget(self, stream_id: int, session_id: int) -> None:
@@ -135,16 +162,16 @@ class Dispatcher:
             self._core.silences.remove(session_id, stream_id)
 
     def on_time(self, now_ns: int) -> None:
-        """Forgets what has expired."""
+        """Drops the states that have expired."""
         for session in [each for each, (_, until_ns) in self._sessions.items() if now_ns >= until_ns]:
             self.forget(*session)
 
     def _enter(self, stream_id: int, session_id: int, state: SessionState, until_ns: int) -> None:
         key = (stream_id, session_id)
         if key not in self._sessions and len(self._sessions) >= MAX_SESSIONS:
-            # The oldest that nobody waits for makes room.
+            # The oldest for which nothing is under way makes room.
             for session, (old, _) in self._sessions.items():
-                if old in (SessionState.NO_INTEREST, *WELCOME):
+                if old in (SessionState.NO_INTEREST, *ACCEPTS_SETUP):
                     self.forget(*session)
                     break
             else:

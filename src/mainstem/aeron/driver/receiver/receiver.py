@@ -18,7 +18,7 @@ from mainstem.aeron.driver.messages import (
     NetworkFault,
     ResolveAgain,
 )
-from mainstem.aeron.driver.receiver.data_packet_dispatcher import Dispatcher
+from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDispatcher
 from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
 from mainstem.aeron.system_counter import SystemCounter
@@ -61,7 +61,7 @@ class Receiver:
         self._session_limit = stream_session_limit
         self.commands = CommandQueue()
         self._endpoints: dict[int, ReceiveChannelEndpoint] = {}
-        self._dispatchers: dict[int, Dispatcher] = {}
+        self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
         self._now_ns = now_ns
         self._resolve_interval_ns = resolve_interval_ns
@@ -265,7 +265,7 @@ class Receiver:
     def on_register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
         """Takes an endpoint into the duty cycle."""
         self._endpoints[endpoint.key] = endpoint
-        self._dispatchers[endpoint.key] = Dispatcher(endpoint.core, session_limit=self._session_limit)
+        self._dispatchers[endpoint.key] = DataPacketDispatcher(endpoint.core, session_limit=self._session_limit)
         self.cycle.add_endpoint(endpoint.core)
 
     def on_close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:

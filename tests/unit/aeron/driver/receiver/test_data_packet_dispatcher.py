@@ -6,20 +6,20 @@ import pytest
 
 from mainstem._core.driver.receive_path import ReceiveEndpoint
 from mainstem._core.memory.buffer import AtomicBuffer
-from mainstem.aeron.driver.receiver.data_packet_dispatcher import MAX_SESSIONS, Dispatcher, SessionState
+from mainstem.aeron.driver.receiver.data_packet_dispatcher import MAX_SESSIONS, DataPacketDispatcher, SessionState
 
 SECOND = 1_000_000_000
 STREAM, SESSION = 10, 77
 
 
 @pytest.fixture
-def dispatcher() -> Dispatcher:
-    made = Dispatcher(ReceiveEndpoint(AtomicBuffer(bytearray(128 * 64))), session_limit=2)
+def dispatcher() -> DataPacketDispatcher:
+    made = DataPacketDispatcher(ReceiveEndpoint(AtomicBuffer(bytearray(128 * 64))), session_limit=2)
     made.add_subscription(STREAM, None)
     return made
 
 
-def test_asks_for_a_setup_once_a_second_until_it_comes(dispatcher: Dispatcher) -> None:
+def test_asks_for_a_setup_once_a_second_until_it_comes(dispatcher: DataPacketDispatcher) -> None:
     assert dispatcher.on_unknown(STREAM, SESSION, 0)
     assert dispatcher.state(STREAM, SESSION) is SessionState.PENDING_SETUP
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
@@ -30,7 +30,7 @@ def test_asks_for_a_setup_once_a_second_until_it_comes(dispatcher: Dispatcher) -
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND + 2)
 
 
-def test_a_pending_setup_is_forgotten_after_a_second(dispatcher: Dispatcher) -> None:
+def test_a_pending_setup_is_forgotten_after_a_second(dispatcher: DataPacketDispatcher) -> None:
     dispatcher.on_unknown(STREAM, SESSION, 0)
     dispatcher.on_time(SECOND - 1)
     assert dispatcher.state(STREAM, SESSION) is not None
@@ -38,16 +38,16 @@ def test_a_pending_setup_is_forgotten_after_a_second(dispatcher: Dispatcher) -> 
     assert dispatcher.state(STREAM, SESSION) is None
 
 
-def test_a_session_that_cools_down_is_not_welcome_until_the_time_is_over(dispatcher: Dispatcher) -> None:
+def test_a_session_that_cools_down_is_not_welcome_until_the_time_is_over(dispatcher: DataPacketDispatcher) -> None:
     dispatcher.cool_down(STREAM, SESSION, SECOND)
     assert not dispatcher.on_setup(STREAM, SESSION, SECOND - 1, images=0)
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
     assert dispatcher.on_setup(STREAM, SESSION, SECOND, images=0)
 
 
-def test_a_subscription_to_one_session_wants_no_other(dispatcher: Dispatcher) -> None:
+def test_a_subscription_to_one_session_wants_no_other(dispatcher: DataPacketDispatcher) -> None:
     dispatcher.add_subscription(11, SESSION)
-    assert dispatcher.wants(11, SESSION)
+    assert dispatcher.has_subscription(11, SESSION)
     assert not dispatcher.on_unknown(11, 78, 0)
     assert dispatcher.state(11, 78) is SessionState.NO_INTEREST
     assert not dispatcher.on_setup(11, 78, 1 << 60, images=0)
@@ -55,30 +55,30 @@ def test_a_subscription_to_one_session_wants_no_other(dispatcher: Dispatcher) ->
     assert dispatcher.on_setup(11, 78, 1, images=0)
 
 
-def test_a_stream_without_subscription_is_forgotten_with_its_sessions(dispatcher: Dispatcher) -> None:
+def test_a_stream_without_subscription_is_forgotten_with_its_sessions(dispatcher: DataPacketDispatcher) -> None:
     dispatcher.on_unknown(STREAM, SESSION, 0)
     dispatcher.add_subscription(STREAM, SESSION)
     dispatcher.remove_subscription(STREAM, None)
-    assert dispatcher.wants(STREAM, SESSION)
-    assert not dispatcher.wants(STREAM, 78)
+    assert dispatcher.has_subscription(STREAM, SESSION)
+    assert not dispatcher.has_subscription(STREAM, 78)
     dispatcher.remove_subscription(STREAM, SESSION)
     assert not dispatcher.has_interest
     assert dispatcher.state(STREAM, SESSION) is None
     dispatcher.remove_subscription(STREAM, SESSION)
 
 
-def test_a_refused_image_may_be_asked_for_again(dispatcher: Dispatcher) -> None:
+def test_a_refused_image_may_be_asked_for_again(dispatcher: DataPacketDispatcher) -> None:
     assert dispatcher.on_setup(STREAM, SESSION, 0, images=0)
     dispatcher.forget(STREAM, SESSION)
     assert dispatcher.on_setup(STREAM, SESSION, 1, images=0)
 
 
-def test_there_are_no_more_images_of_a_stream_than_the_limit(dispatcher: Dispatcher) -> None:
+def test_there_are_no_more_images_of_a_stream_than_the_limit(dispatcher: DataPacketDispatcher) -> None:
     assert dispatcher.on_setup(STREAM, 1, 0, images=1)
     assert not dispatcher.on_setup(STREAM, 2, 0, images=2)
 
 
-def test_a_flood_of_sessions_does_not_grow_memory(dispatcher: Dispatcher) -> None:
+def test_a_flood_of_sessions_does_not_grow_memory(dispatcher: DataPacketDispatcher) -> None:
     for session in range(3 * MAX_SESSIONS):
         dispatcher.on_unknown(STREAM, session, 0)
     remembered = sum(dispatcher.state(STREAM, session) is not None for session in range(3 * MAX_SESSIONS))
