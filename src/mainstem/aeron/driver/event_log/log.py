@@ -37,25 +37,25 @@ class EventLog:
         self._max_length = max_length
         self._length = 0
 
-    def wants(self, *events: str) -> bool:
-        """Whether any of these is to be logged."""
+    def includes(self, *events: str) -> bool:
+        """Whether any of these is logged."""
         return not self._events.isdisjoint(events)
 
     def note(self, event: str, detail: str, now_ns: int) -> None:
-        """Something happened."""
+        """Logs an event with its detail."""
         if event in self._events:
             shown = detail[:MAX_DETAIL]
             self._write(event, len(shown), len(detail), shown, now_ns)
 
     def record(self, record: Message, now_ns: int) -> None:
-        """A command came, or an answer left."""
+        """Logs a command or a response."""
         event = record_event(type(record).__name__)
         if event in self._events:
             length = ENTRY_HEADER + len(record.encode())
             self._write(event, length, length, record_text(record)[:MAX_DETAIL], now_ns)
 
     def frame(self, event: str, address: str, datagram: bytes, now_ns: int, *, address_length: int) -> None:
-        """A datagram came or left: its first frame."""
+        """Logs the first frame of a datagram."""
         if event in self._events:
             captured = ENTRY_HEADER + address_length + len(datagram)
             self._write(event, captured, len(datagram), f"address={address} {frame_text(datagram)}", now_ns)
@@ -81,7 +81,7 @@ class EventLog:
 
 
 def event_log(settings: DriverSettings) -> EventLog | None:
-    """The event log that the settings ask for, if they do. Raises ConfigurationError."""
+    """The event log of the settings, None where they name no event. Raises ConfigurationError."""
     events = chosen_events(settings.event_log, setting="AERON_EVENT_LOG")
     events -= chosen_events(settings.event_log_disable, setting="AERON_EVENT_LOG_DISABLE")
     if not events:

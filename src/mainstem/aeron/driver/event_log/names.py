@@ -76,7 +76,7 @@ EVERY_EVENT_FROM = 0xFFFF  # a mask of the old kind that sets all these bits mea
 
 
 def record_event(name: str) -> str:
-    """The event of a command or an answer by its class's name: ``AddPublication``, ``OnAvailableImage``."""
+    """The event of a command or a response by its class's name: ``AddPublication``, ``OnAvailableImage``."""
     if name in IRREGULAR:
         return IRREGULAR[name]
     side, rest = ("OUT", name[2:]) if name.startswith("On") else ("IN", name)

@@ -1,4 +1,4 @@
-"""A command or an answer as a line of the event log: the reference driver's words, order included."""
+"""A command or a response as a line of the event log: the reference driver's words, order included."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver.event_log.frame_text import one_line
 
-# For each record, what its line says: the word and the field it comes from. Those that the reference does not describe have
+# For each record, the words of its line, and the fields they come from. Those that the reference does not describe have
 # the words that it has for the same fields elsewhere.
 _IDS = (("clientId", "client_id"), ("correlationId", "correlation_id"))
 _CHANNEL = ("channel", "channel")
@@ -100,7 +100,7 @@ WORDS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def record_text(record: object) -> str:
-    """What a command or an answer says."""
+    """The text of a command or a response."""
     return " ".join(f"{word}={_value(word, getattr(record, field))}" for word, field in WORDS[type(record).__name__])
 
 

@@ -1,4 +1,4 @@
-"""What the sender tells of one publication: what it sends again, and whom its flow control waits for."""
+"""Events of one publication in the sender: retransmissions, and the receivers that its flow control waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StreamEvents:
-    """Belongs to the sender's thread."""
+    """Used in the sender's thread."""
 
     def __init__(self, log: EventLog, clock: Clock, path: SendPath, channel: str) -> None:
         self._log = log
@@ -23,12 +23,12 @@ class StreamEvents:
         self._receivers: set[int] = set()
 
     def watch_resends(self) -> None:
-        """Has the path tell of each retransmission, where the log wants that."""
-        if self._log.wants("RESEND"):
+        """Has the path report each retransmission, where the log has that event."""
+        if self._log.includes("RESEND"):
             self._path.on_resend = self._resent
 
     def receivers(self, ids: Iterable[int]) -> None:
-        """Who is waited for now."""
+        """Logs the differences to the receivers that are waited for now."""
         now = set(ids)
         for receiver_id in sorted(now - self._receivers):
             self._receivers.add(receiver_id)

@@ -1,4 +1,4 @@
-"""Frames for the event log: sockets whose datagrams are seen as they come and go."""
+"""Frames for the event log: sockets whose datagrams are logged as they arrive and leave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SocketWatcher:
-    """What one socket's datagrams say in the event log. ``peer`` is the packed address that it is connected to."""
+    """Logs the datagrams of one socket. ``peer`` is the packed address that it is connected to."""
 
     def __init__(self, log: EventLog, clock: Clock, channel: str, peer: bytes) -> None:
         self._log = log
@@ -29,14 +29,14 @@ class SocketWatcher:
         self.peer = peer
 
     def came(self, source: bytes, datagram: bytes) -> None:
-        """A datagram arrived."""
-        self._tell("FRAME_IN", "NAK_RECEIVED", source, datagram)
+        """Logs a datagram that arrived."""
+        self._log_frame("FRAME_IN", "NAK_RECEIVED", source, datagram)
 
     def left(self, destination: bytes, datagram: bytes) -> None:
-        """A datagram was sent."""
-        self._tell("FRAME_OUT", "NAK_SENT", destination or self.peer, datagram)
+        """Logs a datagram that was sent."""
+        self._log_frame("FRAME_OUT", "NAK_SENT", destination or self.peer, datagram)
 
-    def _tell(self, event: str, nak_event: str, address: bytes, datagram: bytes) -> None:
+    def _log_frame(self, event: str, nak_event: str, address: bytes, datagram: bytes) -> None:
         now_ns, shown = self._clock.monotonic_ns(), text_of(address)
         self._log.frame(event, shown, datagram, now_ns, address_length=len(address))
         nak = read_nak(datagram)
@@ -45,7 +45,7 @@ class SocketWatcher:
 
 
 class WatchedTransports:
-    """The transports door ``inner``, each of whose sockets tells the log what passes through it."""
+    """Transports whose sockets log what passes through them; all else is done by ``inner``."""
 
     def __init__(self, inner: Transports, log: EventLog, clock: Clock) -> None:
         self._inner = inner
@@ -53,7 +53,7 @@ class WatchedTransports:
         self._clock = clock
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """As the inner door does."""
+        """As ``inner`` does."""
         opened = self._inner.open(request)
         peer = b"" if request.connect is None else request.connect.packed
         watcher = SocketWatcher(self._log, self._clock, request.channel, peer)
@@ -65,20 +65,20 @@ class WatchedTransports:
         return replace(opened, transport=TappedTransport(opened.transport, watcher), reconnect=reconnect)
 
     def resolve(self, host: str) -> str:
-        """As the inner door does."""
+        """As ``inner`` does."""
         return self._inner.resolve(host)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
-        """As the inner door does."""
+        """As ``inner`` does."""
         return self._inner.interfaces()
 
     def buffer_limits(self) -> BufferLimits:
-        """As the inner door does."""
+        """As ``inner`` does."""
         return self._inner.buffer_limits()
 
 
 def watched(transports: Transports, log: EventLog | None, clock: Clock) -> Transports:
-    """``transports`` themselves, unless the log wants what only sockets see."""
-    if log is None or not log.wants(*AT_THE_SOCKETS):
+    """``transports`` themselves, unless the log has events that only sockets see."""
+    if log is None or not log.includes(*AT_THE_SOCKETS):
         return transports
     return WatchedTransports(transports, log, clock)

@@ -1,4 +1,4 @@
-"""The destinations of a channel with many: told by hand, or learnt from status messages (behaviour, 19.3)."""
+"""The destinations of a channel with many: added by commands, or learnt from status messages (docs/protocols/aeron.md, 19.3)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mainstem.aeron.counters import Gauge
 
 DESTINATION_TIMEOUT_NS = 5_000_000_000
-# A destination that was told by hand and has not been heard of has no receiver id yet.
+# The receiver id of a destination that was added by a command and has sent no status message yet.
 UNKNOWN_RECEIVER = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class Destination:
-    """One destination. ``name`` is its ``host:port`` as it was told, empty for one that was learnt."""
+    """One destination. ``name`` is its ``host:port`` as the command has it, empty for one that was learnt."""
 
     packed: bytes
     name: str
@@ -30,8 +30,8 @@ class Destination:
 class DestinationTracker:
     """Keeps the compiled endpoint's list of destinations; used in the sender's thread.
 
-    A learnt destination goes when it is silent for ``timeout_ns``; one that was told by hand stays, and its name is
-    looked up again.
+    A learnt destination is removed when it is silent for ``timeout_ns``; one that was added by a command stays, and its name is
+    resolved again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DestinationTracker:
         self._timeout_ns = timeout_ns
         self._gauge = gauge
         self._entries: list[Destination] = []
-        # Told by hand, and of no known address so far: with the time of the last look.
+        # Added by a command, and without an address so far: with the time when it was last due for resolution.
         self._unresolved: dict[int, tuple[Destination, int]] = {}
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class DestinationTracker:
         return list(self._entries)
 
     def on_status(self, packed: bytes, receiver_id: int, now_ns: int) -> None:
-        """A status message came from a place, or a receiver, that the list does not have."""
+        """Handles a status message of an address or a receiver that the list does not have."""
         for index, (address, known_receiver, _) in enumerate(self._core.destinations.rows()):
             if address == packed and (self._is_manual or known_receiver in (UNKNOWN_RECEIVER, receiver_id)):
                 self._core.destinations.touch(index, receiver_id, now_ns)
@@ -67,28 +67,28 @@ class DestinationTracker:
             self._add(Destination(packed=packed, name="", registration_id=-1), receiver_id, now_ns)
 
     def add(self, packed: bytes, *, name: str, registration_id: int, now_ns: int) -> None:
-        """A destination that was told by hand."""
+        """Adds the destination of a command."""
         self._add(Destination(packed=packed, name=name, registration_id=registration_id), UNKNOWN_RECEIVER, now_ns)
 
     def add_unresolved(self, *, name: str, registration_id: int) -> None:
-        """A destination that was told by hand and whose name has no address yet; ``move`` gives it one."""
+        """Adds the destination of a command whose name has no address yet; ``move`` gives it one."""
         self._unresolved[registration_id] = (Destination(packed=b"", name=name, registration_id=registration_id), 0)
 
     def _add(self, entry: Destination, receiver_id: int, now_ns: int) -> None:
         self._core.destinations.add(Address(entry.packed), receiver_id, now_ns)
         self._entries.append(entry)
-        self._show()
+        self._publish()
 
     def remove(self, packed: bytes) -> bool:
-        """Takes out the destination with that address; False when there is none."""
+        """Removes the destination with that address. Returns False when there is none."""
         return self._remove_where(lambda entry: entry.packed == packed)
 
     def remove_by_name(self, name: str) -> bool:
-        """Takes out the destination that was told with that ``host:port``."""
+        """Removes the destination of a command with that ``host:port``."""
         return self._remove_where(lambda entry: entry.name == name)
 
     def remove_by_id(self, registration_id: int) -> bool:
-        """Takes out the destination that was added by that command."""
+        """Removes the destination that was added by that command."""
         return self._remove_where(lambda entry: entry.registration_id == registration_id)
 
     def _remove_where(self, matches: Callable[[Destination], bool]) -> bool:
@@ -100,12 +100,12 @@ class DestinationTracker:
             if matches(entry):
                 self._core.destinations.remove(index)
                 del self._entries[index]
-                self._show()
+                self._publish()
                 return True
         return False
 
     def move(self, registration_id: int, packed: bytes, now_ns: int) -> None:
-        """The name of a destination has another address now."""
+        """Gives a destination, whose name was resolved again, another address."""
         waiting = self._unresolved.pop(registration_id, None)
         if waiting is not None:
             self.add(packed, name=waiting[0].name, registration_id=registration_id, now_ns=now_ns)
@@ -118,28 +118,28 @@ class DestinationTracker:
                 return
 
     def on_time(self, now_ns: int) -> list[Destination]:
-        """Drops learnt destinations that were silent for too long; returns told ones whose names want looking up."""
+        """Drops learnt destinations that are silent. Returns those of commands whose names are to be resolved again."""
         rows = self._core.destinations.rows()
         silent = [index for index, row in enumerate(rows) if now_ns - row[2] > self._timeout_ns]
         if self._is_manual:
             for index in silent:
-                # Asked about once in each timeout.
+                # Resolved once in each timeout.
                 self._core.destinations.touch(index, rows[index][1], now_ns)
             return [self._entries[index] for index in silent] + self._still_unresolved(now_ns)
         for index in reversed(silent):
             self._core.destinations.remove(index)
             del self._entries[index]
         if silent:
-            self._show()
+            self._publish()
         return []
 
     def _still_unresolved(self, now_ns: int) -> list[Destination]:
-        """Those without an address that were not looked up for a timeout."""
-        due = [key for key, (_, looked_ns) in self._unresolved.items() if now_ns - looked_ns > self._timeout_ns]
+        """Those without an address that were not due for a timeout."""
+        due = [key for key, (_, resolved_ns) in self._unresolved.items() if now_ns - resolved_ns > self._timeout_ns]
         for key in due:
             self._unresolved[key] = (self._unresolved[key][0], now_ns)
         return [self._unresolved[key][0] for key in due]
 
-    def _show(self) -> None:
+    def _publish(self) -> None:
         if self._gauge is not None:
             self._gauge.set_release(len(self._entries))

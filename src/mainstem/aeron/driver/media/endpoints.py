@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.transport import OpenTransport, Transports
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
-# Messages carry no timestamp unless the channel says where.
+# Messages carry no timestamp unless the channel specifies an offset.
 NO_TIMESTAMP = -1
 
 _keys = itertools.count(1)
 
 
 class SendChannelEndpoint:
-    """Where publications of one channel leave: a socket that also takes control frames in (behaviour, 19).
+    """The socket that publications of one channel send through; it receives their control frames (docs/protocols/aeron.md, 19).
 
     Opened by the conductor, then the sender's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
     opened. ``destination_counter`` shows how many destinations there are. ``connect`` is AERON_DRIVER_CONNECT.
@@ -97,7 +97,7 @@ class SendChannelEndpoint:
         return self._open.send_buffer_length
 
     def move_to(self, address: InetAddress) -> None:
-        """The peer's name has a new address. Raises OSError when the system refuses to connect to it."""
+        """Sends to the peer's new address from now on. Raises OSError when the system refuses to connect to it."""
         if self.is_connected:
             self._open.reconnect(address)
         else:
@@ -148,7 +148,7 @@ class ReceiveDestination:
 
     @property
     def elicits_setup(self) -> bool:
-        """Whether the sender must be asked for a SETUP before it knows of this receiver."""
+        """Whether a SETUP must be requested before the sender knows of this receiver."""
         return self.channel.has_explicit_control and not self.channel.is_multicast
 
     @property
@@ -167,7 +167,7 @@ class ReceiveDestination:
         )
 
     def move_control_to(self, address: InetAddress) -> None:
-        """The sender's control name has a new address."""
+        """Sends control frames to the sender's new address from now on."""
         if self.control_address is not None:
             self.control_address.put(address.packed)
 
@@ -176,10 +176,10 @@ class ReceiveDestination:
 
 
 class ReceiveChannelEndpoint:
-    """Where streams of one channel arrive: one socket, or with ``control-mode=manual`` any number of them.
+    """The sockets that streams of one channel arrive at: one, or with ``control-mode=manual`` any number of them.
 
     Opened by the conductor, then the receiver's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
-    opened or its buffer is smaller than the window. ``receiver_id`` tells this endpoint from all others in the group.
+    opened or its buffer is smaller than the window. ``receiver_id`` distinguishes this endpoint from all others in the group.
     """
 
     def __init__(
@@ -202,9 +202,9 @@ class ReceiveChannelEndpoint:
         self.group_tag = group_tag
         self.core = ReceiveEndpoint(counters, self.key)
         self.destinations: dict[int, ReceiveDestination] = {}
-        media, mine = channel.uri.media_receive_timestamp_offset, channel.uri.channel_receive_timestamp_offset
+        media, own = channel.uri.media_receive_timestamp_offset, channel.uri.channel_receive_timestamp_offset
         self.core.media_timestamp_offset = NO_TIMESTAMP if media is None else media
-        self.core.channel_timestamp_offset = NO_TIMESTAMP if mine is None else mine
+        self.core.channel_timestamp_offset = NO_TIMESTAMP if own is None else own
         if channel.is_manual:
             return
         first = ReceiveDestination(
@@ -234,12 +234,12 @@ class ReceiveChannelEndpoint:
         return min((each.receive_buffer_length for each in self.destinations.values()), default=0)
 
     def add_destination(self, destination: ReceiveDestination) -> None:
-        """Takes one more socket in; in the receiver's thread once the endpoint is registered."""
+        """Adds a socket; in the receiver's thread once the endpoint is registered."""
         destination.index = self.core.add_transport(destination.transport)
         self.destinations[destination.index] = destination
 
     def remove_destination(self, destination: ReceiveDestination) -> None:
-        """Lets a socket go and closes it."""
+        """Removes a socket and closes it."""
         if self.destinations.pop(destination.index, None) is not None:
             self.core.remove_transport(destination.index)
             destination.close()

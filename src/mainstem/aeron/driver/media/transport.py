@@ -59,7 +59,7 @@ class TransportRequest:
 
     ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
     group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
-    is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel is to note when datagrams arrive.
+    is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel records when datagrams arrive.
     ``channel`` is the channel URI that the socket is for.
     """
 
@@ -124,7 +124,7 @@ class SystemTransports:
     ``incoming_loss`` and ``outgoing_loss`` make a loss generator for each transport that is opened, from its number: a
     demonstration or a test drops datagrams here. ``offload=False`` does without the kernel's segmentation.
 
-    ``slots`` is how many datagrams, or coalesced runs of them, are taken from a socket at once; 0 for as many as is usual.
+    ``slots`` is how many datagrams, or coalesced runs of them, are read from a socket at once; 0 for as many as is usual.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _unique = itertools.count(1)
 
 
-def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - what no table says anything about
+def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - where there is no table
     return text
 
 
@@ -34,9 +34,9 @@ def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - what no table says
 class UdpChannel:
     """A network channel with its names resolved.
 
-    A sender binds ``local_control`` and sends to ``remote_data``; a receiver binds ``remote_data`` and answers to
+    A sender binds ``local_control`` and sends to ``remote_data``; a receiver binds ``remote_data`` and sends control frames to
     ``remote_control``, or to a datagram's source where control is not explicit. ``canonical_form`` is the channel's identity:
-    what has the same shares its sockets. ``interface_ip`` and ``interface_index`` say which network interface.
+    channels with the same one share their sockets. ``interface_ip`` and ``interface_index`` identify the network interface.
     """
 
     uri: ChannelUri
@@ -64,7 +64,7 @@ class UdpChannel:
     ) -> UdpChannel:
         """Resolves the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
 
-        ``lookup`` says what is to be resolved in place of a parameter's text (behaviour, 22.2).
+        ``lookup`` returns the text to resolve in place of a parameter's value (docs/protocols/aeron.md, 22.2).
         """
         endpoint = _resolve(uri, uri.endpoint, "endpoint", resolver, lookup)
         control = _resolve(uri, uri.control, "control", resolver, lookup)
@@ -122,7 +122,7 @@ class UdpChannel:
 
     @property
     def is_manual(self) -> bool:
-        """Whether destinations are added by hand."""
+        """Whether destinations are added by commands."""
         return self.control_mode is ControlMode.MANUAL
 
     @property
@@ -131,7 +131,7 @@ class UdpChannel:
 
     @property
     def has_many_destinations(self) -> bool:
-        """Whether a sender has a list of destinations: told by hand, or learnt from status messages."""
+        """Whether a sender has a list of destinations: added by commands, or learnt from status messages."""
         if self.is_multicast or self.is_response:
             return False
         return (
@@ -165,7 +165,7 @@ def _resolve(
 
 
 def _local(uri: ChannelUri, wanted: Interface | None, v6: bool, resolver: Resolver) -> InetAddress:
-    """What a unicast socket binds: the interface that was asked for, else any."""
+    """The address that a unicast socket binds: that of the channel's interface, else any."""
     if wanted is None:
         return wildcard(v6=v6)
     if wanted.prefix_length is not None:
@@ -177,7 +177,7 @@ def _local(uri: ChannelUri, wanted: Interface | None, v6: bool, resolver: Resolv
 
 
 def _find_interface(uri: ChannelUri, wanted: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
-    """The first interface of the wanted network, loopback last (behaviour, 19.2)."""
+    """The first interface of the channel's network, loopback last (behaviour, 19.2)."""
     if wanted is None:
         network = ipaddress.ip_network("::/0" if v6 else "0.0.0.0/0")
     else:
@@ -196,7 +196,7 @@ def _find_interface(uri: ChannelUri, wanted: Interface | None, v6: bool, resolve
 
 
 def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
-    """The identity of the channel's sockets, in the words of its URI where it has them (behaviour, 19.7)."""
+    """The identity of the channel's sockets, in the text of its URI where it has one (behaviour, 19.7)."""
     local_text = uri.control or uri.interface or str(local)
     remote_text = uri.endpoint or str(remote)
     distinguishing = (uri.endpoint is not None or uri.control is not None) and not (

@@ -177,6 +177,7 @@ class DataPacketDispatcher:
             else:
                 return
         self._sessions[key] = (state, until_ns)
+        assert len(self._sessions) <= MAX_SESSIONS
         self._core.silences.put(session_id, stream_id, Silence(until_ns))
 
     def _forget_where(self, stream_id: int, state: SessionState) -> None:

@@ -1,4 +1,4 @@
-"""The receiver agent: one compiled cycle for all images, then whatever was exceptional in it (behaviour, 15)."""
+"""The receiver agent: one compiled cycle for all images, then the events that it reported (docs/protocols/aeron.md, 15)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.messages import ConductorQueue, Message
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 
-# How often sessions are forgotten, and senders with an explicit control address asked for a SETUP (behaviour, 15.1).
+# How often sessions expire, and a SETUP is requested of senders with an explicit control address (docs/protocols/aeron.md, 15.1).
 CHECK_INTERVAL_NS = 1_000_000_000
 SILENCE_NS = 5_000_000_000
 INVALID_PACKETS_OFFSET = SystemCounter.INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
@@ -40,7 +40,7 @@ ERROR_FRAMES_SENT_OFFSET = SystemCounter.ERROR_FRAMES_SENT * layout.COUNTER_VALU
 
 
 class Receiver:
-    """Runs in whatever thread calls ``do_work``, always the same one. ``cycle`` is for a compiled loop to drive besides."""
+    """Runs in the thread that calls ``do_work``, always the same one. A compiled loop may drive ``cycle`` itself."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Receiver:
         return work + self._decide(now_ns)
 
     def decide(self, now_ns: int) -> int:
-        """Commands, and what the compiled cycle left to decide; for a thread whose compiled loop drives ``cycle`` itself."""
+        """Runs commands and the events of the compiled cycle; for a thread whose compiled loop drives ``cycle`` itself."""
         self._now_ns = now_ns
         return self.commands.run() + self._decide(now_ns)
 
@@ -98,13 +98,13 @@ class Receiver:
             image = entry[0]
             if kind == layout.EVENT_LOSS:
                 image.on_loss(now_ns)
-                self._tell(LossObserved(registration_id=image.registration_id, bytes_lost=value, now_ns=now_ns))
+                self._send(LossObserved(registration_id=image.registration_id, bytes_lost=value, now_ns=now_ns))
             elif kind == layout.EVENT_STATUS_DUE:
                 if image.on_status_due(now_ns):
                     self._counters.add_i64(ERROR_FRAMES_SENT_OFFSET, 1)
             elif kind == layout.EVENT_END_OF_STREAM:
                 end = image.path.end_of_stream_position
-                self._tell(ImageEndOfStream(registration_id=image.registration_id, position=end, revoked=bool(value)))
+                self._send(ImageEndOfStream(registration_id=image.registration_id, position=end, revoked=bool(value)))
         for image, _ in self._images.values():
             if now_ns >= image.path.next_python_ns:
                 image.on_time(now_ns)
@@ -151,7 +151,7 @@ class Receiver:
     def _elicit(
         self, endpoint: ReceiveChannelEndpoint, index: int, source: bytes, stream_id: int, session_id: int
     ) -> None:
-        """Asks for a SETUP: where the data came from, or at the control address."""
+        """Requests a SETUP: at the data's source, or at the control address."""
         transport = endpoint.core.transport(index)
         if transport is not None:
             request = StatusMessage(
@@ -187,9 +187,9 @@ class Receiver:
                 dispatcher.on_refused(setup.stream_id, setup.session_id, now_ns)
                 return
             if destination.channel.is_multicast and setup.ttl > destination.ttl:
-                # Its data reaches further than what is answered from here.
+                # Its data reaches further than status messages from here do.
                 self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
-            self._tell(
+            self._send(
                 CreateImage(
                     endpoint=endpoint,
                     transport_index=index,
@@ -214,7 +214,7 @@ class Receiver:
     def _connect(
         self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage, index: int, source: bytes, now_ns: int
     ) -> None:
-        """A way to the image's sender; over multicast and an explicit control address one for each socket."""
+        """Adds a connection to the image's sender; over multicast and an explicit control address one for each socket."""
         transport = endpoint.core.transport(index)
         destination = endpoint.destinations.get(index)
         if transport is None or destination is None:
@@ -229,7 +229,7 @@ class Receiver:
         )
 
     def _check(self, now_ns: int) -> None:
-        """Once a second: sessions that expired, senders that must be asked, sockets that fail."""
+        """Checks once a second for expired sessions, SETUPs to request, and sockets that fail."""
         resolves = now_ns >= self._resolve_due_ns
         if resolves:
             self._resolve_due_ns = now_ns + self._resolve_interval_ns
@@ -243,7 +243,7 @@ class Receiver:
                         and now_ns - endpoint.core.last_packet_ns > SILENCE_NS
                         and destination.channel.uri.control is not None
                     ):
-                        self._tell(
+                        self._send(
                             ResolveAgain(
                                 endpoint=endpoint,
                                 name=destination.channel.uri.control,
@@ -256,9 +256,9 @@ class Receiver:
                     self._errors[key, index] = transport.error_count
                     name = destination.channel.canonical_form
                     text = f"{name}: the system refused to send or receive (errno {transport.last_error})"
-                    self._tell(NetworkFault(text=text))
+                    self._send(NetworkFault(text=text))
 
-    def _tell(self, message: Message | None) -> None:
+    def _send(self, message: Message | None) -> None:
         if message is not None:
             self._to_conductor.append(message)
 
@@ -275,7 +275,7 @@ class Receiver:
             self.cycle.remove_endpoint(endpoint.core)
             self._errors = {key: count for key, count in self._errors.items() if key[0] != endpoint.key}
         endpoint.close()
-        self._tell(EndpointClosed(endpoint=endpoint))
+        self._send(EndpointClosed(endpoint=endpoint))
 
     def on_add_subscription(
         self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None = None
@@ -304,7 +304,7 @@ class Receiver:
                 self._elicit(endpoint, index, b"", stream_id, session_id)
 
     def on_add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
-        """Takes the image that ``CreateImage`` asked for into the duty cycle."""
+        """Adds the image of a ``CreateImage`` to the duty cycle."""
         path = image.path
         self._dispatchers[endpoint.key].forget(path.stream_id, path.session_id)
         self._images[path.key] = (image, endpoint)
@@ -312,7 +312,7 @@ class Receiver:
         self.cycle.add_path(path, endpoint.core)
 
     def on_refuse_image(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
-        """The image that ``CreateImage`` asked for is not made; the session's next SETUP asks again."""
+        """The image of a ``CreateImage`` is not made; the session's next SETUP starts again."""
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.forget(stream_id, session_id)
@@ -331,7 +331,7 @@ class Receiver:
             if dispatcher is not None and cool_down_ns > 0:
                 dispatcher.cool_down(image.path.stream_id, image.path.session_id, self._now_ns + cool_down_ns)
             image.congestion_control.close()
-        self._tell(ImageReleased(registration_id=image.registration_id))
+        self._send(ImageReleased(registration_id=image.registration_id))
 
     def on_drain_image(self, image: ReceiverImage) -> None:
         """Announces in the image's status messages from now on that this receiver leaves."""
@@ -351,7 +351,7 @@ class Receiver:
             endpoint.add_destination(destination)
         except OverflowError as error:
             destination.close()
-            self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
+            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
             return
         if destination.elicits_setup and self._dispatchers[endpoint.key].has_interest:
             self._elicit(endpoint, destination.index, b"", 0, 0)

@@ -1,4 +1,26 @@
-"""What an image needs from its receiver besides the ordinary: windows, refusals, answers (behaviour, 15.4, 18, 20, 21)."""
+"""The rare part of one image in the receiver: windows, rejection, measurements (docs/protocols/aeron.md, 15.4, 18, 20, 21).
+
+Theory of operation
+-------------------
+An image has two halves in the receiver's thread. The compiled ``ReceivePath`` does what happens for each datagram and each duty
+cycle: it validates and inserts data, moves rcv-hwm and rcv-pos, finds gaps and sends NAKs, sends status messages when they are
+due. This class does what is rare, and steers the path by its attributes:
+
+- ``window_length`` is the window of the next status message; congestion control chooses it. ``force_status`` has one sent in the
+  next cycle: after a loss the sender must see the smaller window at once.
+- ``rejected`` stops insertion, status messages and NAKs. The path still reports the times at which a status message would be due;
+  at each of them an ERR frame is sent in its place, until the sender drops this receiver.
+- ``status_events`` has the path report each status message; at each an RSP_SETUP frame names the session of the response stream.
+- ``next_python_ns`` is when ``on_time`` is due. It is set after every call that may move a deadline.
+
+The conductor makes the object, hands it over with ``add_image`` and does not touch it again but by messages, until
+``ImageReleased`` returns it. Frames may be lost or repeated in either direction: a rejection and a response session are
+therefore sent again at the time of each status message, and repeated ones change nothing.
+
+Measurements of the round trip (RTTM) go both ways. A request with this receiver's id, or with 0 for all, is replied to at most
+once in MEASURE_SPACING_NS. A reply with this receiver's id goes to congestion control. A reply with id 0 that was not requested
+is the sender's clock, from which the one-way latency is estimated.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +42,18 @@ if TYPE_CHECKING:
 
 # The error code of an image that its subscriber rejected (behaviour, 21).
 IMAGE_REJECTED = 13
-# A measurement is answered this long after the last one at the earliest: a forged request must not make a receiver shout.
+# The least time between two replies: forged requests must not make a receiver amplify them.
 MEASURE_SPACING_NS = 100_000
 
 _keys = itertools.count(1)
 
 
 class ReceiverImage:
-    """One image in the receiver's hands. Made by the conductor, then used in the receiver's thread only.
+    """The rare part of one image. Made by the conductor, then used in the receiver's thread only.
 
-    ``transport_index``, ``source`` and ``control_address`` are those of the ``CreateImage`` that it answers. ``reliable=False``
-    fills gaps instead of asking for them. ``one_way`` learns from the times that the sender tells, with ``epoch_ns``.
-    ``nak_counter_id`` counts this image's requests.
+    ``transport_index``, ``source`` and ``control_address`` are those of its ``CreateImage``. ``reliable=False``
+    fills gaps instead of requesting them. ``one_way`` estimates the latency from the sender's clock and ``epoch_ns``.
+    ``nak_counter_id`` counts this image's NAKs.
     """
 
     def __init__(
@@ -77,13 +99,13 @@ class ReceiverImage:
         self._set_deadline()
 
     def on_loss(self, now_ns: int) -> None:
-        """The path found bytes missing that were not missing before, and asks for them itself."""
+        """The path found bytes missing that were not missing before; it requests them itself."""
         if self.congestion_control.on_loss(now_ns):
             self._take_window(force=True)
         self._set_deadline()
 
     def on_time(self, now_ns: int) -> None:
-        """The timer of congestion control."""
+        """Runs the timer of congestion control."""
         if now_ns >= self.congestion_control.deadline_ns:
             mark = self.path.high_water_mark
             force = self.congestion_control.on_time(now_ns, progressed=mark > self._seen_mark)
@@ -101,7 +123,7 @@ class ReceiverImage:
         self._set_deadline()
 
     def on_measurement(self, measure: Rttm, now_ns: int) -> bool:
-        """The sender measures the round trip, or answers a measurement of ours. False for one that cannot be true."""
+        """Handles an RTTM frame of the sender's. Returns False for a time that no clock shows."""
         if measure.receiver_id == 0 and not measure.is_request:
             if self.one_way is not None and self._epoch_ns is not None:
                 return self.one_way.observe(measure.echo_timestamp, self._epoch_ns())
@@ -114,10 +136,7 @@ class ReceiverImage:
         return True
 
     def on_status_due(self, now_ns: int) -> bool:
-        """At the time of each status message: the refusal that stands in its place, or the answering session beside it.
-
-        True when an ERR frame has left.
-        """
+        """Sends what goes in place of a status message, or beside it. Returns whether an ERR frame has left."""
         path = self.path
         if self._rejection is not None:
             error = ErrorFrame(
@@ -139,13 +158,13 @@ class ReceiverImage:
         return False
 
     def reject(self, reason: str) -> None:
-        """Takes nothing in any more and says so instead of status messages."""
+        """Stops the image: ERR frames with the reason are sent in place of status messages."""
         self._rejection = ErrorFrame.cut(reason)
         self.path.rejected = True
         self.path.status_now()
 
     def set_response_session(self, session_id: int | None) -> None:
-        """Tells the sender from now on which session answers it; None ends that."""
+        """Sends the session of the response stream with each status message from now on; None ends that."""
         self._response_session_id = session_id
         self.path.status_events = session_id is not None
         if session_id is not None:

@@ -25,7 +25,7 @@ CHECKS = 8
 class FlowControl(Protocol):
     """Decides which receivers count towards the sender's limit. Used in the sender's thread.
 
-    ``window_multiple`` is the retransmit window's multiple that the channel asks for, None for the default. ``deadline_ns`` is when
+    ``window_multiple`` is the channel's multiple for the retransmit window, None for the default. ``deadline_ns`` is when
     ``on_time`` is due. ``edge`` is a receiver's position plus the window from it.
     """
 

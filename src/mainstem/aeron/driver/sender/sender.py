@@ -1,4 +1,4 @@
-"""The sender agent: one compiled cycle for all publications, then whatever was exceptional in it (behaviour, 14)."""
+"""The sender agent: one compiled cycle for all publications, then the events that it reported (docs/protocols/aeron.md, 14)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.messages import ConductorQueue, Message
     from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
-# How often destinations and silent peers are looked at.
+# How often destinations and silent peers are checked.
 CHECK_INTERVAL_NS = 1_000_000_000
 # A peer that is silent this long may have moved (behaviour, 19.8).
 SILENCE_NS = 5_000_000_000
@@ -36,7 +36,7 @@ ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUN
 
 
 class Sender:
-    """Runs in whatever thread calls ``do_work``, always the same one. ``cycle`` is for a compiled loop to drive besides."""
+    """Runs in the thread that calls ``do_work``, always the same one. A compiled loop may drive ``cycle`` itself."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Sender:
         return work + self._decide(now_ns)
 
     def decide(self, now_ns: int) -> int:
-        """Commands, and what the compiled cycle left to decide; for a thread whose compiled loop drives ``cycle`` itself."""
+        """Runs commands and the events of the compiled cycle; for a thread whose compiled loop drives ``cycle`` itself."""
         self._now_ns = now_ns
         return self.commands.run() + self._decide(now_ns)
 
@@ -104,9 +104,9 @@ class Sender:
         elif kind == layout.EVENT_NEW_RECEIVER:
             options = StatusMessage.options_length(frame)
             if options not in (0, layout.SM_LENGTH_WITH_GROUP_TAG - layout.SM_LENGTH):
-                self._tell(NetworkFault(text=f"status message with {options} bytes of options"))
+                self._send(NetworkFault(text=f"status message with {options} bytes of options"))
             if publication.on_receiver(StatusMessage.read(frame), now_ns) and publication.is_response:
-                self._tell(ResponseConnected(registration_id=publication.registration_id))
+                self._send(ResponseConnected(registration_id=publication.registration_id))
         elif kind == layout.EVENT_SETUP_ELICITED:
             publication.on_elicited(StatusMessage.read(frame), source, now_ns)
         elif kind == layout.EVENT_RECEIVER_LEFT:
@@ -123,7 +123,7 @@ class Sender:
             self._on_error(publication, frames.ErrorFrame.read(frame), source, now_ns)
         elif kind == FrameType.RESPONSE_SETUP:
             session_id = frames.ResponseSetup.read(frame).response_session_id
-            self._tell(
+            self._send(
                 ResponseSetup(
                     registration_id=publication.registration_id, response_session_id=session_id, source=source
                 )
@@ -131,7 +131,7 @@ class Sender:
 
     def _on_error(self, publication: SenderPublication, error: frames.ErrorFrame, source: bytes, now_ns: int) -> None:
         if publication.on_error(error, now_ns):
-            self._tell(
+            self._send(
                 PublicationError(
                     registration_id=publication.registration_id,
                     receiver_id=error.receiver_id,
@@ -149,16 +149,16 @@ class Sender:
         try:
             endpoint.destinations.on_status(source, StatusMessage.read(frame).receiver_id, now_ns)
         except OverflowError as error:
-            self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
+            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
 
     def _check(self, now_ns: int) -> None:
-        """Once a second: destinations that fell silent, peers that may have moved, sockets that fail."""
+        """Checks once a second for silent destinations, peers that may have moved, and sockets that fail."""
         resolves = now_ns >= self._resolve_due_ns
         if resolves:
             self._resolve_due_ns = now_ns + self._resolve_interval_ns
         for endpoint in self._endpoints.values():
             for entry in endpoint.destinations.on_time(now_ns):
-                self._tell(
+                self._send(
                     ResolveAgain(
                         endpoint=endpoint, name=entry.name, address=entry.packed, destination=entry.registration_id
                     )
@@ -173,7 +173,7 @@ class Sender:
                 and channel.uri.endpoint is not None
                 and not channel.is_multicast
             ):
-                self._tell(
+                self._send(
                     ResolveAgain(
                         endpoint=endpoint,
                         name=channel.uri.endpoint,
@@ -185,9 +185,9 @@ class Sender:
             if transport.error_count != self._errors.get(endpoint.key, 0):
                 self._errors[endpoint.key] = transport.error_count
                 text = f"{channel.canonical_form}: the system refused to send or receive (errno {transport.last_error})"
-                self._tell(NetworkFault(text=text))
+                self._send(NetworkFault(text=text))
 
-    def _tell(self, message: Message | None) -> None:
+    def _send(self, message: Message | None) -> None:
         if message is not None:
             self._to_conductor.append(message)
 
@@ -203,7 +203,7 @@ class Sender:
         self._errors.pop(endpoint.key, None)
         self.cycle.remove_endpoint(endpoint.core)
         endpoint.close()
-        self._tell(EndpointClosed(endpoint=endpoint))
+        self._send(EndpointClosed(endpoint=endpoint))
 
     def on_add_publication(self, publication: SenderPublication) -> None:
         """Takes a publication into the duty cycle; its endpoint is registered."""
@@ -214,7 +214,7 @@ class Sender:
         """Sends nothing of a publication any more and reports ``PublicationReleased``: its log may be unmapped then."""
         if self._publications.pop(publication.path.key, None) is not None:
             self.cycle.remove_path(publication.path)
-        self._tell(PublicationReleased(registration_id=publication.registration_id))
+        self._send(PublicationReleased(registration_id=publication.registration_id))
 
     def on_drain_publication(self, publication: SenderPublication) -> None:
         """Holds the publishers' limit at what has been written: the rest of it is sent, and nothing new."""
@@ -237,7 +237,7 @@ class Sender:
         try:
             endpoint.destinations.add(address.packed, name=name, registration_id=registration_id, now_ns=self._now_ns)
         except OverflowError as error:
-            self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
+            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
 
     def on_add_unresolved_destination(self, endpoint: SendChannelEndpoint, *, name: str, registration_id: int) -> None:
         """Adds a destination whose name has no address yet; it is resolved again at intervals."""
@@ -264,7 +264,7 @@ class Sender:
         try:
             endpoint.move_to(address)
         except OSError as error:
-            self._tell(NetworkFault(text=f"{endpoint.channel.canonical_form}: {address}: {error}"))
+            self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {address}: {error}"))
 
     def close(self) -> None:
         """Closes every socket. After the last duty cycle."""

@@ -1,4 +1,25 @@
-"""What a publication needs from its sender besides the ordinary: set-ups, receivers, who has a say (behaviour, 14 to 17)."""
+"""The rare part of one publication in the sender: SETUPs, receivers, flow control (docs/protocols/aeron.md, 14 to 17).
+
+Theory of operation
+-------------------
+A network publication has two halves in the sender's thread. The compiled ``SendPath`` does what happens in each duty cycle: it
+scans the term up to the sender's limit and sends, sends heartbeats, moves the limit by the status messages of known receivers,
+retransmits what a NAK requests, cleans the log, and moves the publishers' limit. This class does what is rare, and steers the path:
+
+- A SETUP is due every 100 ms until the first receiver reports, and again when a receiver requests one. The path reports the time;
+  ``on_setup_due`` sends it, with the flags for a group and for a response channel.
+- A status message of a receiver that the path does not know, or that does not count yet, comes to ``on_receiver``: flow control
+  decides whether it counts towards the limit, then the path tracks it. Ordinary status messages never get here.
+- ``on_receiver_gone`` and ``on_error`` remove a receiver that is silent, leaves or refuses the stream.
+- ``next_python_ns`` is when ``on_time`` is due: the earliest deadline of flow control and of the time announcements.
+
+After every change of the receivers ``_changed`` runs: flow control sets the path's switches again, the counter of the group's
+receivers is published, and the deadline is set. The sender's limit itself is written by the path alone.
+
+The conductor makes the object, hands it over with ``add_publication``, and does not touch it again but by messages, until
+``PublicationReleased`` returns it. Status messages, NAKs and errors may be lost, repeated, reordered or forged: the path checks
+them against the stream first, and replies to measurements are limited per receiver.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +43,22 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.sender.flow_control import FlowControl
     from mainstem.aeron.protocol import frames
 
-# A measurement is answered this long after the last one of the same receiver at the earliest, so that a forged request
-# cannot make a sender shout. Cubic measures every 400 µs at its fastest.
+# The least time between two replies to one receiver, so that forged requests cannot make a sender amplify them. CUBIC
+# measures every 400 µs at its fastest.
 MEASURE_SPACING_NS = 100_000
-# Receivers whose measurements are kept apart.
+# Receivers whose requests are limited separately.
 MAX_MEASURERS = 256
 
 _keys = itertools.count(1)
 
 
 class SenderPublication:
-    """One publication in the sender's hands. Made by the conductor, then used in the sender's thread only.
+    """The rare part of one publication. Made by the conductor, then used in the sender's thread only.
 
-    ``flow_control`` and ``retransmit`` default to what the endpoint's channel asks for. ``response_correlation_id`` is the
-    channel's, -1 for none; ``is_response`` tells the answering side of a response channel, which sends to whoever asked.
-    ``measurements`` and ``epoch_ns`` are there when receivers are told the time.
+    ``flow_control`` and ``retransmit`` default to those of the endpoint's channel. ``response_correlation_id`` is the
+    channel's, -1 for none; ``is_response`` marks the responding side of a
+    response channel, which sends to the receiver that requested a SETUP.
+    ``measurements`` and ``epoch_ns`` are given when the time is announced to receivers.
     ``nak_counter_id`` counts this publication's requests for retransmission. ``events`` writes to the event log.
     """
 
@@ -81,7 +103,7 @@ class SenderPublication:
         if response_correlation_id != -1 and not self.is_response:
             self.setup_flags |= layout.SETUP_FLAG_SEND_RESPONSE
         self._is_unicast = not group
-        self._measured: dict[int, int] = {}
+        self._replied_ns: dict[int, int] = {}
         self._on_group_size = on_group_size
         self._measurements = measurements
         self._epoch_ns = epoch_ns
@@ -94,11 +116,11 @@ class SenderPublication:
             path.timestamp_offset = stamp
         self.flow_control.prepare(path)
         if self.is_response:
-            # Nobody has asked yet, and nothing is sent to nobody.
+            # No receiver has requested a SETUP yet: there is no address to send to.
             path.setup_due_ns = NEVER_NS
 
     def on_setup_due(self, now_ns: int) -> None:
-        """The path wants a SETUP sent."""
+        """Sends the SETUP that the path reported as due."""
         self.path.send_setup(self.setup_flags, self.endpoint.ttl)
         self.flow_control.on_setup_sent(self.path, now_ns)
         if self.path.has_receivers:
@@ -106,7 +128,7 @@ class SenderPublication:
         self._set_deadline()
 
     def on_elicited(self, status: frames.StatusMessage, source: bytes, now_ns: int) -> None:
-        """A receiver asks for a SETUP; a response publication learns from it where its peer is."""
+        """A receiver requests a SETUP; its source is a response publication's destination."""
         path = self.path
         if path.end_of_stream or (path.draining and path.sender_position >= path.producer_position()):
             return  # there is nothing more to come, whether that is announced or not
@@ -118,7 +140,7 @@ class SenderPublication:
         self._set_deadline()
 
     def on_receiver(self, status: frames.StatusMessage, now_ns: int) -> bool:
-        """A receiver that the path does not know, or that has no say yet, reported. True for the first one."""
+        """A receiver that the path does not know, or that does not count yet, reported. Returns whether it is the first."""
         path = self.path
         terms = _wrap32(status.consumption_term_id - path.initial_term_id)
         edge = terms * path.term_length + status.consumption_term_offset + status.receiver_window
@@ -130,24 +152,24 @@ class SenderPublication:
             self._measurements.begin(now_ns)
             self._set_deadline()
         if first:
-            # Connected just now: who waits for the stream hears of it at once.
+            # Connected just now: a receiver that waits for the stream learns its position at once.
             path.heartbeat_now()
         return first
 
     def on_receiver_gone(self, receiver_id: int, now_ns: int, *, left: bool) -> None:
-        """A receiver was silent for too long, or said that it leaves (``left``)."""
+        """A receiver was silent for too long, or announced that it leaves (``left``)."""
         self.path.remove_receiver(receiver_id)
         if left and self._is_unicast:
             self.path.received_unicast_eos = True
         self._changed(now_ns)
 
     def on_measurement(self, measure: Rttm, source: bytes, now_ns: int) -> None:
-        """A receiver measures the round trip: echoed at once, unless it asks too often."""
-        if not measure.is_request or now_ns - self._measured.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
+        """Replies to a receiver's measurement of the round trip, unless it requests too often."""
+        if not measure.is_request or now_ns - self._replied_ns.get(measure.receiver_id, -NEVER_NS) < MEASURE_SPACING_NS:
             return
-        if len(self._measured) >= MAX_MEASURERS:
-            self._measured.clear()
-        self._measured[measure.receiver_id] = now_ns
+        if len(self._replied_ns) >= MAX_MEASURERS:
+            self._replied_ns.clear()
+        self._replied_ns[measure.receiver_id] = now_ns
         reply = measure.reply().encode()
         # Over a multicast channel the reply goes where the data goes: no receiver listens at its source address.
         self.endpoint.core.send_frame(reply, None if self.endpoint.channel.is_multicast else self._only(source))
@@ -156,21 +178,21 @@ class SenderPublication:
         return None if self.endpoint.is_connected else Address(source)
 
     def on_error(self, error: frames.ErrorFrame, now_ns: int) -> bool:
-        """A receiver refuses this stream (behaviour, 21). False when it was none of this stream's receivers."""
+        """A receiver refuses this stream (docs/protocols/aeron.md, 21). Returns whether it was one of this stream's."""
         known = self.path.remove_receiver(error.receiver_id)
         self._changed(now_ns)
         return known
 
     def on_time(self, now_ns: int) -> None:
-        """The timer of flow control."""
+        """Runs the timers of flow control and of the time announcements."""
         if now_ns >= self.flow_control.deadline_ns:
             self.flow_control.on_time(self.path, now_ns)
-            self._show_group()
+            self._publish_group()
         self._measure(now_ns)
         self._set_deadline()
 
     def _measure(self, now_ns: int) -> None:
-        """Tells every receiver the time, so that each may learn the one-way latency; nobody answers."""
+        """Announces the time to every receiver, so that each may estimate the one-way latency; no reply is requested."""
         due = self._measurements
         if due is None or self._epoch_ns is None or now_ns < due.due_ns or not self.path.has_receivers:
             return
@@ -183,10 +205,10 @@ class SenderPublication:
 
     def _changed(self, now_ns: int) -> None:
         self.flow_control.on_change(self.path, now_ns)
-        self._show_group()
+        self._publish_group()
         self._set_deadline()
 
-    def _show_group(self) -> None:
+    def _publish_group(self) -> None:
         if self._on_group_size is not None:
             self._on_group_size(self.flow_control.group_size(self.path))
         if self._events is not None and self.flow_control.tracks_minimum:

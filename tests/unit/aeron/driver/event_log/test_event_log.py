@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_written_to_ends_the_log_and_not_the_driver(caplog
     assert [record.message for record in caplog.records] == [
         "the event log ends here: [Errno 28] No space left on device"
     ]
-    assert not log.wants("NAK_SENT")
+    assert not log.includes("NAK_SENT")
     log.close()
 
 
