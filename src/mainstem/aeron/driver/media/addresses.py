@@ -83,7 +83,7 @@ def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
 
 
 def control_group(data: InetAddress) -> InetAddress:
-    """The multicast group of control frames: the data's address plus one in its last byte (behaviour, 19.2)."""
+    """The multicast group of control frames: the data's address plus one in its last byte (docs/protocols/aeron.md, 19.2)."""
     return data._replace(ip=str(_parsed(data.ip) + 1))
 
 

@@ -1,4 +1,4 @@
-"""The settings that make a driver lose datagrams on purpose, for demonstrations and tests (aeron-behaviour §24)."""
+"""The settings that make a driver lose datagrams on purpose, for demonstrations and tests (docs/protocols/aeron.md, 24)."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def _bind(sock: socket.socket, request: TransportRequest) -> None:
 
 
 def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
-    """Joins a multicast group, or only sends to one (no ``group``), on one interface (behaviour, 19.2)."""
+    """Joins a multicast group, or only sends to one (no ``group``), on one interface (docs/protocols/aeron.md, 19.2)."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     group = request.group

@@ -1,4 +1,4 @@
-"""A channel URI as addresses: where data goes and comes from, where control frames do (behaviour, 19)."""
+"""A channel URI as addresses: where data goes and comes from, where control frames do (docs/protocols/aeron.md, 19)."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class UdpChannel:
         control = _resolve(uri, uri.control, "control", resolver, lookup)
         if endpoint is not None and control is not None and endpoint.is_v6 != control.is_v6:
             raise ChannelUriError(str(uri), "endpoint and control are not of the same IP version")
-        wanted = None if uri.interface is None else parse_interface(uri.interface)
-        v6 = (endpoint or control or wildcard(v6=wanted is not None and ":" in wanted.host)).is_v6
+        interface = None if uri.interface is None else parse_interface(uri.interface)
+        v6 = (endpoint or control or wildcard(v6=interface is not None and ":" in interface.host)).is_v6
         if endpoint is not None and endpoint.is_multicast:
-            return cls._multicast(uri, endpoint, wanted, resolver)
-        local = _local(uri, wanted, v6, resolver)
+            return cls._multicast(uri, endpoint, interface, resolver)
+        local = _local(uri, interface, v6, resolver)
         remote = endpoint if endpoint is not None else wildcard(v6=v6)
         return cls(
             uri=uri,
@@ -94,15 +94,21 @@ class UdpChannel:
         )
 
     @classmethod
-    def _multicast(cls, uri: ChannelUri, data: InetAddress, wanted: Interface | None, resolver: Resolver) -> UdpChannel:
+    def _multicast(
+        cls, uri: ChannelUri, data: InetAddress, interface: Interface | None, resolver: Resolver
+    ) -> UdpChannel:
         if not has_odd_last_byte(data):
             raise ChannelUriError(
                 str(uri), f"multicast data address {data.ip} must be odd in its last byte: the next one is for control"
             )
         if uri.control is not None:
             raise ChannelUriError(str(uri), "a multicast endpoint has its own control address")
-        interface = _find_interface(uri, wanted, data.is_v6, resolver)
-        local = InetAddress(interface.ip, 0 if wanted is None else wanted.port, interface.index if data.is_v6 else 0)
+        network_interface = _find_interface(uri, interface, data.is_v6, resolver)
+        local = InetAddress(
+            network_interface.ip,
+            0 if interface is None else interface.port,
+            network_interface.index if data.is_v6 else 0,
+        )
         return cls(
             uri=uri,
             canonical_form=_canonical(uri, local, data),
@@ -114,8 +120,8 @@ class UdpChannel:
             has_explicit_endpoint=True,
             has_explicit_control=False,
             control_mode=uri.control_mode,
-            interface_ip=interface.ip,
-            interface_index=interface.index,
+            interface_ip=network_interface.ip,
+            interface_index=network_interface.index,
             ttl=uri.ttl or 0,
             tag=uri.channel_tag,
         )
@@ -142,7 +148,7 @@ class UdpChannel:
 
     @property
     def has_group_semantics(self) -> bool:
-        """Whether there may be several receivers, as a sender sees it (behaviour, 16.4)."""
+        """Whether there may be several receivers, as a sender sees it (docs/protocols/aeron.md, 16.4)."""
         return self.is_multicast or self.has_many_destinations
 
     def matches(self, other: UdpChannel) -> bool:
@@ -164,28 +170,28 @@ def _resolve(
         raise ChannelUriError(str(uri), f"{key}={text}: {error}") from error
 
 
-def _local(uri: ChannelUri, wanted: Interface | None, v6: bool, resolver: Resolver) -> InetAddress:
+def _local(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> InetAddress:
     """The address that a unicast socket binds: that of the channel's interface, else any."""
-    if wanted is None:
+    if interface is None:
         return wildcard(v6=v6)
-    if wanted.prefix_length is not None:
-        return InetAddress(_find_interface(uri, wanted, v6, resolver).ip, wanted.port)
+    if interface.prefix_length is not None:
+        return InetAddress(_find_interface(uri, interface, v6, resolver).ip, interface.port)
     try:
-        return InetAddress(resolver.resolve(wanted.host), wanted.port)
+        return InetAddress(resolver.resolve(interface.host), interface.port)
     except LookupError as error:
         raise ChannelUriError(str(uri), f"interface={uri.interface}: {error}") from error
 
 
-def _find_interface(uri: ChannelUri, wanted: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
-    """The first interface of the channel's network, loopback last (behaviour, 19.2)."""
-    if wanted is None:
+def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
+    """The first interface of the channel's network, loopback last (docs/protocols/aeron.md, 19.2)."""
+    if interface is None:
         network = ipaddress.ip_network("::/0" if v6 else "0.0.0.0/0")
     else:
         try:
-            host = resolver.resolve(wanted.host)
+            host = resolver.resolve(interface.host)
         except LookupError as error:
             raise ChannelUriError(str(uri), f"interface={uri.interface}: {error}") from error
-        bits = wanted.prefix_length if wanted.prefix_length is not None else (128 if ":" in host else 32)
+        bits = interface.prefix_length if interface.prefix_length is not None else (128 if ":" in host else 32)
         network = ipaddress.ip_network(f"{host}/{bits}", strict=False)
     matches = [
         each for each in resolver.interfaces() if (":" in each.ip) == v6 and ipaddress.ip_address(each.ip) in network
@@ -196,7 +202,7 @@ def _find_interface(uri: ChannelUri, wanted: Interface | None, v6: bool, resolve
 
 
 def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
-    """The identity of the channel's sockets, in the text of its URI where it has one (behaviour, 19.7)."""
+    """The identity of the channel's sockets, in the text of its URI where it has one (docs/protocols/aeron.md, 19.7)."""
     local_text = uri.control or uri.interface or str(local)
     remote_text = uri.endpoint or str(remote)
     distinguishing = (uri.endpoint is not None or uri.control is not None) and not (

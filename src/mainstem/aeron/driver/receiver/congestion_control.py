@@ -80,7 +80,8 @@ class StaticWindowCongestionControl:
 class CubicCongestionControl:
     """The window grows with the cube of the time since the last loss (RFC 8312).
 
-    Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds."""
+    Counts in datagrams of ``mtu`` bytes, up to ``max_window_length``; times in nanoseconds.
+    """
 
     def __init__(
         self,

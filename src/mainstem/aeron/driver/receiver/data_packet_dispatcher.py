@@ -136,7 +136,8 @@ class DataPacketDispatcher:
     def on_setup(self, stream_id: int, session_id: int, now_ns: int, *, images: int) -> bool:
         """Handles a SETUP of a session without an image. Returns whether to have one made.
 
-        ``images`` is the number of this stream's images so far."""
+        ``images`` is the number of this stream's images so far.
+        """
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False

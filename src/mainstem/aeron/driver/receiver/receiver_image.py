@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.one_way import OneWayLatency
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
 
-# The error code of an image that its subscriber rejected (behaviour, 21).
+# The error code of an image that its subscriber rejected (docs/protocols/aeron.md, 21).
 IMAGE_REJECTED = 13
 # The least time between two replies: forged requests must not make a receiver amplify them.
 MEASURE_SPACING_NS = 100_000

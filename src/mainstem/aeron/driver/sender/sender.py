@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # How often destinations and silent peers are checked.
 CHECK_INTERVAL_NS = 1_000_000_000
-# A peer that is silent this long may have moved (behaviour, 19.8).
+# A peer that is silent this long may have moved (docs/protocols/aeron.md, 19.8).
 SILENCE_NS = 5_000_000_000
 ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUNTER_VALUE_LENGTH
 
