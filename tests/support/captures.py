@@ -6,6 +6,7 @@ import struct
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from mainstem.aeron.protocol.frames import Data, Nak
 from mainstem.capture.index import build
 from mainstem.capture.reading import Wanted, frames
 from mainstem.capture.schema import columns
@@ -22,13 +23,12 @@ NAMES = tuple(column.name for column in columns(payload=True))
 
 def data_frame(payload: bytes = b"tide", *, session: int = 7, stream: int = 1001, term: int = 3, at: int = 64) -> bytes:
     """A DATA frame, padded to its alignment."""
-    length = 32 + len(payload)
-    head = struct.pack("<iBBHiiiiq", length, 0, 0xC0, 1, at, session, stream, term, 42)
-    return head + payload + bytes(-length % 32)
+    place = {"session_id": session, "stream_id": stream, "term_id": term, "term_offset": at}
+    return Data(**place, reserved_value=42, payload=payload).encode()
 
 
 def nak_frame(*, session: int = 7, stream: int = 1001, term: int = 3, at: int = 64, length: int = 96) -> bytes:
-    return struct.pack("<iBBHiiiii", 28, 0, 0, 2, session, stream, term, at, length)
+    return Nak(session_id=session, stream_id=stream, term_id=term, term_offset=at, length=length).encode()
 
 
 def udp(payload: bytes, *, source: int = 40001, to: int = 40123) -> bytes:

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
 from typing import Self
 
+from mainstem._core import layout
+from mainstem.aeron.protocol.frames import Data, Setup, StatusMessage
+
 STREAM_ID = 0x2044F002
-_SETUP = struct.Struct("<iBBHiiiiiiiI")
-_DATA = struct.Struct("<iBBHiiiiq")
-_STATUS = struct.Struct("<iBBHiiiiiq")
-UNFRAGMENTED = 0xC0
-BEGIN = 0x80
-SETUP_FLAG = 0x80
+UNFRAGMENTED = layout.FLAG_UNFRAGMENTED
+BEGIN = layout.FLAG_BEGIN
 REPEATS = 4
 IMAGE_SECONDS = 0.1  # about what a driver takes for an image, and several times so in all
 
 
-def aligned(length: int) -> int:
-    return (length + 31) & ~31
-
-
 def setup(session: int, *, term_length: int = 65536, mtu: int = 1408, stream: int = STREAM_ID) -> bytes:
-    return _SETUP.pack(40, 0, 0, 5, 0, session, stream, 0, 0, term_length, mtu, 0)
+    terms = {"initial_term_id": 0, "active_term_id": 0, "term_offset": 0, "term_length": term_length}
+    return Setup(session_id=session, stream_id=stream, **terms, mtu=mtu).encode()
 
 
 def data(session: int, payload: bytes, *, offset: int = 0, term: int = 0, flags: int = UNFRAGMENTED) -> bytes:
-    head = _DATA.pack(32 + len(payload), 0, flags, 1, offset, session, STREAM_ID, term, 0)
-    return (head + payload).ljust(aligned(32 + len(payload)), b"\0")
+    place = {"session_id": session, "stream_id": STREAM_ID, "term_id": term, "term_offset": offset}
+    return Data(**place, flags=flags, payload=payload).encode()
 
 
-def status(session: int, *, stream: int = STREAM_ID, flags: int = SETUP_FLAG, receiver: int = 666) -> bytes:
-    return _STATUS.pack(36, 0, flags, 3, session, stream, 0, 0, 1 << 17, receiver)
+def status(
+    session: int, *, stream: int = STREAM_ID, flags: int = layout.SM_FLAG_SEND_SETUP, receiver: int = 666
+) -> bytes:
+    ids = {"session_id": session, "stream_id": stream, "receiver_id": receiver}
+    return StatusMessage(**ids, receiver_window=1 << 17, flags=flags).encode()
 
 
 class Hostile:
