@@ -40,7 +40,6 @@ __all__ = [
     "RemoteProtocolError",
     "StorageSpaceError",
     "TimedOut",
-    "needs_extras",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Look at Aqueduct's frames."""
+"""Show Aqueduct's frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Look at Aqueduct's frames.")
+app = typer.Typer(no_args_is_help=True, help="Show Aqueduct's frames.")
 
 
 @app.callback()

@@ -16,7 +16,7 @@ from mainstem.errors import ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
 app = typer.Typer(no_args_is_help=True)
-POLL_S = 0.05  # how often a server that runs asks whether it was told to end
+POLL_S = 0.05  # how often a running server checks for a signal
 
 DirectoryOption = Annotated[
     str, typer.Option("--dir", "-d", help="Use the driver in this directory instead of starting one.")
@@ -39,13 +39,13 @@ def key(file: Annotated[Path, typer.Argument(help="Where the private key goes; i
     """Make a server's key for --encrypt: the private key into a file, the public one to standard output."""
     from mainstem.duologue.crypto import ServerKey
 
-    made = ServerKey(secrets.token_bytes(32))
+    pair = ServerKey(secrets.token_bytes(32))
     try:
         file.touch(mode=0o600, exist_ok=False)
-        file.write_text(made.private_bytes.hex() + "\n")
+        file.write_text(pair.private_bytes.hex() + "\n")
     except OSError as error:
         raise ConfigurationError(f"the key cannot be written to {file}: {error}") from error
-    typer.echo(made.public.hex())
+    typer.echo(pair.public.hex())
 
 
 @app.command()
@@ -61,7 +61,7 @@ def serve(
     ipv6_prefix: Annotated[int, typer.Option("--ipv6-prefix", help="Bits that count as one IPv6 address.")] = 64,
     join_timeout: Annotated[float, typer.Option("--join-timeout", help="Seconds to join a duologue.")] = 5.0,
     silence_timeout: Annotated[
-        float, typer.Option("--silence-timeout", help="Seconds that a client may be silent; 0 for ever.")
+        float, typer.Option("--silence-timeout", help="Seconds that a client may be silent; 0: without limit.")
     ] = 60.0,
     encrypt: Annotated[
         Path | None, typer.Option("--encrypt", help="Encrypt with the private key in this file (see the command key).")
@@ -111,9 +111,9 @@ def client(
     port: PortOption = 9000,
     control_port: ControlOption = 9001,
     local: Annotated[str, typer.Option("--local", help="The local address to use.")] = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many messages; 0 for ever.")] = 0,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many messages; 0: without limit.")] = 0,
     interval: Annotated[float, typer.Option("--interval", "-i", help="Seconds between two messages.")] = 1.0,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each step, and for each answer.")] = 5.0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each step, and for each response.")] = 5.0,
     encrypt: Annotated[str, typer.Option("--encrypt", help="The server's public key, in hexadecimal.")] = "",
     directory: DirectoryOption = "",
     verbose: VerboseOption = True,
@@ -138,10 +138,10 @@ def client(
             message = f"ECHO {secrets.token_hex(8)}"
             logger.debug("[%d] send: %s", duologue.session_id, message)
             duologue.send(message)
-            answer = duologue.receive(timeout=timeout).decode(errors="replace")
-            logger.debug("[%d] response: %s", duologue.session_id, answer)
-            if answer != message:
-                raise ClosedError(f"sent {message!r}, received {answer!r}")
+            response = duologue.receive(timeout=timeout).decode(errors="replace")
+            logger.debug("[%d] response: %s", duologue.session_id, response)
+            if response != message:
+                raise ClosedError(f"sent {message!r}, received {response!r}")
             done += 1
             until = time.monotonic() + (interval if not count or done < count else 0)
             while not stop.asked and time.monotonic() < until:

@@ -64,7 +64,7 @@ def run(
     record each message that comes.
 
     Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
-    (client liveness timeout, 10 s by default) or somebody runs an Anchor.
+    (client liveness timeout, 10 s by default) or an Anchor runs.
     """
     length = parse_size(segment_length, name="--segment-length")
     with ExitStack() as stack:

@@ -40,7 +40,7 @@ class Observation:
 class Diagnosis:
     """The diagnosis of one publication or image.
 
-    ``looks`` is in how many of all samples each rule applied. ``since_ms`` (epoch) is the first sample from which the rule
+    `looks` counts the samples in which each rule applied. ``since_ms`` (epoch) is the first sample from which the rule
     applied to the end, the first sample with it where it came and went, or the exact moment where a timestamp shows it;
     ``basis`` names which. ``not_before_ms`` is when the log was created.
     """

@@ -275,7 +275,7 @@ def _number(value: int, one: str, several: str) -> str:
 def _hole(image: ImageStatus) -> str:
     return (
         f"data is missing at the receiver from position {image.image.position:,}: up to {count(image.missing)} behind the "
-        f"hole wait for its repair ({_number(image.naks_sent, 'NAK', 'NAKs')} since the look before)"
+        f"hole wait for its repair ({_number(image.naks_sent, 'NAK', 'NAKs')} since the sample before)"
     )
 
 

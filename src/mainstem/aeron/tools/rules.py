@@ -228,7 +228,7 @@ PUBLICATION_RULES: tuple[Rule[PublicationStatus], ...] = (
     Rule(
         "flowing",
         Holder.NONE,
-        "pub-pos has moved since the look before",
+        "pub-pos has moved since the sample before",
         lambda f: f.has_moved,
         messages.flowing,
     ),
@@ -293,7 +293,7 @@ IMAGE_RULES: tuple[Rule[ImageStatus], ...] = (
         messages.image_congestion,
     ),
     Rule(
-        "receiving", Holder.NONE, "rcv-pos has moved since the look before", lambda f: f.has_moved, messages.receiving
+        "receiving", Holder.NONE, "rcv-pos has moved since the sample before", lambda f: f.has_moved, messages.receiving
     ),
     Rule("quiet", Holder.NONE, "otherwise", lambda _: True, messages.quiet),
 )

@@ -225,7 +225,7 @@ def test_the_documentation_draws_the_table_as_it_is() -> None:
     page = (Path(__file__).parents[4] / "docs" / "why.md").read_text()
     at = 0
     for rule in (*PUBLICATION_RULES, *IMAGE_RULES):
-        row = f"| `{rule.name}` | {rule.holder} | {rule.when} |"
+        row = f"| `{rule.name}` | `{rule.holder}` | {rule.when} |"
         at = page.find(row, at)
         assert at >= 0, f"not in docs/why.md, or out of order: {row}"
 
