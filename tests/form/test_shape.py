@@ -13,14 +13,24 @@ pytestmark = pytest.mark.form
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mainstem"
-FILE_LIMIT = 700  # lines: above it two things live in one file
+FILE_LIMIT = 700  # lines of code: above it two things live in one file
 FUNCTION_LIMIT = 70  # lines: above it two levels of abstraction do
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 
+def code_lines(source: str) -> int:
+    """The lines of a file that do something: no comments, no docstrings, no declared attributes."""
+    lines = {n for n, line in enumerate(source.splitlines(), 1) if not line.lstrip().startswith("#")}
+    for node in ast.walk(ast.parse(source)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or (isinstance(node, ast.AnnAssign) and node.value is None):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
 def test_no_file_is_longer_than_one_can_hold_in_mind() -> None:
-    assert [f"{p.relative_to(ROOT)}: {n}" for p in SOURCES if (n := len(p.read_text().splitlines())) > FILE_LIMIT] == []
+    assert [f"{p.relative_to(ROOT)}: {n}" for p in SOURCES if (n := code_lines(p.read_text())) > FILE_LIMIT] == []
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
@@ -34,20 +44,12 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert long == []
 
 
-def test_the_layout_numbers_are_written_once() -> None:
+def test_each_compiled_module_is_written_once() -> None:
+    """Its .pxd and .pyi, and the numbers of layout.pxd, are what the tool writes from the .py."""
     result = subprocess.run(
-        [sys.executable, ROOT / "tools/write_layout_pxd.py", "--check"], capture_output=True, text=True
+        [sys.executable, ROOT / "tools/write_core_stubs.py", "--check"], capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
-
-
-def test_every_compiled_module_has_its_stub() -> None:
-    missing = []
-    for path in (PACKAGE / "_core").rglob("*.py"):
-        compiled = path.stem not in {"__init__", "layout", "plain"}
-        if compiled and not (path.with_suffix(".pyi").exists() and path.with_suffix(".pxd").exists()):
-            missing.append(path.name)
-    assert missing == []
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -67,8 +69,8 @@ def test_every_public_class_and_function_is_documented() -> None:
     undocumented = []
     for path in SOURCES:
         relative = path.relative_to(PACKAGE)
-        if relative.parts[0] == "_core":
-            continue  # documented in the stubs
+        if relative.name == "plain.py":
+            continue  # atomics.pxd says what each primitive does
         undocumented += [
             f"{relative}:{node.lineno} {node.name}"
             for node in public_definitions(ast.parse(path.read_text()))

@@ -1,4 +1,4 @@
-# Written from layout.py by tools/write_layout_pxd.py: edit that file, then run the tool.
+# Written from layout.py by tools/write_core_stubs.py: edit that file, then run the tool.
 cdef enum:
     FRAME_ALIGNMENT = 32
     DATA_HEADER_LENGTH = 32

@@ -1,6 +1,6 @@
 """Offsets, sizes and flags of everything that another program maps or receives, each written once.
 
-``layout.pxd`` holds the same numbers as C constants and is written from this file by ``tools/write_layout_pxd.py``; a test of
+``layout.pxd`` holds the same numbers as C constants and is written from this file by ``tools/write_core_stubs.py``; a test of
 form fails when they differ. Plain integers only, so that both readers understand them.
 """
 

@@ -4,7 +4,18 @@ Most messages are such, and what Python does for each of them is most of what th
 as expected, is left to the careful code: nothing is decided here that it would decide otherwise.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if not cython.compiled:
+    from mainstem._core.memory.plain import public, readonly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
@@ -22,7 +33,18 @@ ALLOWANCE = cython.declare(
 
 @cython.cclass
 class RunReader:
-    def __init__(self):
+    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` tell of the last run:
+    where it ended, how many messages it had, and the bytes of their payloads.
+    """
+
+    position: readonly[cython.longlong]
+    count: readonly[cython.longlong]
+    size: readonly[cython.longlong]
+    channel: readonly[cython.longlong]
+    number: readonly[cython.longlong]
+    at: cython.longlong
+
+    def __init__(self) -> None:
         self.position = 0
         self.count = 0
         self.size = 0
@@ -30,7 +52,8 @@ class RunReader:
         self.number = -1
         self.at = 0
 
-    def integer(self, data, end):
+    @cython.cfunc
+    def integer(self, data: bytes, end: cython.longlong) -> cython.longlong:
         value: cython.longlong
         byte: cython.longlong
         shift: cython.int = 7
@@ -55,7 +78,11 @@ class RunReader:
         self.at = at
         return value
 
-    def whole(self, data, limit):
+    @cython.ccall
+    def whole(self, data: bytes, limit: cython.longlong) -> bytes | None:
+        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
+        ``number`` tell what it is.
+        """
         end: cython.longlong = len(data)
         size: cython.longlong
         if end < 5 or data[0] != MESSAGE:
@@ -75,7 +102,14 @@ class RunReader:
             payload = data[self.at :]
         return payload
 
-    def gather(self, items, start, count, limit):
+    @cython.ccall
+    def gather(
+        self, items: list[bytes], start: cython.longlong, count: cython.longlong, limit: cython.longlong
+    ) -> list[bytes]:
+        """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
+        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` tell what
+        they are.
+        """
         out: list = []
         first: cython.longlong = -1
         channel: cython.longlong = -1
@@ -102,7 +136,19 @@ class RunReader:
         self.size = total
         return out
 
-    def read(self, data, position, prefix, number, count, limit):
+    @cython.ccall
+    def read(
+        self,
+        data: bytes,
+        position: cython.longlong,
+        prefix: bytes,
+        number: cython.longlong,
+        count: cython.longlong,
+        limit: cython.longlong,
+    ) -> list[bytes]:
+        """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered
+        from ``number`` on, carry no attachments, have at most ``limit`` bytes and are all there; at most ``count``.
+        """
         out: list = []
         end: cython.longlong = len(data)
         skip: cython.longlong = len(prefix)
@@ -138,7 +184,26 @@ class RunReader:
 
 @cython.cclass
 class MessageWriter:
-    def __init__(self):
+    """What the ordered messages of a connection are encoded into until the transport takes them.
+
+    It holds the bytes of one stream at a time. ``wake`` is called when the first message is put into it; ``allowance`` is
+    how many more it takes before somebody must have carried off what is there (`renew`).
+    """
+
+    wake: public[Callable[[], None] | None]
+    allowance: public[cython.longlong]
+    stream_id: readonly[cython.longlong]
+    used: readonly[cython.longlong]
+    opening: public[bytes]
+    stream_room: public[cython.longlong]
+    datagram_room: public[cython.longlong]
+    max_datagram: public[cython.longlong]
+    buffer: bytearray
+    pieces: list
+    singles: list
+    datagrams: list
+
+    def __init__(self) -> None:
         self.wake = None
         self.allowance = ALLOWANCE
         self.stream_id = -1
@@ -152,7 +217,8 @@ class MessageWriter:
         self.singles = []
         self.datagrams = []
 
-    def integer(self, value):
+    @cython.cfunc
+    def integer(self, value: cython.ulonglong) -> cython.void:
         while value >= 0x80:
             self.buffer[self.used] = value & 0x7F | 0x80
             self.used += 1
@@ -160,7 +226,8 @@ class MessageWriter:
         self.buffer[self.used] = value
         self.used += 1
 
-    def seal(self):
+    @cython.cfunc
+    def seal(self) -> cython.void:
         if self.used:
             if cython.compiled:
                 self.pieces.append(PyBytes_FromStringAndSize(PyByteArray_AS_STRING(self.buffer), self.used))
@@ -168,7 +235,8 @@ class MessageWriter:
                 self.pieces.append(bytes(self.buffer[: self.used]))
             self.used = 0
 
-    def write(self, stream_id, prefix, number, payload):
+    @cython.cfunc
+    def write(self, stream_id: cython.longlong, prefix: bytes, number: cython.longlong, payload: bytes) -> cython.void:
         size: cython.longlong = len(payload)
         skip: cython.longlong = len(prefix)
         self.stream_id = stream_id
@@ -196,7 +264,8 @@ class MessageWriter:
                 self.buffer[self.used : self.used + size] = payload
             self.used += size
 
-    def take(self):
+    def take(self) -> tuple[int, list[bytes]]:
+        """The stream and its bytes, in pieces; it is empty afterwards."""
         self.seal()
         pieces = self.pieces
         self.pieces = []
@@ -204,7 +273,8 @@ class MessageWriter:
         self.stream_id = -1
         return stream_id, pieces
 
-    def take_alone(self):
+    def take_alone(self) -> tuple[list[bytes], list[bytes]]:
+        """The messages that go out alone: on a stream each, and in a datagram each."""
         singles = self.singles
         datagrams = self.datagrams
         self.singles = []
@@ -212,20 +282,50 @@ class MessageWriter:
         return singles, datagrams
 
     @property
-    def has_alone(self):
+    def has_alone(self) -> bool:
+        """`take_alone` has something."""
         return bool(self.singles or self.datagrams)
 
     @property
-    def waiting_singles(self):
+    def waiting_singles(self) -> int:
+        """Messages that wait for a stream each."""
         return len(self.singles)
 
-    def renew(self):
+    def renew(self) -> None:
+        """What was here is on its way: as many messages again."""
         self.allowance = ALLOWANCE
 
 
 @cython.cclass
 class Ledger:
-    def __init__(self, writer: MessageWriter, prefix: bytes, max_messages, max_bytes, largest):
+    """One sender's reliable messages that are not acknowledged, and the short way for those that are plain.
+
+    ``first`` is the lowest number not acknowledged, ``next`` the next to be given, ``count`` and ``size`` how many are
+    outstanding and their bytes. ``prefix`` is what each Message frame begins with, ``largest`` the largest payload.
+    """
+
+    first: readonly[cython.longlong]
+    next: readonly[cython.longlong]
+    count: readonly[cython.longlong]
+    size: readonly[cython.longlong]
+    max_messages: public[cython.longlong]
+    max_bytes: public[cython.longlong]
+    stream_id: readonly[cython.longlong]
+    is_open: readonly[cython.bint]
+    largest: cython.longlong
+    prefix: bytes
+    writer: MessageWriter
+    sizes: list
+    entries: dict
+
+    def __init__(
+        self,
+        writer: MessageWriter,
+        prefix: bytes,
+        max_messages: cython.longlong,
+        max_bytes: cython.longlong,
+        largest: cython.longlong,
+    ) -> None:
         self.writer = writer
         self.prefix = prefix
         self.max_messages = max_messages
@@ -240,18 +340,23 @@ class Ledger:
         self.sizes = []
         self.entries = {}
 
-    def open(self, stream_id):
+    def open(self, stream_id: cython.longlong) -> None:
+        """Nothing stands in the way of plain messages on that stream: `put` takes them."""
         self.stream_id = stream_id
         self.is_open = True
 
-    def shut(self):
+    def shut(self) -> None:
+        """Something does: `put` takes none until the next `open`."""
         self.is_open = False
 
     @property
-    def is_spent(self):
+    def is_spent(self) -> bool:
+        """The connection's allowance of messages is used up until its output is carried off."""
         return self.writer.allowance <= 0
 
-    def put(self, message):
+    @cython.ccall
+    def put(self, message: object) -> cython.bint:
+        """Send one plain message; False where the careful code has to be asked, which may still take it."""
         writer: MessageWriter = self.writer
         size: cython.longlong
         if not self.is_open or type(message) is not bytes:
@@ -274,7 +379,8 @@ class Ledger:
         self.size += size
         return True
 
-    def add(self, size, entry):
+    def add(self, size: cython.longlong, entry: Any) -> int:
+        """Note a message that was sent the careful way, and what hangs on it (or None); returns its number."""
         number = self.next
         if entry is not None:
             self.entries[number] = entry
@@ -284,7 +390,10 @@ class Ledger:
         self.size += size
         return number
 
-    def acknowledge(self, start, stop):
+    def acknowledge(self, start: cython.longlong, stop: cython.longlong) -> list[Any]:
+        """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them. Raises ValueError with the number
+        where one was acknowledged before, IndexError where they were never sent.
+        """
         index: cython.longlong = start - self.first
         end: cython.longlong = stop - self.first
         size: cython.longlong
@@ -306,7 +415,8 @@ class Ledger:
             index += 1
         return out
 
-    def settle(self):
+    def settle(self) -> None:
+        """Move ``first`` on, after acknowledgements."""
         sizes: list = self.sizes
         index: cython.longlong = 0
         end: cython.longlong = len(sizes)
@@ -316,7 +426,8 @@ class Ledger:
             del sizes[:index]
             self.first += index
 
-    def clear(self):
+    def clear(self) -> list[Any]:
+        """Forget what is outstanding; returns what hung on it, in the order of the numbers."""
         entries = [self.entries[number] for number in sorted(self.entries)]
         self.entries = {}
         self.sizes = []
@@ -329,7 +440,35 @@ class Ledger:
 
 @cython.cclass
 class QuickSender:
-    def __init__(self, ledger: Ledger, core, sender, open_state, *, unreliable, bound, declare):
+    """The short way for the plain messages of one sender that do not travel in order: nothing attached, no tag.
+
+    It takes messages while ``sender.state`` is ``open_state`` and ``sender.pending`` is empty, of unreliable ones at most
+    ``bound`` that nothing is known of. ``declare`` is called with the core and the sender where the sender is not in
+    ``core.declare_list``.
+    """
+
+    ledger: Ledger
+    writer: MessageWriter
+    core: object
+    sender: object
+    open_state: object
+    declare: object
+    unreliable: cython.bint
+    bound: cython.longlong
+    head: bytearray
+    used: cython.longlong
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        core: Any,
+        sender: Any,
+        open_state: object,
+        *,
+        unreliable: cython.bint,
+        bound: cython.longlong,
+        declare: Callable[[Any, Any], None],
+    ) -> None:
         self.ledger = ledger
         self.writer = ledger.writer
         self.core = core
@@ -341,7 +480,8 @@ class QuickSender:
         self.head = bytearray(ROOM_FOR_HEAD)
         self.used = 0
 
-    def integer(self, value):
+    @cython.cfunc
+    def integer(self, value: cython.ulonglong) -> cython.void:
         while value >= 0x80:
             self.head[self.used] = value & 0x7F | 0x80
             self.used += 1
@@ -349,7 +489,8 @@ class QuickSender:
         self.head[self.used] = value
         self.used += 1
 
-    def frame(self, number, payload):
+    @cython.cfunc
+    def frame(self, number: cython.longlong, payload: bytes) -> bytes:
         size: cython.longlong = len(payload)
         skip: cython.longlong
         opening: cython.longlong
@@ -371,10 +512,13 @@ class QuickSender:
         return b"".join((self.writer.opening, self.ledger.prefix, self.head[: self.used], payload))
 
     @property
-    def is_spent(self):
+    def is_spent(self) -> bool:
+        """The connection's allowance of messages is used up until its output is carried off."""
         return self.writer.allowance <= 0
 
-    def put(self, message):
+    @cython.ccall
+    def put(self, message: object) -> cython.bint:
+        """Send one plain message; False where the careful code has to be asked, which may still take it."""
         writer: MessageWriter = self.writer
         if type(message) is not bytes or writer.allowance <= 0:
             return False
@@ -389,7 +533,8 @@ class QuickSender:
         writer.allowance -= 1
         return True
 
-    def put_single(self, message):
+    @cython.exceptval(-1)
+    def put_single(self, message: bytes) -> cython.bint:
         writer: MessageWriter = self.writer
         ledger: Ledger = self.ledger
         size: cython.longlong = len(message)
@@ -410,7 +555,8 @@ class QuickSender:
         ledger.size += size
         return True
 
-    def put_datagram(self, message):
+    @cython.exceptval(-1)
+    def put_datagram(self, message: bytes) -> cython.bint:
         writer: MessageWriter = self.writer
         sender = self.sender
         number: cython.longlong = sender.next_unreliable

@@ -1,3 +1,4 @@
+# Written from run_writer.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Callable
 from typing import Any
 
@@ -11,16 +12,16 @@ class RunReader:
     size: int
     channel: int
     number: int
-
+    def __init__(self) -> None: ...
     def whole(self, data: bytes, limit: int) -> bytes | None:
         """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
-        ``number`` tell what it is."""
-
+        ``number`` tell what it is.
+        """
     def gather(self, items: list[bytes], start: int, count: int, limit: int) -> list[bytes]:
         """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
         in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` tell what
-        they are."""
-
+        they are.
+        """
     def read(self, data: bytes, position: int, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
         """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered
         from ``number`` on, carry no attachments, have at most ``limit`` bytes and are all there; at most ``count``.
@@ -36,17 +37,12 @@ class MessageWriter:
     wake: Callable[[], None] | None
     allowance: int
     stream_id: int
-    """Whose bytes it holds, -1 where it holds none."""
     used: int
     opening: bytes
-    """What everything must begin with until the other side has answered."""
     stream_room: int
-    """Streams of one direction that may be opened."""
     datagram_room: int
-    """Datagrams that may be sent."""
     max_datagram: int
-    """Bytes of the largest."""
-
+    def __init__(self) -> None: ...
     def take(self) -> tuple[int, list[bytes]]:
         """The stream and its bytes, in pieces; it is empty afterwards."""
     def take_alone(self) -> tuple[list[bytes], list[bytes]]:
@@ -75,7 +71,6 @@ class Ledger:
     max_bytes: int
     stream_id: int
     is_open: bool
-
     def __init__(
         self, writer: MessageWriter, prefix: bytes, max_messages: int, max_bytes: int, largest: int
     ) -> None: ...
@@ -92,7 +87,8 @@ class Ledger:
         """Note a message that was sent the careful way, and what hangs on it (or None); returns its number."""
     def acknowledge(self, start: int, stop: int) -> list[Any]:
         """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them. Raises ValueError with the number
-        where one was acknowledged before, IndexError where they were never sent."""
+        where one was acknowledged before, IndexError where they were never sent.
+        """
     def settle(self) -> None:
         """Move ``first`` on, after acknowledgements."""
     def clear(self) -> list[Any]:
@@ -105,7 +101,6 @@ class QuickSender:
     ``bound`` that nothing is known of. ``declare`` is called with the core and the sender where the sender is not in
     ``core.declare_list``.
     """
-
     def __init__(
         self,
         ledger: Ledger,

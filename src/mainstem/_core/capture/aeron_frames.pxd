@@ -1,43 +1,42 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-
-from mainstem._core.memory.atomics cimport *
-from mainstem._core.capture.layout cimport *
-from mainstem._core.log.columns cimport Region
+# Written from aeron_frames.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.capture.frame_rows cimport FrameRows
-from mainstem._core.layout cimport *
+from mainstem._core.capture.layout cimport *
 from mainstem._core.capture.packets cimport Packet
 from mainstem._core.capture.records cimport RecordWalk
+from mainstem._core.layout cimport *
+from mainstem._core.log.columns cimport Region
+from mainstem._core.memory.atomics cimport *
 
 
 cdef class CaptureDecoder:
     cdef readonly RecordWalk walk
     cdef readonly Packet packet
     cdef readonly FrameRows rows
-    cdef readonly int64_t number
-    cdef readonly int64_t offset
+    cdef readonly long long number
+    cdef readonly long long offset
     cdef public bint plain
     cdef public bint guess
-    cdef uint64_t tcp_buckets
-    cdef uint64_t fragment_buckets
-    cdef uint8_t udp_ports[65536]
-    cdef uint8_t tcp_ports[65536]
+    cdef unsigned long long tcp_buckets
+    cdef unsigned long long fragment_buckets
+    cdef unsigned char udp_ports[65536]
+    cdef unsigned char tcp_ports[65536]
 
-    cdef int32_t loop(self, uint8_t *base, int64_t offset, int64_t limit) noexcept nogil
-    cdef int32_t take(self, uint8_t *base) noexcept nogil
-    cdef int32_t take_udp(self, uint8_t *base) noexcept nogil
-    cdef void problem(self, int32_t kind, int32_t reason) noexcept nogil
-    cdef bint plausible(self, uint8_t *base, int64_t o, int64_t available, int64_t length) noexcept nogil
-    cdef void decode(self, uint8_t *base, int64_t o, int64_t available, int64_t length) noexcept nogil
-    cdef void emit(self, uint8_t *base, int64_t o, int64_t available, int32_t kind, int64_t datagram) noexcept nogil
-    cdef void emit_data(self, uint8_t *base, int64_t o, int64_t available, int32_t kind) noexcept nogil
-    cdef void emit_control(self, uint8_t *base, int64_t o, int64_t available, int32_t kind) noexcept nogil
-    cdef void emit_error(self, uint8_t *base, int64_t o, int64_t available) noexcept nogil
-    cdef void emit_names(self, uint8_t *base, int64_t o, int64_t available) noexcept nogil
+    cdef int loop(self, unsigned char *base, long long offset, long long limit) noexcept nogil
+    cdef int take(self, unsigned char *base) noexcept nogil
+    cdef int take_udp(self, unsigned char *base) noexcept nogil
+    cdef void problem(self, int kind, int reason) noexcept nogil
+    cdef void decode(self, unsigned char *base, long long o, long long available, long long length) noexcept nogil
+    cdef bint plausible(self, unsigned char *base, long long o, long long available, long long length) noexcept nogil
+    cdef void emit(self, unsigned char *base, long long o, long long available, int kind, long long datagram) noexcept nogil
+    cdef void emit_data(self, unsigned char *base, long long o, long long available, int kind) noexcept nogil
+    cdef void emit_control(self, unsigned char *base, long long o, long long available, int kind) noexcept nogil
+    cdef void emit_error(self, unsigned char *base, long long o, long long available) noexcept nogil
+    cdef void emit_names(self, unsigned char *base, long long o, long long available) noexcept nogil
 
 
-cdef int32_t least(int32_t kind) noexcept nogil
-cdef int32_t examine(uint8_t *base, int64_t o, int64_t available, int64_t length) noexcept nogil
-cdef int64_t step_of(uint8_t *base, int64_t o, int32_t kind, int64_t left) noexcept nogil
-cdef bint strict_data(uint8_t *base, int64_t o, int64_t first) noexcept nogil
-cdef bint strict_control(uint8_t *base, int64_t o, int64_t available, int64_t length, int32_t kind) noexcept nogil
-cdef int64_t entry_length(uint8_t *base, int64_t o, int64_t left) noexcept nogil
+cdef int least(int kind) noexcept nogil
+cdef int examine(unsigned char *base, long long o, long long available, long long length) noexcept nogil
+cdef long long step_of(unsigned char *base, long long o, int kind, long long left) noexcept nogil
+cdef bint strict_data(unsigned char *base, long long o, long long first) noexcept nogil
+cdef bint strict_control(unsigned char *base, long long o, long long available, long long length, int kind) noexcept nogil
+cdef long long entry_length(unsigned char *base, long long o, long long left) noexcept nogil

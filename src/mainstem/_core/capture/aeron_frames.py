@@ -3,7 +3,16 @@
 Nothing here needs history. Fragments of IP packets and segments of TCP are handed to the caller one by one.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.capture.frame_rows import FrameRows
@@ -33,7 +42,26 @@ TEXT_ROOM = cython.declare(cython.int, 2048)
 
 @cython.cclass
 class CaptureDecoder:
-    def __init__(self, walk: RecordWalk, rows: FrameRows):
+    """Decodes runs of a capture file into ``rows``.
+
+    ``plain``: datagrams that came whole are decoded; ``guess``: on every port, where each byte fits Aeron. ``number`` is the
+    last packet's. A run stops at ``offset``; after DECODE_SEGMENT ``packet`` has a fragment or a segment that the buckets
+    asked for.
+    """
+
+    walk: readonly[RecordWalk]
+    packet: readonly[Packet]
+    rows: readonly[FrameRows]
+    number: readonly[cython.longlong]
+    offset: readonly[cython.longlong]
+    plain: public[cython.bint]
+    guess: public[cython.bint]
+    tcp_buckets: cython.ulonglong
+    fragment_buckets: cython.ulonglong
+    udp_ports: cython.uchar[65536]
+    tcp_ports: cython.uchar[65536]
+
+    def __init__(self, walk: RecordWalk, rows: FrameRows) -> None:
         if walk is None or rows is None:
             raise TypeError("a decoder needs a walk and rows")
         self.walk = walk
@@ -50,7 +78,8 @@ class CaptureDecoder:
             self.tcp_ports = [0] * 65536
         self.set_ports([], [])
 
-    def set_ports(self, udp, tcp):
+    def set_ports(self, udp: Iterable[int], tcp: Iterable[int]) -> None:
+        """Ports whose datagrams are Aeron's whatever they hold, and ports whose segments are wanted."""
         i: cython.int = 0
         for i in range(65536):
             self.udp_ports[i] = self.tcp_ports[i] = 0
@@ -61,14 +90,17 @@ class CaptureDecoder:
             i = port
             self.tcp_ports[i & 0xFFFF] = 1
 
-    def set_buckets(self, tcp, fragments):
+    def set_buckets(self, tcp: cython.longlong, fragments: cython.longlong) -> None:
+        """Which flows (a bit for each bucket) are handed over."""
         self.tcp_buckets = tcp
         self.fragment_buckets = fragments
 
-    def seek(self, number: cython.longlong):
+    def seek(self, number: cython.longlong) -> None:
+        """The next packet is number + 1."""
         self.number = number
 
-    def run(self, source, offset: cython.longlong, limit: cython.longlong):
+    def run(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> int:
+        """Decodes records in ``[offset, limit)``; why it stopped (``layout.DECODE_...``). Raises IndexError."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"packets [{offset}, {limit}) lie outside {region.capacity} bytes")
@@ -81,8 +113,11 @@ class CaptureDecoder:
             if stopped >= 0:
                 return stopped
 
-    def whole(self, source, link: cython.int):
-        """One packet that was put together elsewhere, as the rows' current packet: what it holds, or -1 for want of room."""
+    def whole(self, source: Buffer, link: cython.int) -> int:
+        """Decodes one packet that was put together from fragments, for the rows' current packet.
+
+        Its kind, or -1 where no room is left for it.
+        """
         region: Region = Region(source)
         found: cython.int = 0
         base = region.base
@@ -93,7 +128,7 @@ class CaptureDecoder:
                 found = -1
         return found
 
-    def loop(self, base, offset, limit):
+    def loop(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
         """Up to 4096 packets; -1 where there may be more of them."""
         o: cython.longlong = offset
         _n: cython.int = 0
@@ -118,7 +153,7 @@ class CaptureDecoder:
             self.offset = o
         return -1
 
-    def take(self, base):
+    def take(self, base: cython.p_uchar) -> cython.int:
         found: cython.int = 0
         found = self.packet.parse(base, self.walk.data, self.walk.captured, self.walk.link)
         self.packet.kind = found
@@ -145,7 +180,7 @@ class CaptureDecoder:
                 self.problem(PROBLEM_TRUNCATED_PACKET, REASON_HEADERS_CUT)
         return DECODE_END
 
-    def take_udp(self, base):
+    def take_udp(self, base: cython.p_uchar) -> cython.int:
         named: cython.bint = self.udp_ports[self.packet.source_port] or self.udp_ports[self.packet.destination_port]
         room: cython.longlong = min(self.packet.length // RSP_SETUP_LENGTH + 2, self.rows.capacity)
         if not named:
@@ -160,12 +195,14 @@ class CaptureDecoder:
         self.decode(base, self.packet.payload, self.packet.available, self.packet.length)
         return DECODE_END
 
-    def problem(self, kind, reason):
+    def problem(self, kind: cython.int, reason: cython.int) -> cython.void:
         self.rows.new_row(PROTOCOL_PROBLEM, KIND_PROBLEM + kind)
         self.rows.put(ROW_REASON, reason)
         self.rows.close_row()
 
-    def decode(self, base, o, available, length):
+    def decode(
+        self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong
+    ) -> cython.void:
         """A row for each frame of a datagram; what is not Aeron ends it with a problem."""
         at: cython.longlong = 0
         kind: cython.int = 0
@@ -182,7 +219,9 @@ class CaptureDecoder:
             self.emit(base, o + at, available - at, kind, length)
             at += step_of(base, o + at, kind, length - at)
 
-    def plausible(self, base, o, available, length):
+    def plausible(
+        self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong
+    ) -> cython.bint:
         """Whether a datagram on any port is Aeron's: every frame possible, of one stream, and nothing left over."""
         at: cython.longlong = 0
         kind: cython.int = 0
@@ -202,7 +241,14 @@ class CaptureDecoder:
             at += step_of(base, o + at, kind, length - at)
         return at == length
 
-    def emit(self, base, o, available, kind, datagram):
+    def emit(
+        self,
+        base: cython.p_uchar,
+        o: cython.longlong,
+        available: cython.longlong,
+        kind: cython.int,
+        datagram: cython.longlong,
+    ) -> cython.void:
         self.rows.new_row(PROTOCOL_AERON, KIND_AERON_EXT if kind == TYPE_EXT else KIND_AERON + kind)
         self.rows.put(ROW_TYPE, kind)
         self.rows.put(ROW_FLAGS, get8(base, o + FRAME_FLAGS_OFFSET))
@@ -218,7 +264,9 @@ class CaptureDecoder:
             self.emit_control(base, o, available, kind)
         self.rows.close_row()
 
-    def emit_data(self, base, o, available, kind):
+    def emit_data(
+        self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong, kind: cython.int
+    ) -> cython.void:
         length: cython.longlong = 0
         self.rows.put(ROW_TERM_OFFSET, get32(base, o + FRAME_TERM_OFFSET_OFFSET))
         self.rows.put(ROW_SESSION_ID, get32(base, o + FRAME_SESSION_ID_OFFSET))
@@ -230,7 +278,9 @@ class CaptureDecoder:
         self.rows.put(ROW_LENGTH, length)
         self.rows.put_payload(base, o + DATA_HEADER_LENGTH, min(length, available - DATA_HEADER_LENGTH))
 
-    def emit_control(self, base, o, available, kind):
+    def emit_control(
+        self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong, kind: cython.int
+    ) -> cython.void:
         self.rows.put(ROW_LENGTH, 0)
         if kind == TYPE_SETUP:
             self.rows.put(ROW_TERM_OFFSET, get32(base, o + SETUP_TERM_OFFSET_OFFSET))
@@ -262,7 +312,7 @@ class CaptureDecoder:
         elif kind == TYPE_RSP_SETUP:
             self.rows.put(ROW_RESPONSE_SESSION_ID, get32(base, o + RSP_SETUP_RESPONSE_SESSION_ID_OFFSET))
 
-    def emit_error(self, base, o, available):
+    def emit_error(self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong) -> cython.void:
         size: cython.longlong = get32(base, o + ERR_TEXT_LENGTH_OFFSET)
         self.rows.put(ROW_LENGTH, 0)
         self.rows.put(ROW_SESSION_ID, get32(base, o + ERR_SESSION_ID_OFFSET))
@@ -274,7 +324,7 @@ class CaptureDecoder:
         size = min(min(max(size, 0), ERR_MAX_TEXT_LENGTH), available - ERR_TEXT_OFFSET)
         self.rows.put_text(base, o + ERR_TEXT_OFFSET, size)
 
-    def emit_names(self, base, o, available):
+    def emit_names(self, base: cython.p_uchar, o: cython.longlong, available: cython.longlong) -> cython.void:
         """The names of a resolution frame, each of the entries' own length, one after the other in the text."""
         at: cython.longlong = RES_HEADER_LENGTH
         end: cython.longlong = min(get32(base, o), available)
@@ -294,7 +344,7 @@ class CaptureDecoder:
             at += size
 
 
-def least(kind):
+def least(kind: cython.int) -> cython.int:
     """Bytes that a frame of a type has at least."""
     if kind == TYPE_DATA or kind == TYPE_PAD or kind == TYPE_ATS_DATA:
         return DATA_HEADER_LENGTH
@@ -309,7 +359,9 @@ def least(kind):
     return SETUP_LENGTH
 
 
-def examine(base, o, available, length):
+def examine(
+    base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong
+) -> cython.int:
     """What is wrong with the frame at ``o`` (REASON_...), or 0: what a receiver asks before it reads on."""
     kind: cython.int = 0
     frame: cython.longlong = 0
@@ -337,7 +389,7 @@ def examine(base, o, available, length):
     return REASON_CUT if available < least(kind) else 0
 
 
-def step_of(base, o, kind, left):
+def step_of(base: cython.p_uchar, o: cython.longlong, kind: cython.int, left: cython.longlong) -> cython.longlong:
     """From a frame that was examined to the next. Of padding only the header is ever sent."""
     frame: cython.longlong = get32(base, o)
     if kind == TYPE_PAD:
@@ -348,7 +400,7 @@ def step_of(base, o, kind, left):
     return frame if frame >= least(kind) else left
 
 
-def strict_data(base, o, first):
+def strict_data(base: cython.p_uchar, o: cython.longlong, first: cython.longlong) -> cython.bint:
     """What of a data header can be checked without knowing its stream."""
     offset: cython.longlong = get32(base, o + FRAME_TERM_OFFSET_OFFSET)
     if offset < 0 or offset & (FRAME_ALIGNMENT - 1) or offset >= TERM_MAX_LENGTH:
@@ -358,7 +410,9 @@ def strict_data(base, o, first):
     return get64(base, o + FRAME_SESSION_ID_OFFSET) == get64(base, first + FRAME_SESSION_ID_OFFSET)
 
 
-def strict_control(base, o, available, length, kind):
+def strict_control(
+    base: cython.p_uchar, o: cython.longlong, available: cython.longlong, length: cython.longlong, kind: cython.int
+) -> cython.bint:
     """The same for the other frames: lengths that the type says, values that are possible."""
     frame: cython.longlong = get32(base, o)
     flags: cython.int = get8(base, o + FRAME_FLAGS_OFFSET)
@@ -398,7 +452,7 @@ def strict_control(base, o, available, length, kind):
     return frame > RES_HEADER_LENGTH
 
 
-def entry_length(base, o, left):
+def entry_length(base: cython.p_uchar, o: cython.longlong, left: cython.longlong) -> cython.longlong:
     """Bytes of one entry of a resolution frame, or 0 where it cannot be one."""
     head: cython.longlong = 0
     size: cython.longlong = 0

@@ -1,4 +1,7 @@
-from collections.abc import Buffer, Iterable  # type: ignore[attr-defined]
+# Written from aeron_frames.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from collections.abc import Iterable
+
+from typing_extensions import Buffer
 
 from mainstem._core.capture.frame_rows import FrameRows
 from mainstem._core.capture.packets import Packet

@@ -1,6 +1,15 @@
 """Rows of ``frames`` as the buffers under Arrow columns: written row by row, only the columns that are wanted."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from mainstem._core.capture.packets import Packet
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
@@ -20,7 +29,40 @@ WIDTHS = (
 
 @cython.cclass
 class FrameRows:
-    def __init__(self, wanted: cython.longlong = -1, rows: cython.longlong = 8192):
+    """A batch of up to ``rows`` rows of ``frames``; ``wanted`` has a bit for each column (``layout.ROW_...``) that is kept.
+
+    src and dst are kept as 16 bytes each, an IPv4 address as IPv6 maps it.
+    """
+
+    rows: readonly[cython.longlong]
+    capacity: readonly[cython.longlong]
+    text_length: readonly[cython.longlong]
+    payload_length: readonly[cython.longlong]
+    text_capacity: cython.longlong
+    payload_capacity: cython.longlong
+    wanted: cython.longlong
+    owners: list
+    bitmaps: list
+    column: cython.p_uchar[ROW_COLUMNS]
+    valid: cython.p_uchar[ROW_COLUMNS]
+    text: cython.p_uchar
+    payload: cython.p_uchar
+    text_owner: bytearray
+    payload_owner: bytearray
+    width: cython.int[ROW_COLUMNS]
+    packet: cython.longlong
+    time_ns: cython.longlong
+    timed: cython.bint
+    wire_length: cython.longlong
+    transport: cython.int
+    source_port: cython.int
+    destination_port: cython.int
+    frame_index: cython.int
+    addressed: cython.bint
+    addresses: cython.p_uchar
+    addresses_owner: bytearray
+
+    def __init__(self, wanted: cython.longlong = -1, rows: cython.longlong = 8192) -> None:
         i: cython.int = 0
         if rows < 1 or rows > 1048576:
             raise ValueError(f"{rows} rows are not between 1 and 1048576")
@@ -45,7 +87,8 @@ class FrameRows:
             self.width[i] = WIDTHS[i]
         self.start()
 
-    def start(self):
+    @cython.exceptval(-1)
+    def start(self) -> cython.int:
         """Fresh buffers: those of the last batch belong to whoever took them."""
         i: cython.int = 0
         size: cython.longlong = 0
@@ -70,7 +113,7 @@ class FrameRows:
         self.reserve(0, 0)
         return 0
 
-    def reserve(self, text: cython.longlong, payload: cython.longlong):
+    def reserve(self, text: cython.longlong, payload: cython.longlong) -> None:
         """Room for so many more bytes of text and of payload; what is there stays."""
         self.text_capacity = max(self.text_capacity, self.text_length + text)
         if self.payload_capacity:
@@ -86,13 +129,14 @@ class FrameRows:
             self.text = Memory(self.text_owner)
             self.payload = Memory(self.payload_owner)
 
-    def has_room(self, rows, text, payload):
+    def has_room(self, rows: cython.longlong, text: cython.longlong, payload: cython.longlong) -> cython.bint:
         if self.rows + rows > self.capacity or self.text_length + text > self.text_capacity:
             return False
         return self.payload_capacity == 0 or self.payload_length + payload <= self.payload_capacity
 
     @property
-    def full(self):
+    def full(self) -> bool:
+        """No row is left."""
         return self.rows >= self.capacity
 
     def begin(
@@ -102,11 +146,13 @@ class FrameRows:
         timed: cython.bint,
         wire_length: cython.longlong,
         transport: cython.int = -1,
-    ):
+    ) -> None:
+        """The rows to come are of this packet."""
         self.new_packet(number, time_ns, timed, wire_length)
         self.transport = transport
 
-    def flow(self, addresses, source_port: cython.int, destination_port: cython.int):
+    def flow(self, addresses: Buffer, source_port: cython.int, destination_port: cython.int) -> None:
+        """... between these: sender's and receiver's 16 bytes."""
         if len(addresses) != 32:
             raise ValueError(f"two addresses are 32 bytes, not {len(addresses)}")
         self.addresses_owner[:] = addresses
@@ -114,8 +160,8 @@ class FrameRows:
         self.source_port = source_port
         self.destination_port = destination_port
 
-    def row(self, protocol: cython.int, kind: cython.int, values, text: bytes = b""):
-        """A whole row from Python: ``values`` is {index: value}."""
+    def row(self, protocol: cython.int, kind: cython.int, values: dict[int, int], text: bytes = b"") -> None:
+        """Writes a whole row. Raises IndexError when none is left."""
         if self.rows >= self.capacity:
             raise IndexError(f"all of {self.capacity} rows are taken")
         self.reserve(len(text), 0)
@@ -131,12 +177,14 @@ class FrameRows:
             self.mark_text()
         self.close_row()
 
-    def mark_text(self):
+    def mark_text(self) -> None:
         if self.wanted & (cython.cast(cython.longlong, 1) << ROW_TEXT):
             flag: cython.int = get8(self.valid[ROW_TEXT], self.rows >> 3) | 1 << (self.rows & 7)
             put8(self.valid[ROW_TEXT], self.rows >> 3, flag)
 
-    def new_packet(self, number, time_ns, timed, wire_length):
+    def new_packet(
+        self, number: cython.longlong, time_ns: cython.longlong, timed: cython.bint, wire_length: cython.longlong
+    ) -> cython.void:
         self.packet = number
         self.time_ns = time_ns
         self.timed = timed
@@ -145,14 +193,14 @@ class FrameRows:
         self.addressed = False
         self.transport = -1
 
-    def set_flow(self, base, packet):
+    def set_flow(self, base: cython.p_uchar, packet: Packet) -> cython.void:
         self.addressed = True
         self.source_port = packet.source_port
         self.destination_port = packet.destination_port
         packet.put_address(base, 0, self.addresses, 0)
         packet.put_address(base, 1, self.addresses, 16)
 
-    def new_row(self, protocol, kind):
+    def new_row(self, protocol: cython.int, kind: cython.int) -> cython.void:
         """Opens a row: what is known of its packet is in it. ``close_row`` ends it; there must be room."""
         self.put(ROW_PACKET, self.packet)
         self.put(ROW_FRAME_INDEX, self.frame_index)
@@ -169,7 +217,7 @@ class FrameRows:
             self.put(ROW_SRC_PORT, self.source_port)
             self.put(ROW_DST_PORT, self.destination_port)
 
-    def put(self, index, value):
+    def put(self, index: cython.int, value: cython.longlong) -> cython.void:
         width: cython.int = self.width[index]
         bits: cython.int = 0
         if not self.wanted & (cython.cast(cython.longlong, 1) << index):
@@ -189,7 +237,7 @@ class FrameRows:
         bits = get8(self.valid[index], self.rows >> 3) | 1 << cython.cast(cython.int, self.rows & 7)
         put8(self.valid[index], self.rows >> 3, bits)
 
-    def put_text(self, base, o, n):
+    def put_text(self, base: cython.p_uchar, o: cython.longlong, n: cython.longlong) -> cython.void:
         bits: cython.int = 0
         if not self.wanted & (cython.cast(cython.longlong, 1) << ROW_TEXT):
             return
@@ -198,7 +246,7 @@ class FrameRows:
         bits = get8(self.valid[ROW_TEXT], self.rows >> 3) | 1 << cython.cast(cython.int, self.rows & 7)
         put8(self.valid[ROW_TEXT], self.rows >> 3, bits)
 
-    def put_payload(self, base, o, n):
+    def put_payload(self, base: cython.p_uchar, o: cython.longlong, n: cython.longlong) -> cython.void:
         bits: cython.int = 0
         if self.payload_capacity == 0:
             return
@@ -207,7 +255,7 @@ class FrameRows:
         bits = get8(self.valid[ROW_PAYLOAD], self.rows >> 3) | 1 << cython.cast(cython.int, self.rows & 7)
         put8(self.valid[ROW_PAYLOAD], self.rows >> 3, bits)
 
-    def close_row(self):
+    def close_row(self) -> cython.void:
         self.rows += 1
         self.frame_index += 1
         if self.wanted & (cython.cast(cython.longlong, 1) << ROW_TEXT):
@@ -215,8 +263,8 @@ class FrameRows:
         if self.payload_capacity:
             put32(self.column[ROW_PAYLOAD], self.rows * 4, cython.cast(cython.int, self.payload_length))
 
-    def take(self):
-        """(rows, {index: (values, validity)}, text, payload): the caller owns them now."""
+    def take(self) -> tuple[int, dict[int, tuple[bytearray, bytearray]], bytearray, bytearray]:
+        """(rows, {column: (values, validity bits)}, text, payload); the next rows go to fresh buffers."""
         taken = {i: (self.owners[i], self.bitmaps[i]) for i in range(ROW_COLUMNS) if self.owners[i] is not None}
         out = (self.rows, taken, self.text_owner, self.payload_owner)
         self.start()

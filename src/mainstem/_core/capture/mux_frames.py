@@ -1,6 +1,13 @@
 """What one side of a TCP connection sent, as bymux packets or Jmux messages: rows as they become whole."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
@@ -24,7 +31,38 @@ ENOUGH = cython.declare(cython.int, 4)
 
 @cython.cclass
 class MuxParser:
-    def __init__(self, rows: FrameRows, jmux: cython.bint, keep: cython.bint = False):
+    """One direction of a connection. ``position`` counts its bytes; ``reason`` is not 0 once nothing can be understood.
+
+    ``connection`` and ``from_client`` (1, 0, or -1 where it is not known) go into each row. ``keep``: payloads and texts too.
+    """
+
+    rows: readonly[FrameRows]
+    jmux: readonly[cython.bint]
+    position: readonly[cython.longlong]
+    reason: readonly[cython.int]
+    connection: public[cython.longlong]
+    from_client: public[cython.int]
+    head_owner: bytearray
+    head: cython.p_uchar
+    have: cython.int
+    need: cython.int
+    start: cython.longlong
+    body_length: cython.longlong
+    body_left: cython.longlong
+    pending: cython.bint
+    greeted: cython.bint
+    keep: cython.bint
+    hold: cython.bint
+    body: bytearray
+    kind: cython.int
+    type: cython.int
+    stream: cython.longlong
+    has_stream: cython.bint
+    credit: cython.longlong
+    has_credit: cython.bint
+    cookie: cython.int
+
+    def __init__(self, rows: FrameRows, jmux: cython.bint, keep: cython.bint = False) -> None:
         if rows is None:
             raise TypeError("a parser needs rows")
         self.rows = rows
@@ -44,8 +82,8 @@ class MuxParser:
             self.head = Memory(self.head_owner)
         self.restart(0)
 
-    def restart(self, position: cython.longlong):
-        """A packet starts at this place of the stream: the connection's header, where it is 0."""
+    def restart(self, position: cython.longlong) -> None:
+        """A packet starts at this place of the stream; at 0 a Jmux connection's own header does."""
         self.position = position
         self.reason = 0
         self.have = 0
@@ -55,8 +93,8 @@ class MuxParser:
         self.greeted = not self.jmux or position > 0
         self.body.clear()
 
-    def skip(self, count: cython.longlong):
-        """Bytes that are lost: True where they lie within one packet's body, so that the next packet will be found."""
+    def skip(self, count: cython.longlong) -> bool:
+        """So many bytes are lost. True where they were in the middle of one packet's body: parsing may go on."""
         if self.pending or self.body_left < count:
             return False
         self.body_left -= count
@@ -66,16 +104,17 @@ class MuxParser:
         return True
 
     @property
-    def waits(self):
+    def waits(self) -> bool:
+        """A whole packet waits for a row."""
         return self.pending
 
-    def flush(self):
-        """Writes the row that waited for room."""
+    def flush(self) -> None:
+        """Writes a row that waited for room."""
         if self.pending and self.rows.rows < self.rows.capacity:
             self.emit()
 
-    def feed(self, source, offset: cython.longlong, limit: cython.longlong):
-        """Takes bytes; where it stopped: at ``limit``, or where rows are full or (``reason``) nothing can be understood."""
+    def feed(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> int:
+        """Parses bytes. Returns where it stopped; short of ``limit`` rows are full, or ``reason`` is set."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"bytes [{offset}, {limit}) lie outside {region.capacity}")
@@ -99,8 +138,8 @@ class MuxParser:
             else:
                 o = self.gather(region.base, o, limit)
 
-    def settles(self, source, offset: cython.longlong, limit: cython.longlong):
-        """Whether packets seem to start at ``offset``: these bytes are whole packets, or begin with several of them."""
+    def settles(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> bool:
+        """Whether these bytes look like the start of packets. Forgets the packet that was open."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"bytes [{offset}, {limit}) lie outside {region.capacity}")
@@ -122,7 +161,7 @@ class MuxParser:
         self.restart(1)
         return found
 
-    def gather(self, base, o, limit):
+    def gather(self, base: cython.p_uchar, o: cython.longlong, limit: cython.longlong) -> cython.longlong:
         """Header bytes, until the header is whole or understood to be impossible."""
         if self.have == 0:
             self.start = self.position
@@ -145,7 +184,7 @@ class MuxParser:
                 self.pending = self.body_length == 0
         return o
 
-    def measure(self):
+    def measure(self) -> cython.int:
         """Bytes of a header by its first; 0 where there is none such."""
         first: cython.int = get8(self.head, 0)
         size: cython.int = 1
@@ -160,13 +199,13 @@ class MuxParser:
             size += 1 << (first & 3)
         return size
 
-    def understand(self):
+    def understand(self) -> cython.int:
         self.has_stream = self.has_credit = False
         self.cookie = -1
         self.body_length = 0
         return self.understand_jmux() if self.jmux else self.understand_bymux()
 
-    def number(self, at, width):
+    def number(self, at: cython.int, width: cython.int) -> cython.longlong:
         """A big-endian number; one above 2**63 - 1 comes out negative."""
         if width == 1:
             return get8(self.head, at)
@@ -176,7 +215,7 @@ class MuxParser:
             return be32(self.head, at)
         return (cython.cast(cython.longlong, be32(self.head, at)) << 32) | be32(self.head, at + 4)
 
-    def understand_bymux(self):
+    def understand_bymux(self) -> cython.int:
         first: cython.int = get8(self.head, 0)
         id_width: cython.int = 1 << ((first >> 2) & 3)
         width: cython.int = 1 << (first & 3)
@@ -202,7 +241,7 @@ class MuxParser:
                 return REASON_AMOUNT
         return 0
 
-    def understand_jmux(self):
+    def understand_jmux(self) -> cython.int:
         first: cython.int = get8(self.head, 0)
         if not self.greeted:
             if be32(self.head, 0) != 0x4A6D7578:
@@ -225,7 +264,7 @@ class MuxParser:
             self.body_length = be16(self.head, 2)
         return 0
 
-    def jmux_session(self, first):
+    def jmux_session(self, first: cython.int) -> cython.int:
         if first & 1 or get8(self.head, 1) > 127:
             return REASON_JMUX
         self.has_stream = True
@@ -252,7 +291,8 @@ class MuxParser:
             return REASON_JMUX
         return 0
 
-    def emit(self):
+    @cython.exceptval(-1)
+    def emit(self) -> cython.int:
         self.rows.new_row(PROTOCOL_JMUX if self.jmux else PROTOCOL_BYMUX, self.kind)
         self.rows.put(ROW_TYPE, self.type)
         self.rows.put(ROW_FLAGS, get8(self.head, 0))
@@ -277,7 +317,7 @@ class MuxParser:
         self.body.clear()
         return 0
 
-    def keep_body(self):
+    def keep_body(self) -> None:
         size: cython.longlong = len(self.body)
         texts: cython.bint = self.jmux and (self.type == 2 or self.type == 8 or self.type == 0x20)
         self.rows.reserve(size if texts else 0, 0 if texts else size)

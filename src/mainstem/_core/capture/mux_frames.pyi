@@ -1,4 +1,5 @@
-from collections.abc import Buffer  # type: ignore[attr-defined]
+# Written from mux_frames.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from typing_extensions import Buffer
 
 from mainstem._core.capture.frame_rows import FrameRows
 
@@ -15,16 +16,17 @@ class MuxParser:
     connection: int
     from_client: int
     def __init__(self, rows: FrameRows, jmux: bool, keep: bool = False) -> None: ...
-    @property
-    def waits(self) -> bool:
-        """A whole packet waits for a row."""
     def restart(self, position: int) -> None:
         """A packet starts at this place of the stream; at 0 a Jmux connection's own header does."""
     def skip(self, count: int) -> bool:
         """So many bytes are lost. True where they were in the middle of one packet's body: parsing may go on."""
+    @property
+    def waits(self) -> bool:
+        """A whole packet waits for a row."""
     def flush(self) -> None:
         """Writes a row that waited for room."""
     def feed(self, source: Buffer, offset: int, limit: int) -> int:
         """Parses bytes. Returns where it stopped; short of ``limit`` rows are full, or ``reason`` is set."""
     def settles(self, source: Buffer, offset: int, limit: int) -> bool:
         """Whether these bytes look like the start of packets. Forgets the packet that was open."""
+    def keep_body(self) -> None: ...

@@ -1,6 +1,13 @@
 """The one pass over a capture before it is read in parallel: what lies in each stretch of it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.capture.layout import *
@@ -14,14 +21,29 @@ NO_TIME = cython.declare(cython.longlong, -1)
 
 @cython.cclass
 class PacketIndex:
-    def __init__(self, walk: RecordWalk):
+    """What a run of records holds: ``packets``, times from ``first_ns`` to ``last_ns`` (-1: none), ``tcp`` and ``fragments`` (a bit
+    for each bucket that has some), ``unknown_link`` (-1: all are known). The run ended at ``offset``, because of ``stopped``.
+    """
+
+    walk: readonly[RecordWalk]
+    packet: Packet
+    offset: readonly[cython.longlong]
+    packets: readonly[cython.longlong]
+    first_ns: readonly[cython.longlong]
+    last_ns: readonly[cython.longlong]
+    tcp: readonly[cython.ulonglong]
+    fragments: readonly[cython.ulonglong]
+    unknown_link: readonly[cython.int]
+    stopped: readonly[cython.int]
+
+    def __init__(self, walk: RecordWalk) -> None:
         if walk is None:
             raise TypeError("an index needs a walk")
         self.walk = walk
         self.packet = Packet()
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.offset = 0
         self.packets = 0
         self.first_ns = self.last_ns = NO_TIME
@@ -29,7 +51,8 @@ class PacketIndex:
         self.unknown_link = -1
         self.stopped = RECORD_MORE
 
-    def run(self, source, offset: cython.longlong, limit: cython.longlong):
+    def run(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> int:
+        """Passes over whole records in ``[offset, limit)``; RECORD_MORE or RECORD_CORRUPT. Raises IndexError."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"records [{offset}, {limit}) lie outside {region.capacity} bytes")
@@ -42,7 +65,7 @@ class PacketIndex:
             if self.stopped >= 0:
                 return self.stopped
 
-    def loop(self, base, offset, limit):
+    def loop(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
         """Up to 16384 records; -1 where there may be more."""
         o: cython.longlong = offset
         _n: cython.int = 0
@@ -57,7 +80,7 @@ class PacketIndex:
             self.offset = o
         return -1
 
-    def note(self, base):
+    def note(self, base: cython.p_uchar) -> cython.void:
         found: cython.int = 0
         self.packets += 1
         if self.walk.timed:

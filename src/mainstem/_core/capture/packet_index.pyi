@@ -1,4 +1,5 @@
-from collections.abc import Buffer  # type: ignore[attr-defined]
+# Written from packet_index.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from typing_extensions import Buffer
 
 from mainstem._core.capture.records import RecordWalk
 
@@ -17,5 +18,6 @@ class PacketIndex:
     unknown_link: int
     stopped: int
     def __init__(self, walk: RecordWalk) -> None: ...
+    def reset(self) -> None: ...
     def run(self, source: Buffer, offset: int, limit: int) -> int:
         """Passes over whole records in ``[offset, limit)``; RECORD_MORE or RECORD_CORRUPT. Raises IndexError."""

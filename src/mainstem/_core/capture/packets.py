@@ -1,6 +1,13 @@
 """One captured packet, from its link header to what UDP or TCP carries: where that lies, and who sent it to whom."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.capture.layout import *
@@ -27,7 +34,32 @@ MAX_EXTENSIONS = cython.declare(cython.int, 16)
 
 @cython.cclass
 class Packet:
-    def __init__(self):
+    """A captured packet, taken apart: ``kind`` is ``layout.PACKET_...``.
+
+    UDP and TCP: ``payload`` is where the payload starts in the memory, ``available`` how much of it was captured, ``length``
+    how long it was on the wire. PACKET_FRAGMENT: the same of an IP packet's part, with ``fragment_offset``,
+    ``more_fragments``, ``fragment_id`` and the ``protocol`` inside. ``bucket`` (below FLOW_BUCKETS) is the same for both
+    directions of a TCP connection, and for all fragments of one packet.
+    """
+
+    kind: readonly[cython.int]
+    protocol: readonly[cython.int]
+    payload: readonly[cython.longlong]
+    available: readonly[cython.longlong]
+    length: readonly[cython.longlong]
+    source_port: readonly[cython.int]
+    destination_port: readonly[cython.int]
+    sequence: readonly[cython.longlong]
+    acknowledged: readonly[cython.longlong]
+    tcp_flags: readonly[cython.int]
+    fragment_offset: readonly[cython.longlong]
+    more_fragments: readonly[cython.bint]
+    fragment_id: readonly[cython.longlong]
+    bucket: readonly[cython.int]
+    address: cython.longlong
+    address_size: cython.int
+
+    def __init__(self) -> None:
         self.kind = PACKET_OTHER
         self.protocol = 0
         self.payload = self.available = self.length = 0
@@ -40,14 +72,16 @@ class Packet:
         self.address = 0
         self.address_size = 0
 
-    def read(self, source, offset: cython.longlong, captured: cython.longlong, link: cython.int):
+    def read(self, source: Buffer, offset: cython.longlong, captured: cython.longlong, link: cython.int) -> int:
+        """Takes one packet apart. Raises IndexError when it lies outside the memory."""
         region: Region = Region(source)
         if offset < 0 or captured < 0 or offset + captured > region.capacity:
             raise IndexError(f"a packet of {captured} bytes at {offset} lies outside {region.capacity} bytes")
         self.kind = self.parse(region.base, offset, captured, link)
         return self.kind
 
-    def addresses(self, source):
+    def addresses(self, source: Buffer) -> tuple[bytes, bytes]:
+        """Sender and receiver, 16 bytes each."""
         view = memoryview(source)
         size = self.address_size
         first = bytes(view[self.address : self.address + size])
@@ -57,7 +91,9 @@ class Packet:
             return mapped + first, mapped + second
         return first, second
 
-    def parse(self, base, o, captured, link):
+    def parse(
+        self, base: cython.p_uchar, o: cython.longlong, captured: cython.longlong, link: cython.int
+    ) -> cython.int:
         end: cython.longlong = o + captured
         self.address_size = 0
         self.bucket = 0
@@ -74,12 +110,14 @@ class Packet:
             return self.ip(base, o + 4, end) if captured >= 4 else PACKET_TRUNCATED
         return PACKET_UNKNOWN_LINK
 
-    def ethernet(self, base, o, end):
+    def ethernet(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
         if end - o < 14:
             return PACKET_TRUNCATED
         return self.by_ethertype(base, o + 14, end, be16(base, o + 12))
 
-    def by_ethertype(self, base, o, end, kind):
+    def by_ethertype(
+        self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong, kind: cython.int
+    ) -> cython.int:
         n: cython.int = 0
         code: cython.int = kind
         at: cython.longlong = o
@@ -97,7 +135,7 @@ class Packet:
             return self.ipv6(base, at, end)
         return PACKET_OTHER
 
-    def ip(self, base, o, end):
+    def ip(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
         version: cython.int = 0
         if end - o < 1:
             return PACKET_TRUNCATED
@@ -106,7 +144,7 @@ class Packet:
             return self.ipv4(base, o, end)
         return self.ipv6(base, o, end) if version == 6 else PACKET_OTHER
 
-    def ipv4(self, base, o, end):
+    def ipv4(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
         header: cython.longlong = 0
         total: cython.longlong = 0
         part: cython.int = 0
@@ -132,7 +170,7 @@ class Packet:
             return self.fragment(base, o + header, end, total - header, get8(base, o + 9))
         return self.transport(base, o + header, end, total - header, get8(base, o + 9))
 
-    def ipv6(self, base, o, end):
+    def ipv6(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
         _n: cython.int = 0
         following: cython.int = 0
         size: cython.longlong = 0
@@ -176,7 +214,14 @@ class Packet:
                 return self.transport(base, at, end, last - at, following)
         return PACKET_MALFORMED
 
-    def fragment(self, base, o, end, length, protocol):
+    def fragment(
+        self,
+        base: cython.p_uchar,
+        o: cython.longlong,
+        end: cython.longlong,
+        length: cython.longlong,
+        protocol: cython.int,
+    ) -> cython.int:
         if protocol != PROTOCOL_ID_UDP and protocol != PROTOCOL_ID_TCP:
             return PACKET_OTHER
         self.protocol = protocol
@@ -189,13 +234,22 @@ class Packet:
         )
         return PACKET_FRAGMENT
 
-    def transport(self, base, o, end, length, protocol):
+    def transport(
+        self,
+        base: cython.p_uchar,
+        o: cython.longlong,
+        end: cython.longlong,
+        length: cython.longlong,
+        protocol: cython.int,
+    ) -> cython.int:
         self.protocol = protocol
         if protocol == PROTOCOL_ID_UDP:
             return self.udp(base, o, end, length)
         return self.tcp(base, o, end, length) if protocol == PROTOCOL_ID_TCP else PACKET_OTHER
 
-    def udp(self, base, o, end, length):
+    def udp(
+        self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong, length: cython.longlong
+    ) -> cython.int:
         size: cython.longlong = 0
         if length < 8:
             return PACKET_MALFORMED
@@ -213,7 +267,9 @@ class Packet:
         self.available = min(end - o, size) - 8
         return PACKET_UDP
 
-    def tcp(self, base, o, end, length):
+    def tcp(
+        self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong, length: cython.longlong
+    ) -> cython.int:
         header: cython.longlong = 0
         if length < 20:
             return PACKET_MALFORMED
@@ -238,7 +294,7 @@ class Packet:
             )
         return PACKET_TCP
 
-    def address_hash(self, base, o):
+    def address_hash(self, base: cython.p_uchar, o: cython.longlong) -> cython.ulonglong:
         """The same for both directions."""
         i: cython.int = 0
         total: cython.ulonglong = 0
@@ -247,7 +303,9 @@ class Packet:
             i += 4
         return total ^ (total >> 7) ^ (total >> 16) ^ (total >> 24)
 
-    def put_address(self, base, which, column, at):
+    def put_address(
+        self, base: cython.p_uchar, which: cython.int, column: cython.p_uchar, at: cython.longlong
+    ) -> cython.void:
         """Sender (0) or receiver (1) as 16 bytes; an IPv4 address as IPv6 maps it."""
         if self.address_size == 16:
             copy_bytes(column, at, base, self.address + which * 16, 16)

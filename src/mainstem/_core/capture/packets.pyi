@@ -1,4 +1,5 @@
-from collections.abc import Buffer  # type: ignore[attr-defined]
+# Written from packets.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from typing_extensions import Buffer
 
 class Packet:
     """A captured packet, taken apart: ``kind`` is ``layout.PACKET_...``.

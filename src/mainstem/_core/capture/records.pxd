@@ -1,38 +1,38 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-
-from mainstem._core.memory.atomics cimport *
-from mainstem._core.memory.byte_order cimport *
+# Written from records.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.capture.layout cimport *
-from mainstem._core.log.columns cimport Region
 from mainstem._core.layout cimport *
+from mainstem._core.log.columns cimport Region
+from mainstem._core.memory.atomics cimport *
+from mainstem._core.memory.buffer cimport AtomicBuffer
+from mainstem._core.memory.byte_order cimport *
 
 
 cdef class RecordWalk:
     cdef readonly bint blocks
     cdef readonly bint swapped
-    cdef readonly int64_t offset
-    cdef readonly int64_t data
-    cdef readonly int64_t captured
-    cdef readonly int64_t original
-    cdef readonly int64_t time_ns
+    cdef readonly long long offset
+    cdef readonly long long data
+    cdef readonly long long captured
+    cdef readonly long long original
+    cdef readonly long long time_ns
     cdef readonly bint timed
-    cdef readonly int32_t link
-    cdef readonly int64_t needed
-    cdef readonly int64_t snaplen
-    cdef readonly int32_t interfaces
-    cdef int64_t tick_ns
-    cdef int32_t links[RECORD_MAX_INTERFACES]
-    cdef int32_t resolutions[RECORD_MAX_INTERFACES]
-    cdef int64_t offsets_s[RECORD_MAX_INTERFACES]
-    cdef int64_t snaplens[RECORD_MAX_INTERFACES]
+    cdef readonly int link
+    cdef readonly long long needed
+    cdef readonly long long snaplen
+    cdef readonly int interfaces
+    cdef long long tick_ns
+    cdef int links[RECORD_MAX_INTERFACES]
+    cdef int resolutions[RECORD_MAX_INTERFACES]
+    cdef long long offsets_s[RECORD_MAX_INTERFACES]
+    cdef long long snaplens[RECORD_MAX_INTERFACES]
 
-    cdef int64_t u32(self, uint8_t *base, int64_t o) noexcept nogil
-    cdef int32_t u16(self, uint8_t *base, int64_t o) noexcept nogil
-    cdef int32_t step(self, uint8_t *base, int64_t offset, int64_t limit) noexcept nogil
-    cdef int32_t step_record(self, uint8_t *base, int64_t o, int64_t limit) noexcept nogil
-    cdef int32_t step_block(self, uint8_t *base, int64_t o, int64_t limit) noexcept nogil
-    cdef int32_t enhanced(self, uint8_t *base, int64_t o, int64_t length, int32_t kind) noexcept nogil
-    cdef int32_t simple(self, uint8_t *base, int64_t o, int64_t length) noexcept nogil
-    cdef int32_t interface(self, uint8_t *base, int64_t o, int64_t length) noexcept nogil
-    cdef void stamp(self, int32_t number, int64_t high, int64_t low) noexcept nogil
-    cdef int64_t chain(self, uint8_t *base, int64_t offset, int64_t limit, int32_t count) noexcept nogil
+    cdef long long u32(self, unsigned char *base, long long o) noexcept nogil
+    cdef int u16(self, unsigned char *base, long long o) noexcept nogil
+    cdef int step(self, unsigned char *base, long long offset, long long limit) noexcept nogil
+    cdef int step_record(self, unsigned char *base, long long o, long long limit) noexcept nogil
+    cdef int step_block(self, unsigned char *base, long long o, long long limit) noexcept nogil
+    cdef int enhanced(self, unsigned char *base, long long o, long long length, int kind) noexcept nogil
+    cdef int simple(self, unsigned char *base, long long o, long long length) noexcept nogil
+    cdef int interface(self, unsigned char *base, long long o, long long length) noexcept nogil
+    cdef void stamp(self, int number, long long high, long long low) noexcept nogil
+    cdef long long chain(self, unsigned char *base, long long offset, long long limit, int count) noexcept nogil

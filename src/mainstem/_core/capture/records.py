@@ -1,6 +1,15 @@
 """Steps through a capture file in memory, record by record: pcap of both byte orders and resolutions, and pcapng."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from mainstem._core.memory.buffer import AtomicBuffer
 
 if not cython.compiled:
     from mainstem._core.capture.layout import *
@@ -26,7 +35,32 @@ ORDINARY_PACKET = cython.declare(cython.longlong, 262144)
 
 @cython.cclass
 class RecordWalk:
-    def __init__(self, blocks: cython.bint = True):
+    """Steps through the records of pcap, or the blocks of pcapng (``blocks``), in memory.
+
+    After a step that found a packet: ``data`` is where it starts, ``captured`` and ``original`` its bytes in the file and
+    on the wire, ``time_ns`` its time since 1970 (``timed`` is false where it has none), ``link`` its link type. ``offset`` is
+    where the next record starts. After RECORD_MORE ``needed`` says how many bytes the record has at least.
+    """
+
+    blocks: readonly[cython.bint]
+    swapped: readonly[cython.bint]
+    offset: readonly[cython.longlong]
+    data: readonly[cython.longlong]
+    captured: readonly[cython.longlong]
+    original: readonly[cython.longlong]
+    time_ns: readonly[cython.longlong]
+    timed: readonly[cython.bint]
+    link: readonly[cython.int]
+    needed: readonly[cython.longlong]
+    snaplen: readonly[cython.longlong]
+    interfaces: readonly[cython.int]
+    tick_ns: cython.longlong
+    links: cython.int[RECORD_MAX_INTERFACES]
+    resolutions: cython.int[RECORD_MAX_INTERFACES]
+    offsets_s: cython.longlong[RECORD_MAX_INTERFACES]
+    snaplens: cython.longlong[RECORD_MAX_INTERFACES]
+
+    def __init__(self, blocks: cython.bint = True) -> None:
         self.blocks = blocks
         self.swapped = False
         self.offset = 0
@@ -46,7 +80,10 @@ class RecordWalk:
             self.offsets_s = [0] * RECORD_MAX_INTERFACES
             self.snaplens = [0] * RECORD_MAX_INTERFACES
 
-    def set_records(self, swapped: cython.bint, nanoseconds: cython.bint, link: cython.int, snaplen: cython.longlong):
+    def set_records(
+        self, swapped: cython.bint, nanoseconds: cython.bint, link: cython.int, snaplen: cython.longlong
+    ) -> None:
+        """Reads pcap from here on, as its header said."""
         self.blocks = False
         self.swapped = swapped
         self.tick_ns = 1 if nanoseconds else 1000
@@ -54,14 +91,16 @@ class RecordWalk:
         self.snaplen = snaplen
         self.timed = True
 
-    def set_section(self, swapped: cython.bint):
+    def set_section(self, swapped: cython.bint) -> None:
+        """Reads a section of pcapng from here on, without interfaces as yet."""
         self.blocks = True
         self.swapped = swapped
         self.interfaces = 0
 
     def add_interface(
         self, link: cython.int, resolution: cython.int, offset_s: cython.longlong, snaplen: cython.longlong
-    ):
+    ) -> None:
+        """An interface of the section, in order. ``resolution`` is the byte of if_tsresol."""
         if self.interfaces < RECORD_MAX_INTERFACES:
             self.links[self.interfaces] = link
             self.resolutions[self.interfaces] = resolution
@@ -69,19 +108,24 @@ class RecordWalk:
             self.snaplens[self.interfaces] = snaplen
             self.interfaces += 1
 
-    def interface_at(self, number: cython.int):
+    def interface_at(self, number: cython.int) -> tuple[int, int, int, int]:
+        """(link, resolution, offset_s, snaplen). Raises IndexError."""
         if not 0 <= number < self.interfaces:
             raise IndexError(f"interface {number} of {self.interfaces}")
         return (self.links[number], self.resolutions[number], self.offsets_s[number], self.snaplens[number])
 
-    def next(self, source, offset: cython.longlong, limit: cython.longlong):
+    def next(self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong) -> int:
+        """One step at ``offset``: ``layout.RECORD_...``. Raises IndexError when the range lies outside."""
         region: Region = Region(source)
         region.check(0, limit)
         if offset < 0 or offset > limit:
             raise IndexError(f"no record at {offset} in {limit} bytes")
         return self.step(region.base, offset, limit)
 
-    def resync(self, source, offset: cython.longlong, limit: cython.longlong, count: cython.int):
+    def resync(
+        self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, count: cython.int
+    ) -> int:
+        """The first place from ``offset`` where ``count`` packets could follow one another, or -1."""
         region: Region = Region(source)
         region.check(0, limit)
         o: cython.longlong = max(offset, 0)
@@ -93,23 +137,23 @@ class RecordWalk:
                 o += 1
         return o if o < limit else -1
 
-    def u32(self, base, o):
+    def u32(self, base: cython.p_uchar, o: cython.longlong) -> cython.longlong:
         if self.swapped:
             return be32(base, o)
         return le32(base, o)
 
-    def u16(self, base, o):
+    def u16(self, base: cython.p_uchar, o: cython.longlong) -> cython.int:
         if self.swapped:
             return be16(base, o)
         return get16(base, o)
 
-    def step(self, base, offset, limit):
+    def step(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
         """One record or block at ``offset``; what lies in it is in the fields."""
         if self.blocks:
             return self.step_block(base, offset, limit)
         return self.step_record(base, offset, limit)
 
-    def step_record(self, base, o, limit):
+    def step_record(self, base: cython.p_uchar, o: cython.longlong, limit: cython.longlong) -> cython.int:
         seconds: cython.longlong = 0
         part: cython.longlong = 0
         if limit - o < 16:
@@ -131,7 +175,7 @@ class RecordWalk:
         self.offset = o + 16 + self.captured
         return RECORD_PACKET
 
-    def step_block(self, base, o, limit):
+    def step_block(self, base: cython.p_uchar, o: cython.longlong, limit: cython.longlong) -> cython.int:
         kind: cython.longlong = 0
         length: cython.longlong = 0
         swapped: cython.bint = self.swapped
@@ -169,7 +213,9 @@ class RecordWalk:
             return self.interface(base, o, length)
         return RECORD_OTHER
 
-    def enhanced(self, base, o, length, kind):
+    def enhanced(
+        self, base: cython.p_uchar, o: cython.longlong, length: cython.longlong, kind: cython.int
+    ) -> cython.int:
         """An Enhanced Packet Block, or (kind 1) the Packet Block of before, which has a shorter interface number."""
         number: cython.int = 0
         if length < 32:
@@ -184,7 +230,7 @@ class RecordWalk:
         self.stamp(number, self.u32(base, o + 12), self.u32(base, o + 16))
         return RECORD_PACKET
 
-    def simple(self, base, o, length):
+    def simple(self, base: cython.p_uchar, o: cython.longlong, length: cython.longlong) -> cython.int:
         if length < 16 or self.interfaces == 0:
             return RECORD_CORRUPT
         self.original = self.u32(base, o + 8)
@@ -197,7 +243,7 @@ class RecordWalk:
         self.time_ns = 0
         return RECORD_PACKET
 
-    def interface(self, base, o, length):
+    def interface(self, base: cython.p_uchar, o: cython.longlong, length: cython.longlong) -> cython.int:
         at: cython.longlong = o + 16
         end: cython.longlong = o + length - 4
         code: cython.int = 0
@@ -225,7 +271,7 @@ class RecordWalk:
             self.interfaces += 1
         return RECORD_OTHER
 
-    def stamp(self, number, high, low):
+    def stamp(self, number: cython.int, high: cython.longlong, low: cython.longlong) -> cython.void:
         """Nanoseconds from an interface's ticks. A time beyond the year 2262 is no time."""
         resolution: cython.int = self.resolutions[number]
         power: cython.int = resolution & 0x7F
@@ -257,7 +303,9 @@ class RecordWalk:
             self.time_ns = seconds * SECOND_NS + part
             self.timed = True
 
-    def chain(self, base, offset, limit, count):
+    def chain(
+        self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong, count: cython.int
+    ) -> cython.longlong:
         """The end of ``count`` packets that could follow one another at ``offset`` (or that end with the memory); else -1.
 
         Stricter than reading: captured no longer than on the wire, times within a day of one another.

@@ -1,4 +1,5 @@
-from collections.abc import Buffer  # type: ignore[attr-defined]
+# Written from records.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from typing_extensions import Buffer
 
 from mainstem._core.memory.buffer import AtomicBuffer
 

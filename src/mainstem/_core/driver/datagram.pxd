@@ -1,9 +1,9 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from datagram.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.driver.loss_generator cimport LossGenerator
+from mainstem._core.layout cimport *
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.layout cimport *
-from mainstem._core.driver.loss_generator cimport LossGenerator
+
 
 cdef enum:
     ADDRESS_ROOM = 32
@@ -12,54 +12,57 @@ cdef enum:
 
 cdef class Address:
     cdef readonly AtomicBuffer memory
-    cdef uint8_t *base
-    cdef readonly int32_t length
+    cdef unsigned char *base
+    cdef readonly int length
 
 
 cdef class Transport:
     cdef readonly LossGenerator outgoing
     cdef readonly LossGenerator incoming
-    cdef readonly int32_t max_segments
-    cdef readonly int64_t error_count
-    cdef readonly int32_t last_error
+    cdef readonly int max_segments
+    cdef readonly long long error_count
+    cdef readonly int last_error
     cdef readonly bint closed
     cdef AtomicBuffer memory
-    cdef uint8_t *base
-    cdef int64_t stride
-    cdef int32_t slots
-    cdef int32_t slot_size[MAX_SLOTS]
-    cdef int32_t slot_segment[MAX_SLOTS]
+    cdef unsigned char *base
+    cdef long long stride
+    cdef int slots
+    cdef int slot_size[MAX_SLOTS]
+    cdef int slot_segment[MAX_SLOTS]
     cdef AtomicBuffer source_memory
-    cdef uint8_t *sources
-    cdef int32_t source_length[MAX_SLOTS]
-    cdef int64_t slot_ns[MAX_SLOTS]
-    cdef int32_t received
-    cdef int32_t slot
-    cdef int32_t taken
-    cdef int64_t at
-    cdef int32_t length
-    cdef int64_t source
-    cdef int64_t one_offset[1]
-    cdef int32_t one_length[1]
-    cdef int32_t one_segment[1]
+    cdef unsigned char *sources
+    cdef int source_length[MAX_SLOTS]
+    cdef long long slot_ns[MAX_SLOTS]
+    cdef int received
+    cdef int slot
+    cdef int taken
+    cdef long long at
+    cdef int length
+    cdef long long source
+    cdef long long one_offset[1]
+    cdef int one_length[1]
+    cdef int one_segment[1]
 
-    cdef int32_t fill(self) noexcept nogil
-    cdef int32_t put_runs(self, Address to, const uint8_t *base, int64_t *offset, int32_t *length, int32_t *segment, int32_t count) noexcept nogil
-    cdef int64_t epoch_ns(self, int64_t now_ns) noexcept nogil
-    cdef int64_t arrival_ns(self, int64_t now_ns) noexcept nogil
-    cdef int32_t receive(self) noexcept nogil
+    cdef int fill(self) noexcept nogil
+    cdef int put_runs(self, Address to, const unsigned char *base, long long *offset, int *length, int *segment, int count) noexcept nogil
+    cdef long long epoch_ns(self, long long now_ns) noexcept nogil
+    cdef long long arrival_ns(self, long long now_ns) noexcept nogil
+    cdef int receive(self) noexcept nogil
     cdef bint next_datagram(self) noexcept nogil
     cdef bint from_same_source(self, Address address) noexcept nogil
-    cdef int32_t send_runs(self, Address to, const uint8_t *base, int64_t *offset, int32_t *length, int32_t *segment, int32_t count) noexcept nogil
-    cdef bint send_one(self, Address to, const uint8_t *base, int64_t offset, int32_t length) noexcept nogil
-    cdef bint put_one(self, Address to, const uint8_t *base, int64_t offset, int32_t length, int32_t segment) noexcept nogil
+    cdef bint put_one(self, Address to, const unsigned char *base, long long offset, int length, int segment) noexcept nogil
+    cdef int send_runs(self, Address to, const unsigned char *base, long long *offset, int *length, int *segment, int count) noexcept nogil
+    cdef bint send_one(self, Address to, const unsigned char *base, long long offset, int length) noexcept nogil
 
 
 cdef class MemoryTransport(Transport):
     cdef readonly object inbox
     cdef readonly object sent
     cdef public object send_limit
-    cdef public int64_t epoch_offset_ns
+    cdef public long long epoch_offset_ns
 
-    cdef int32_t take_from_inbox(self) except -1
-    cdef int32_t put_in_outbox(self, Address to, const uint8_t *base, int64_t *offset, int32_t *length, int32_t *segment, int32_t count) except -1
+    cdef int take_from_inbox(self) except -1
+    cdef int put_in_outbox(self, Address to, const unsigned char *base, long long *offset, int *length, int *segment, int count) except -1
+    cdef long long epoch_ns(self, long long now_ns) noexcept nogil
+    cdef int fill(self) noexcept nogil
+    cdef int put_runs(self, Address to, const unsigned char *base, long long *offset, int *length, int *segment, int count) noexcept nogil

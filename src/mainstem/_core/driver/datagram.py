@@ -1,6 +1,13 @@
 """Datagrams in batches: what every transport shares, and the transport that lives in memory."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.layout import *
@@ -22,36 +29,76 @@ SLOT_STRIDE = 66_048
 
 @cython.cclass
 class Address:
-    """A packed socket address (``sockaddr_in`` or ``sockaddr_in6``), empty where there is none."""
+    """A packed socket address, as ``sockaddr_in`` or ``sockaddr_in6``; empty where there is none."""
 
-    def __init__(self, packed=b""):
+    memory: readonly[AtomicBuffer]
+    base: cython.p_uchar
+    length: readonly[cython.int]
+
+    def __init__(self, packed: Buffer = b"") -> None:
         self.memory = AtomicBuffer(bytearray(ADDRESS_ROOM))
         self.base = self.memory.base
         self.length = 0
         self.put(packed)
 
-    def put(self, packed):
+    def put(self, packed: Buffer) -> None:
+        """Becomes another address. Raises ValueError above 32 bytes."""
         if len(packed) > ADDRESS_ROOM:
             raise ValueError(f"a socket address has {ADDRESS_ROOM} bytes at most, not {len(packed)}")
         self.memory.zero(0, ADDRESS_ROOM)
         self.memory.put_bytes(0, packed)
         self.length = len(packed)
 
-    def __bytes__(self):
+    def __bytes__(self) -> bytes:
         return self.memory.get_bytes(0, self.length)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Address) and bytes(self) == bytes(other)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(bytes(self))
 
 
 @cython.cclass
 class Transport:
-    """One socket, or what stands for one. Subclasses bring ``fill`` and ``put_runs``; loss on purpose happens here."""
+    """Sends and receives datagrams in batches; the compiled cycles call it without the GIL.
 
-    def __init__(self, slots: cython.int = MAX_SLOTS, incoming: LossGenerator = None, outgoing: LossGenerator = None):
+    ``incoming`` and ``outgoing`` drop datagrams on purpose at this door. ``max_segments`` is how many equal datagrams go as
+    one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
+    """
+
+    outgoing: readonly[LossGenerator | None]
+    incoming: readonly[LossGenerator | None]
+    max_segments: readonly[cython.int]
+    error_count: readonly[cython.longlong]
+    last_error: readonly[cython.int]
+    closed: readonly[cython.bint]
+    memory: AtomicBuffer
+    base: cython.p_uchar
+    stride: cython.longlong
+    slots: cython.int
+    slot_size: cython.int[MAX_SLOTS]
+    slot_segment: cython.int[MAX_SLOTS]
+    source_memory: AtomicBuffer
+    sources: cython.p_uchar
+    source_length: cython.int[MAX_SLOTS]
+    slot_ns: cython.longlong[MAX_SLOTS]
+    received: cython.int
+    slot: cython.int
+    taken: cython.int
+    at: cython.longlong
+    length: cython.int
+    source: cython.longlong
+    one_offset: cython.longlong[1]
+    one_length: cython.int[1]
+    one_segment: cython.int[1]
+
+    def __init__(
+        self,
+        slots: cython.int = MAX_SLOTS,
+        incoming: LossGenerator | None = None,
+        outgoing: LossGenerator | None = None,
+    ) -> None:
         if not 0 < slots <= MAX_SLOTS:
             raise ValueError(f"slots: {slots} is not one of 1 to {MAX_SLOTS}")
         if not cython.compiled:
@@ -82,22 +129,26 @@ class Transport:
         self.length = 0
         self.source = 0
 
-    def close(self):
+    def close(self) -> None:
+        """Ends it: nothing is sent or received from now on."""
         self.closed = True
 
     @property
-    def dropped_data(self):
+    def dropped_data(self) -> int:
+        """Datagrams of data dropped on purpose, both directions."""
         return self._dropped(True)
 
     @property
-    def dropped_control(self):
+    def dropped_control(self) -> int:
+        """Datagrams of control frames dropped on purpose, both directions."""
         return self._dropped(False)
 
     @property
-    def arrived_ns(self):
+    def arrived_ns(self) -> int:
+        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not tell."""
         return self.slot_ns[0]
 
-    def _dropped(self, data):
+    def _dropped(self, data) -> int:
         total = 0
         for generator in (self.incoming, self.outgoing):
             while generator is not None:
@@ -105,32 +156,40 @@ class Transport:
                 generator = generator.then
         return total
 
-    def fill(self):
+    def fill(self) -> cython.int:
         """Fills the slots from the network; how many were filled."""
         return 0
 
-    def put_runs(self, to, base, offset, length, segment, count):
+    def put_runs(
+        self,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.p_longlong,
+        length: cython.p_int,
+        segment: cython.p_int,
+        count: cython.int,
+    ) -> cython.int:
         """Sends runs; how many were accepted whole, from the first."""
         return 0
 
-    def epoch_ns(self, now_ns):
+    def epoch_ns(self, now_ns: cython.longlong) -> cython.longlong:
         """The time of day for timestamps in messages."""
         return now_ns
 
-    def arrival_ns(self, now_ns):
+    def arrival_ns(self, now_ns: cython.longlong) -> cython.longlong:
         """When the datagram at hand reached this machine, as exactly as the transport knows."""
         if self.slot_ns[self.source // ADDRESS_ROOM] != 0:
             return self.slot_ns[self.source // ADDRESS_ROOM]
         return self.epoch_ns(now_ns)
 
-    def receive(self):
+    def receive(self) -> cython.int:
         """Takes in a batch, for ``next_datagram`` to walk through."""
         self.received = 0 if self.closed else self.fill()
         self.slot = 0
         self.taken = 0
         return self.received
 
-    def next_datagram(self):
+    def next_datagram(self) -> cython.bint:
         """Moves on to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
         size: cython.int
         while self.slot < self.received:
@@ -154,7 +213,7 @@ class Transport:
             return True
         return False
 
-    def from_same_source(self, address):
+    def from_same_source(self, address: Address) -> cython.bint:
         """Whether the datagram at hand came from ``address``."""
         i: cython.int
         if self.source_length[self.source // ADDRESS_ROOM] != address.length:
@@ -164,13 +223,23 @@ class Transport:
                 return False
         return True
 
-    def put_one(self, to, base, offset, length, segment):
+    def put_one(
+        self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int, segment: cython.int
+    ) -> cython.bint:
         self.one_offset[0] = offset
         self.one_length[0] = length
         self.one_segment[0] = segment
         return self.put_runs(to, base, self.one_offset, self.one_length, self.one_segment, 1) == 1
 
-    def send_runs(self, to, base, offset, length, segment, count):
+    def send_runs(
+        self,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.p_longlong,
+        length: cython.p_int,
+        segment: cython.p_int,
+        count: cython.int,
+    ) -> cython.int:
         """Sends runs of datagrams to ``to`` (None: where the socket is connected to); how many left whole."""
         i: cython.int
         at: cython.int
@@ -194,7 +263,9 @@ class Transport:
                 return i
         return count
 
-    def send_one(self, to, base, offset, length):
+    def send_one(
+        self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int
+    ) -> cython.bint:
         """Sends one datagram; whether it left."""
         if self.closed:
             return False
@@ -202,13 +273,13 @@ class Transport:
             return True
         return self.put_one(to, base, offset, length, length)
 
-    def send(self, datagram, to: Address = None):
-        """Sends one datagram from Python; whether it left."""
+    def send(self, datagram: Buffer, to: Address | None = None) -> bool:
+        """Sends one datagram to ``to``, or to where the socket is connected; False when the network did not take it."""
         buffer: AtomicBuffer = AtomicBuffer(bytearray(datagram))
         return bool(self.send_one(to, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
-    def read(self):
-        """Receives a batch from Python: ``[(datagram, source), …]``."""
+    def read(self) -> list[tuple[bytes, bytes]]:
+        """Receives what is there, one batch of it: (datagram, packed source address)."""
         result = []
         self.receive()
         while self.next_datagram():
@@ -223,15 +294,24 @@ class Transport:
 
 @cython.cclass
 class MemoryTransport(Transport):
-    """A transport without a network: the test or the simulator moves datagrams from ``sent`` to the other's ``inbox``."""
+    """A transport without a network. Whoever owns it moves datagrams from ``sent`` of one to ``deliver`` of another.
+
+    ``send_limit`` is None, or how many more runs are accepted: a full socket buffer for tests. ``epoch_offset_ns`` is what the time
+    of day is ahead of ``now_ns``, for timestamps in messages.
+    """
+
+    inbox: readonly[deque[tuple[bytes, bytes]]]
+    sent: readonly[deque[tuple[bytes | None, bytes]]]
+    send_limit: public[int | None]
+    epoch_offset_ns: public[cython.longlong]
 
     def __init__(
         self,
         slots: cython.int = 16,
-        incoming: LossGenerator = None,
-        outgoing: LossGenerator = None,
+        incoming: LossGenerator | None = None,
+        outgoing: LossGenerator | None = None,
         max_segments: cython.int = 64,
-    ):
+    ) -> None:
         Transport.__init__(self, slots, incoming, outgoing)
         self.max_segments = max_segments
         self.inbox = deque()
@@ -239,17 +319,20 @@ class MemoryTransport(Transport):
         self.send_limit = None
         self.epoch_offset_ns = 0
 
-    def deliver(self, datagram, source):
+    def deliver(self, datagram: Buffer, source: Buffer) -> None:
+        """Puts a datagram where the next receive finds it. Raises ValueError when it is longer than UDP carries."""
         if len(datagram) >= SLOT_STRIDE:
             raise ValueError(f"a datagram of {len(datagram)} bytes does not fit a UDP payload")
         self.inbox.append((bytes(datagram), bytes(source)))
 
-    def take(self):
+    def take(self) -> list[tuple[bytes | None, bytes]]:
+        """What was sent since the last call: (packed destination or None where connected, datagram)."""
         taken = list(self.sent)
         self.sent.clear()
         return taken
 
-    def take_from_inbox(self):
+    @cython.exceptval(-1)
+    def take_from_inbox(self) -> cython.int:
         n: cython.int = 0
         while self.inbox and n < self.slots:
             datagram, source = self.inbox.popleft()
@@ -262,7 +345,16 @@ class MemoryTransport(Transport):
             n += 1
         return n
 
-    def put_in_outbox(self, to, base, offset, length, segment, count):
+    @cython.exceptval(-1)
+    def put_in_outbox(
+        self,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.p_longlong,
+        length: cython.p_int,
+        segment: cython.p_int,
+        count: cython.int,
+    ) -> cython.int:
         i: cython.int
         at: cython.longlong
         size: cython.longlong
@@ -283,13 +375,21 @@ class MemoryTransport(Transport):
                 at += size
         return count
 
-    def epoch_ns(self, now_ns):
+    def epoch_ns(self, now_ns: cython.longlong) -> cython.longlong:
         return now_ns + self.epoch_offset_ns
 
-    def fill(self):
+    def fill(self) -> cython.int:
         with cython.gil:
             return self.take_from_inbox()
 
-    def put_runs(self, to, base, offset, length, segment, count):
+    def put_runs(
+        self,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.p_longlong,
+        length: cython.p_int,
+        segment: cython.p_int,
+        count: cython.int,
+    ) -> cython.int:
         with cython.gil:
             return self.put_in_outbox(to, base, offset, length, segment, count)

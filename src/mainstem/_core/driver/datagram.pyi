@@ -1,16 +1,24 @@
+# Written from datagram.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections import deque
-from collections.abc import Buffer  # type: ignore[attr-defined]
+
+from typing_extensions import Buffer
 
 from mainstem._core.driver.loss_generator import LossGenerator
+from mainstem._core.memory.buffer import AtomicBuffer
+
+SLOT_STRIDE: int
 
 class Address:
     """A packed socket address, as ``sockaddr_in`` or ``sockaddr_in6``; empty where there is none."""
 
+    memory: AtomicBuffer
     length: int
-    def __init__(self, packed: bytes = b"") -> None: ...
-    def put(self, packed: bytes) -> None:
+    def __init__(self, packed: Buffer = b"") -> None: ...
+    def put(self, packed: Buffer) -> None:
         """Becomes another address. Raises ValueError above 32 bytes."""
     def __bytes__(self) -> bytes: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
 
 class Transport:
     """Sends and receives datagrams in batches; the compiled cycles call it without the GIL.
@@ -19,15 +27,17 @@ class Transport:
     one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
     """
 
-    incoming: LossGenerator | None
     outgoing: LossGenerator | None
+    incoming: LossGenerator | None
     max_segments: int
     error_count: int
     last_error: int
     closed: bool
     def __init__(
-        self, slots: int = 64, incoming: LossGenerator | None = None, outgoing: LossGenerator | None = None
+        self, slots: int = ..., incoming: LossGenerator | None = None, outgoing: LossGenerator | None = None
     ) -> None: ...
+    def close(self) -> None:
+        """Ends it: nothing is sent or received from now on."""
     @property
     def dropped_data(self) -> int:
         """Datagrams of data dropped on purpose, both directions."""
@@ -37,8 +47,6 @@ class Transport:
     @property
     def arrived_ns(self) -> int:
         """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not tell."""
-    def close(self) -> None:
-        """Ends it: nothing is sent or received from now on."""
     def send(self, datagram: Buffer, to: Address | None = None) -> bool:
         """Sends one datagram to ``to``, or to where the socket is connected; False when the network did not take it."""
     def read(self) -> list[tuple[bytes, bytes]]:
@@ -62,7 +70,7 @@ class MemoryTransport(Transport):
         outgoing: LossGenerator | None = None,
         max_segments: int = 64,
     ) -> None: ...
-    def deliver(self, datagram: Buffer, source: bytes) -> None:
+    def deliver(self, datagram: Buffer, source: Buffer) -> None:
         """Puts a datagram where the next receive finds it. Raises ValueError when it is longer than UDP carries."""
     def take(self) -> list[tuple[bytes | None, bytes]]:
         """What was sent since the last call: (packed destination or None where connected, datagram)."""

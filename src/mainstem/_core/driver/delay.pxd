@@ -1,19 +1,25 @@
-from libc.stdint cimport int64_t, uint64_t
+# Written from delay.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from libc.math cimport log
 
 
 cdef class DelayGenerator:
-    cdef int64_t first(self) noexcept nogil
-    cdef int64_t retry(self) noexcept nogil
+    cdef long long first(self) noexcept nogil
+    cdef long long retry(self) noexcept nogil
 
 
 cdef class StaticDelay(DelayGenerator):
-    cdef int64_t delay_ns
-    cdef int64_t again_ns
+    cdef long long delay_ns
+    cdef long long again_ns
+
+    cdef long long first(self) noexcept nogil
+    cdef long long retry(self) noexcept nogil
 
 
 cdef class BackoffDelay(DelayGenerator):
-    cdef uint64_t state
+    cdef unsigned long long state
     cdef double low
     cdef double width
     cdef double factor
     cdef double unit_ns
+
+    cdef long long first(self) noexcept nogil

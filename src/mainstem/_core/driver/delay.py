@@ -1,6 +1,13 @@
 """How long to wait before a gap is asked for, and asked for again (behaviour, 16.2)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from random import Random
 
 if cython.compiled:
     from cython.cimports.libc.math import log
@@ -18,16 +25,16 @@ UNICAST_DELAY_NS = 1_000
 class DelayGenerator:
     """Two delays, in nanoseconds: before a gap is reported, and before it is reported again. This one never waits."""
 
-    def first(self):
+    def first(self) -> cython.longlong:
         return 0
 
-    def retry(self):
+    def retry(self) -> cython.longlong:
         return self.first()
 
-    def first_ns(self):
+    def first_ns(self) -> int:
         return self.first()
 
-    def retry_ns(self):
+    def retry_ns(self) -> int:
         return self.retry()
 
 
@@ -35,27 +42,44 @@ class DelayGenerator:
 class StaticDelay(DelayGenerator):
     """Fixed delays: unicast, or none at all where gaps are filled instead of repaired."""
 
-    def __init__(self, delay_ns: cython.longlong, retry_ns: cython.longlong):
+    delay_ns: cython.longlong
+    again_ns: cython.longlong
+
+    def __init__(self, delay_ns: cython.longlong, retry_ns: cython.longlong) -> None:
         self.delay_ns = delay_ns
         self.again_ns = retry_ns
 
     @classmethod
-    def unicast(cls, delay_ns=UNICAST_DELAY_NS, ratio=UNICAST_RETRY_RATIO):
+    def unicast(
+        cls, delay_ns: cython.longlong = UNICAST_DELAY_NS, ratio: cython.longlong = UNICAST_RETRY_RATIO
+    ) -> StaticDelay:
+        """``delay_ns`` is 1 µs at least; the retry comes ``ratio`` times later."""
         delay_ns = max(delay_ns, UNICAST_DELAY_NS)
         return cls(delay_ns, delay_ns * ratio)
 
-    def first(self):
+    def first(self) -> cython.longlong:
         return self.delay_ns
 
-    def retry(self):
+    def retry(self) -> cython.longlong:
         return self.again_ns
 
 
 @cython.cclass
 class BackoffDelay(DelayGenerator):
-    """Random delays, so that of a group of receivers few ask for what all of them miss (RFC 5401, 3.2.3.2)."""
+    """Random delays, so that of a group of receivers few ask for what all of them miss (RFC 5401, 3.2.3.2).
 
-    def __init__(self, random, max_backoff_ns=10_000_000, group_size=10):
+    ``max_backoff_ns`` is the longest delay, ``group_size`` the receivers that are expected. ``random`` only gives the seed.
+    """
+
+    state: cython.ulonglong
+    low: cython.double
+    width: cython.double
+    factor: cython.double
+    unit_ns: cython.double
+
+    def __init__(
+        self, random: Random, max_backoff_ns: cython.longlong = 10000000, group_size: cython.longlong = 10
+    ) -> None:
         scale = math.log(group_size) + 1
         # Drawn without the GIL, from a seed of the given generator (xorshift64*, which must not stand on zero).
         self.state = random.getrandbits(63) or 1
@@ -64,7 +88,7 @@ class BackoffDelay(DelayGenerator):
         self.factor = (math.exp(scale) - 1) * (max_backoff_ns / scale)
         self.unit_ns = max_backoff_ns / scale
 
-    def first(self):
+    def first(self) -> cython.longlong:
         x: cython.ulonglong = self.state
         uniform: cython.double
         delay: cython.double

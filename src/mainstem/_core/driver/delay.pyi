@@ -1,3 +1,4 @@
+# Written from delay.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from random import Random
 
 UNICAST_RETRY_RATIO: int
@@ -5,14 +6,11 @@ UNICAST_DELAY_NS: int
 
 class DelayGenerator:
     """Two delays, in nanoseconds: before a gap is reported, and before it is reported again. This one never waits."""
-
-    def __init__(self) -> None: ...
     def first_ns(self) -> int: ...
     def retry_ns(self) -> int: ...
 
 class StaticDelay(DelayGenerator):
     """Fixed delays: unicast, or none at all where gaps are filled instead of repaired."""
-
     def __init__(self, delay_ns: int, retry_ns: int) -> None: ...
     @classmethod
     def unicast(cls, delay_ns: int = ..., ratio: int = ...) -> StaticDelay:
@@ -23,5 +21,4 @@ class BackoffDelay(DelayGenerator):
 
     ``max_backoff_ns`` is the longest delay, ``group_size`` the receivers that are expected. ``random`` only gives the seed.
     """
-
-    def __init__(self, random: Random, max_backoff_ns: int = 10_000_000, group_size: int = 10) -> None: ...
+    def __init__(self, random: Random, max_backoff_ns: int = 10000000, group_size: int = 10) -> None: ...

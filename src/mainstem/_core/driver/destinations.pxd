@@ -1,6 +1,6 @@
-from libc.stdint cimport int32_t, int64_t
-
+# Written from destinations.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.datagram cimport Address, Transport
+
 
 cdef enum:
     MAX_DESTINATIONS = 256
@@ -8,9 +8,9 @@ cdef enum:
 
 cdef class DestinationList:
     cdef list kept
-    cdef readonly int32_t count
+    cdef readonly int count
     cdef void *entries[MAX_DESTINATIONS]
-    cdef int64_t heard_ns[MAX_DESTINATIONS]
-    cdef int64_t receiver[MAX_DESTINATIONS]
+    cdef long long heard_ns[MAX_DESTINATIONS]
+    cdef long long receiver[MAX_DESTINATIONS]
 
-    cdef bint refresh(self, Transport transport, int64_t receiver_id, int64_t now_ns) noexcept nogil
+    cdef bint refresh(self, Transport transport, long long receiver_id, long long now_ns) noexcept nogil

@@ -1,3 +1,4 @@
+# Written from destinations.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.datagram import Address
 
 class DestinationList:

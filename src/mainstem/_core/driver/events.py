@@ -1,5 +1,7 @@
 """The exceptional, on its way from a compiled cycle to the Python that decides about it."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -8,6 +10,7 @@ if not cython.compiled:
 
     WHOLE_FRAME = 1088
 
+from mainstem._core.driver.datagram import Transport
 from mainstem._core.memory.buffer import AtomicBuffer
 
 # An event: its own length, kind, endpoint, path, time, a value, transport index, source length, source, then the frame.
@@ -19,9 +22,19 @@ ROOM = 65_536
 
 @cython.cclass
 class EventBuffer:
-    """Filled by one compiled cycle and drained by Python afterwards, in the same thread."""
+    """What a compiled cycle could not decide by itself, for Python to drain afterwards in the same thread.
 
-    def __init__(self):
+    ``lost`` counts events for which there was no room; whoever sent the frame sends it again.
+    """
+
+    memory: AtomicBuffer
+    base: cython.p_uchar
+    used: cython.longlong
+    room: cython.longlong
+    count: readonly[cython.int]
+    lost: readonly[cython.longlong]
+
+    def __init__(self) -> None:
         self.room = ROOM
         self.memory = AtomicBuffer(bytearray(ROOM))
         self.base = self.memory.base
@@ -29,7 +42,9 @@ class EventBuffer:
         self.count = 0
         self.lost = 0
 
-    def put(self, kind, endpoint, path, now_ns, value):
+    def put(
+        self, kind: cython.int, endpoint: cython.int, path: cython.int, now_ns: cython.longlong, value: cython.longlong
+    ) -> cython.bint:
         """Notes something that needs no frame; false when the buffer is full."""
         at: cython.longlong = self.used
         if at + HEADER > self.room:
@@ -47,7 +62,16 @@ class EventBuffer:
         self.count += 1
         return True
 
-    def put_frame(self, kind, endpoint, path, now_ns, transport, index, most):
+    def put_frame(
+        self,
+        kind: cython.int,
+        endpoint: cython.int,
+        path: cython.int,
+        now_ns: cython.longlong,
+        transport: Transport,
+        index: cython.int,
+        most: cython.int,
+    ) -> cython.bint:
         """Notes the datagram at hand of a transport, its first ``most`` bytes, with its source."""
         at: cython.longlong = self.used
         length: cython.int = transport.length
@@ -64,8 +88,8 @@ class EventBuffer:
         self.used = at + HEADER + ((length + 7) & ~7)
         return True
 
-    def take(self):
-        """All events, oldest first, as tuples; the buffer is empty afterwards."""
+    def take(self) -> list[tuple[int, int, int, int, int, int, bytes, bytes]]:
+        """All events, oldest first: (kind, endpoint, path, now_ns, value, transport index, packed source, frame)."""
         result = []
         at: cython.longlong = 0
         length: cython.int

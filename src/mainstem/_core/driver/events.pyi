@@ -1,3 +1,7 @@
+# Written from events.py by tools/write_core_stubs.py: edit that file, then run the tool.
+
+ROOM: int
+
 class EventBuffer:
     """What a compiled cycle could not decide by itself, for Python to drain afterwards in the same thread.
 

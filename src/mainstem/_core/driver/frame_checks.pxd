@@ -1,7 +1,7 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from mainstem._core.memory.atomics cimport *
+# Written from frame_checks.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.layout cimport *
+from mainstem._core.memory.atomics cimport *
 
-cdef bint sound_setup(const uint8_t *base, int64_t at) noexcept nogil
-cdef bint before_beginning(int32_t term_id, int32_t initial_term_id) noexcept nogil
+
+cdef bint sound_setup(const unsigned char *base, long long at) noexcept nogil
+cdef bint before_beginning(int term_id, int initial_term_id) noexcept nogil

@@ -1,5 +1,7 @@
 """Whether the fields of a control frame from the network make sense together (behaviour, 14.4 and 15.1)."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -7,7 +9,7 @@ if not cython.compiled:
     from mainstem._core.memory.plain import *
 
 
-def sound_setup(base, at):
+def sound_setup(base: cython.p_const_uchar, at: cython.longlong) -> cython.bint:
     """Whether an image can be made of a SETUP frame of 40 bytes."""
     term_length: cython.longlong = get32(base, at + SETUP_TERM_LENGTH_OFFSET)
     offset: cython.longlong = get32(base, at + SETUP_TERM_OFFSET_OFFSET)
@@ -23,7 +25,7 @@ def sound_setup(base, at):
     )
 
 
-def before_beginning(term_id, initial_term_id):
+def before_beginning(term_id: cython.int, initial_term_id: cython.int) -> cython.bint:
     """Whether a term lies before its stream's first: ids wrap at 32 bits, and there is no such position."""
     terms: cython.longlong = term_id
     terms -= initial_term_id

@@ -1,1 +1,2 @@
-"""Checks of control frames, for the compiled paths alone: nothing here is called from Python."""
+# Written from frame_checks.py by tools/write_core_stubs.py: edit that file, then run the tool.
+

@@ -1,51 +1,42 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from mainstem._core.memory.atomics cimport *
-from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.layout cimport *
+# Written from ipc_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.loop cimport Cycle
 from mainstem._core.driver.positions cimport PositionSet
 from mainstem._core.driver.table cimport PathTable
+from mainstem._core.layout cimport *
 from mainstem._core.log.term cimport bits_of, clean_to, tail_position
-
-cdef extern from *:
-    """
-    #include <sys/mman.h>
-    #ifndef MADV_POPULATE_WRITE
-    #define MADV_POPULATE_WRITE 23
-    #endif
-    MS_INLINE int populate(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0; }
-    """
-    bint populate(uint8_t *b, int64_t o, int64_t n) noexcept nogil
+from mainstem._core.memory.atomics cimport *
+from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
 cdef class IpcPath:
     cdef readonly AtomicBuffer log
     cdef readonly PositionSet subscribers
-    cdef readonly int32_t initial_term_id
-    cdef readonly int64_t term_length
-    cdef readonly int64_t window_length
-    cdef readonly int64_t publisher_limit
-    cdef readonly int64_t consumer_position
-    cdef readonly int64_t clean_position
-    cdef public int32_t key
+    cdef readonly int initial_term_id
+    cdef readonly long long term_length
+    cdef readonly long long window_length
+    cdef readonly long long publisher_limit
+    cdef readonly long long consumer_position
+    cdef readonly long long clean_position
+    cdef public int key
     cdef public bint draining
     cdef bint is_connected
     cdef AtomicBuffer counters
-    cdef uint8_t *base
-    cdef uint8_t *cells
-    cdef int64_t meta
-    cdef int32_t bits
-    cdef int64_t limit_at
-    cdef int64_t produced_at
-    cdef int64_t trip_limit
-    cdef int64_t first_position
-    cdef int64_t populated_position
+    cdef unsigned char *base
+    cdef unsigned char *cells
+    cdef long long meta
+    cdef int bits
+    cdef long long limit_at
+    cdef long long produced_at
+    cdef long long trip_limit
+    cdef long long first_position
+    cdef long long populated_position
 
-    cdef int32_t work(self) noexcept nogil
-    cdef bint populate_ahead(self, int64_t produced) noexcept nogil
+    cdef int work(self) noexcept nogil
+    cdef bint populate_ahead(self, long long produced) noexcept nogil
 
 
 cdef class IpcCycle(Cycle):
     cdef PathTable path_table
-    cdef int32_t next_key
+    cdef int next_key
+
+    cdef int cycle(self, long long now_ns) noexcept nogil

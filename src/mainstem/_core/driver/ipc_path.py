@@ -1,5 +1,7 @@
 """IPC publications' ordinary duty cycle, compiled: limit, cleaning, what was produced (behaviour, 11.6)."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -22,7 +24,33 @@ POPULATE_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
 
 @cython.cclass
 class IpcPath:
-    """One IPC publication: its producers are held back by the slowest subscriber."""
+    """One IPC publication's limit, cleaning and position counters (behaviour, 11.6).
+
+    ``publisher_limit`` and ``publisher_position`` of the constructor are counter ids. The log's tails and the counters must hold
+    the start position. ``connected`` is written into the log's metadata when set. While ``draining`` the limit stays.
+    """
+
+    log: readonly[AtomicBuffer]
+    subscribers: readonly[PositionSet]
+    initial_term_id: readonly[cython.int]
+    term_length: readonly[cython.longlong]
+    window_length: readonly[cython.longlong]
+    publisher_limit: readonly[cython.longlong]
+    consumer_position: readonly[cython.longlong]
+    clean_position: readonly[cython.longlong]
+    key: public[cython.int]
+    draining: public[cython.bint]
+    is_connected: cython.bint
+    counters: AtomicBuffer
+    base: cython.p_uchar
+    cells: cython.p_uchar
+    meta: cython.longlong
+    bits: cython.int
+    limit_at: cython.longlong
+    produced_at: cython.longlong
+    trip_limit: cython.longlong
+    first_position: cython.longlong
+    populated_position: cython.longlong
 
     def __init__(
         self,
@@ -33,7 +61,7 @@ class IpcPath:
         window_length: cython.longlong,
         publisher_limit: cython.longlong,
         publisher_position: cython.longlong,
-    ):
+    ) -> None:
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         for counter_id in (publisher_limit, publisher_position):
             counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
@@ -60,23 +88,25 @@ class IpcPath:
         self.key = 0
 
     @property
-    def connected(self):
+    def connected(self) -> bool:
         return bool(self.is_connected)
 
     @connected.setter
-    def connected(self, value):
+    def connected(self, value: cython.bint) -> None:
         self.is_connected = bool(value)
         st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if value else 0)
 
-    def producer_position(self):
+    def producer_position(self) -> int:
+        """Where the producers are, from the tail."""
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
-    def clamp_limit(self, position: cython.longlong):
+    def clamp_limit(self, position: cython.longlong) -> None:
+        """Pulls the publishers' limit down to ``position`` if it is above."""
         if position < self.publisher_limit:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)
 
-    def work(self):
+    def work(self) -> cython.int:
         """One duty cycle; whether the limit moved or pages were made."""
         consumed: cython.longlong
         limit: cython.longlong
@@ -106,7 +136,7 @@ class IpcPath:
         self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed)
         return 1
 
-    def populate_ahead(self, produced):
+    def populate_ahead(self, produced: cython.longlong) -> cython.bint:
         """Makes some of the pages that producers meet for the first time: each would stop them for microseconds."""
         at: cython.longlong = self.populated_position
         log_length: cython.longlong = PARTITION_COUNT * self.term_length
@@ -124,36 +154,40 @@ class IpcPath:
         self.populated_position = at + POPULATE_STEP
         return True
 
-    def do_work(self):
+    def do_work(self) -> int:
+        """One duty cycle of this publication alone."""
         return self.work()
 
 
 @cython.cclass
 class IpcCycle(Cycle):
-    """All IPC publications of a driver, in its conductor's thread."""
+    """All IPC publications of a driver. Add and remove in the thread that runs it."""
 
-    def __init__(self):
+    path_table: PathTable
+    next_key: cython.int
+
+    def __init__(self) -> None:
         Cycle.__init__(self)
         self.path_table = PathTable()
         self.next_key = 0
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.path_table.count
 
-    def add(self, path: IpcPath):
+    def add(self, path: IpcPath) -> None:
         self.next_key += 1
         path.key = self.next_key
         self.path_table.put(path.key, 0, path)
 
-    def remove(self, path: IpcPath):
+    def remove(self, path: IpcPath) -> None:
         self.path_table.remove(path.key, 0)
 
-    def cycle(self, now_ns):
+    def cycle(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
         work: cython.int = 0
         for i in range(self.path_table.count):
             work += cython.cast(IpcPath, self.path_table.entries[i]).work()
         return work
 
-    def do_work(self, now_ns: cython.longlong):
+    def do_work(self, now_ns: cython.longlong) -> int:
         return self.run_cycle(now_ns)

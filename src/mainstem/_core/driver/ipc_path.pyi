@@ -1,3 +1,4 @@
+# Written from ipc_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.positions import PositionSet
 from mainstem._core.memory.buffer import AtomicBuffer
@@ -17,8 +18,8 @@ class IpcPath:
     publisher_limit: int
     consumer_position: int
     clean_position: int
+    key: int
     draining: bool
-    connected: bool
     def __init__(
         self,
         log: AtomicBuffer,
@@ -29,6 +30,10 @@ class IpcPath:
         publisher_limit: int,
         publisher_position: int,
     ) -> None: ...
+    @property
+    def connected(self) -> bool: ...
+    @connected.setter
+    def connected(self, value: bool) -> None: ...
     def producer_position(self) -> int:
         """Where the producers are, from the tail."""
     def clamp_limit(self, position: int) -> None:
@@ -38,7 +43,6 @@ class IpcPath:
 
 class IpcCycle(Cycle):
     """All IPC publications of a driver. Add and remove in the thread that runs it."""
-
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
     def add(self, path: IpcPath) -> None: ...

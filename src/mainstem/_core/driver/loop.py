@@ -1,24 +1,22 @@
 """The thread loop that needs no GIL: duty cycles, idling, and the reasons to come back to Python."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
 
-if not cython.compiled:
-    from time import monotonic_ns as ms_now
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
+if cython.compiled:
+    from cython.cimports.mainstem._core.memory.waiting import nap, pause_core, steady_ns, yield_core
+else:
     from mainstem._core.memory.plain import *
 
     # A thread drives few cycles: sender, receiver and the conductor's at most, with room for one's own.
     MAX_CYCLES = 8
     MAX_WATCHES = 4
-
-    def ms_pause():
-        """Nothing: one thread."""
-
-    ms_yield = ms_pause
-
-    def ms_sleep(ns):
-        """Nothing: an uncompiled loop serves tests."""
-
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
@@ -33,32 +31,42 @@ STOPPED = cython.declare(cython.int, 4)
 
 @cython.cclass
 class Cycle:
-    """One duty cycle without the GIL. ``attention`` says that Python must look, ``next_python_ns`` when at the latest."""
+    """The ordinary duty cycle of an agent, compiled: no GIL, no Python.
 
-    def __init__(self):
+    ``needs_python`` is true when something exceptional waits for the agent; ``due`` also when its deadline has passed.
+    """
+
+    attention: cython.volatile[cython.int]
+    next_python_ns: cython.longlong
+    timer_ns: cython.longlong
+
+    def __init__(self) -> None:
         self.attention = 0
         self.next_python_ns = NEVER_NS
         self.timer_ns = NEVER_NS
 
-    def cycle(self, now_ns):
+    def cycle(self, now_ns: cython.longlong) -> cython.int:
         """Does the ordinary work that is due; how much it was."""
         self.next_python_ns = self.timer_ns
         return 0
 
-    def run_cycle(self, now_ns: cython.longlong):
+    def run_cycle(self, now_ns: cython.longlong) -> int:
+        """One duty cycle at ``now_ns``; how much work it found."""
         work: cython.int
         with cython.nogil:
             work = self.cycle(now_ns)
         return work
 
     @property
-    def needs_python(self):
+    def needs_python(self) -> bool:
         return self.attention != 0
 
-    def due(self, now_ns: cython.longlong):
+    def due(self, now_ns: cython.longlong) -> bool:
+        """Whether Python must look now."""
         return self.attention != 0 or now_ns >= self.next_python_ns
 
-    def set_deadline(self, deadline_ns: cython.longlong):
+    def set_deadline(self, deadline_ns: cython.longlong) -> None:
+        """When Python must look at the latest (NEVER_NS: not for the sake of time)."""
         self.timer_ns = deadline_ns
         if deadline_ns < self.next_python_ns:
             self.next_python_ns = deadline_ns
@@ -66,16 +74,39 @@ class Cycle:
 
 @cython.cclass
 class Loop:
-    """Runs cycles in the calling thread until Python is needed."""
+    """Runs cycles in the calling thread, without the GIL, until Python is needed.
+
+    Idling: ``max_spins`` pauses, then ``max_yields`` yields, then sleeps from ``min_park_ns`` doubling to ``max_park_ns``;
+    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``rounds`` and ``longest_round_ns`` are for counters.
+    """
+
+    kept: list
+    cycles: cython.p_void[MAX_CYCLES]
+    count: cython.int
+    awake: cython.volatile[cython.int]
+    stopping: cython.volatile[cython.int]
+    max_spins: cython.int
+    max_yields: cython.int
+    min_park_ns: cython.longlong
+    max_park_ns: cython.longlong
+    idle_count: cython.int
+    park_ns: cython.longlong
+    watched: list
+    watch_base: cython.p_uchar[MAX_WATCHES]
+    watch_offset: cython.longlong[MAX_WATCHES]
+    watch_seen: cython.longlong[MAX_WATCHES]
+    watches: cython.int
+    rounds: readonly[cython.longlong]
+    longest_round_ns: readonly[cython.longlong]
 
     def __init__(
         self,
-        cycles=(),
+        cycles: Iterable[Cycle] = (),
         max_spins: cython.int = 10,
         max_yields: cython.int = 20,
-        min_park_ns: cython.longlong = 1_000,
-        max_park_ns: cython.longlong = 1_000_000,
-    ):
+        min_park_ns: cython.longlong = 1000,
+        max_park_ns: cython.longlong = 1000000,
+    ) -> None:
         if not cython.compiled:
             self.cycles = [None] * MAX_CYCLES
             self.watch_base = [None] * MAX_WATCHES
@@ -98,14 +129,16 @@ class Loop:
         for cycle in cycles:
             self.add(cycle)
 
-    def add(self, cycle: Cycle):
+    def add(self, cycle: Cycle) -> None:
+        """Drives one more; eight at most (OverflowError)."""
         if self.count == MAX_CYCLES:
             raise OverflowError(f"a loop drives {MAX_CYCLES} cycles at most")
         self.kept.append(cycle)
         self.cycles[self.count] = cython.cast(cython.p_void, cycle) if cython.compiled else cycle
         self.count += 1
 
-    def watch(self, buffer: AtomicBuffer, offset: cython.longlong):
+    def watch(self, buffer: AtomicBuffer, offset: cython.longlong) -> None:
+        """``run`` also comes back when this int64 changes: the tail of a command ring. Four at most (OverflowError)."""
         if self.watches == MAX_WATCHES:
             raise OverflowError(f"a loop watches {MAX_WATCHES} places at most")
         buffer.check(offset, 8)
@@ -115,17 +148,19 @@ class Loop:
         self.watch_seen[self.watches] = ld64(buffer.base, offset)
         self.watches += 1
 
-    def wake(self):
+    def wake(self) -> None:
+        """Makes ``run`` come back soon. From any thread."""
         self.awake = 1
 
-    def stop(self):
+    def stop(self) -> None:
+        """Makes ``run`` come back, now and ever after. From any thread."""
         self.stopping = 1
 
     @property
-    def is_stopped(self):
+    def is_stopped(self) -> bool:
         return self.stopping != 0
 
-    def idle(self, worked):
+    def idle(self, worked: cython.bint) -> cython.void:
         """Spins, then yields, then parks for longer and longer while there is nothing to do."""
         if worked:
             self.idle_count = 0
@@ -133,19 +168,19 @@ class Loop:
             return
         if self.idle_count < self.max_spins:
             self.idle_count += 1
-            ms_pause()
+            pause_core()
         elif self.idle_count < self.max_spins + self.max_yields or self.max_park_ns <= 0:
             if self.idle_count < self.max_spins + self.max_yields:
                 self.idle_count += 1
             if self.max_yields > 0:
-                ms_yield()
+                yield_core()
             else:
-                ms_pause()
+                pause_core()
         else:
-            ms_sleep(self.park_ns)
+            nap(self.park_ns)
             self.park_ns = 2 * self.park_ns if 2 * self.park_ns < self.max_park_ns else self.max_park_ns
 
-    def changed(self):
+    def changed(self) -> cython.bint:
         i: cython.int
         value: cython.longlong
         result: cython.bint = False
@@ -156,7 +191,7 @@ class Loop:
                 result = True
         return result
 
-    def turn(self, deadline_ns, now_ns, ticking):
+    def turn(self, deadline_ns: cython.longlong, now_ns: cython.longlong, ticking: cython.bint) -> cython.int:
         i: cython.int
         work: cython.int
         wanted: cython.bint
@@ -188,19 +223,22 @@ class Loop:
                 return DEADLINE
             self.idle(work > 0)
             before = now_ns
-            now_ns = ms_now()
+            now_ns = steady_ns()
             if work > 0 and now_ns - before > self.longest_round_ns:
                 self.longest_round_ns = now_ns - before
 
-    def run(self, deadline_ns: cython.longlong):
-        """Runs until ``deadline_ns`` of the monotonic clock, or a reason to come back before."""
+    def run(self, deadline_ns: cython.longlong) -> int:
+        """Until ``deadline_ns`` of the monotonic clock, or a reason to come back before.
+
+        0: the deadline, 1: a cycle needs Python, 2: woken, 3: a watch changed, 4: stopped.
+        """
         reason: cython.int
         with cython.nogil:
-            reason = self.turn(deadline_ns, ms_now(), True)
+            reason = self.turn(deadline_ns, steady_ns(), True)
         return reason
 
-    def run_once(self, now_ns: cython.longlong):
-        """One round at a given time, without idling."""
+    def run_once(self, now_ns: cython.longlong) -> int:
+        """One round at a given time, without idling; answers as ``run`` does."""
         reason: cython.int
         with cython.nogil:
             reason = self.turn(now_ns, now_ns, False)

@@ -1,3 +1,4 @@
+# Written from loop.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Iterable
 
 from mainstem._core.memory.buffer import AtomicBuffer
@@ -9,12 +10,11 @@ class Cycle:
 
     ``needs_python`` is true when something exceptional waits for the agent; ``due`` also when its deadline has passed.
     """
-
     def __init__(self) -> None: ...
-    @property
-    def needs_python(self) -> bool: ...
     def run_cycle(self, now_ns: int) -> int:
         """One duty cycle at ``now_ns``; how much work it found."""
+    @property
+    def needs_python(self) -> bool: ...
     def due(self, now_ns: int) -> bool:
         """Whether Python must look now."""
     def set_deadline(self, deadline_ns: int) -> None:
@@ -34,8 +34,8 @@ class Loop:
         cycles: Iterable[Cycle] = (),
         max_spins: int = 10,
         max_yields: int = 20,
-        min_park_ns: int = 1_000,
-        max_park_ns: int = 1_000_000,
+        min_park_ns: int = 1000,
+        max_park_ns: int = 1000000,
     ) -> None: ...
     def add(self, cycle: Cycle) -> None:
         """Drives one more; eight at most (OverflowError)."""

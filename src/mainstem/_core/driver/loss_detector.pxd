@@ -1,6 +1,6 @@
-from libc.stdint cimport int32_t, int64_t
-
+# Written from loss_detector.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.delay cimport DelayGenerator
+
 
 cdef enum:
     MAX_GAPS = 64
@@ -8,19 +8,19 @@ cdef enum:
 
 cdef class LossDetector:
     cdef readonly DelayGenerator delay
-    cdef readonly int64_t deadline_ns
-    cdef int64_t counted_to
-    cdef int32_t count
-    cdef int32_t before
-    cdef int32_t cursor
-    cdef int64_t position[MAX_GAPS]
-    cdef int64_t length[MAX_GAPS]
-    cdef int64_t timer[MAX_GAPS]
-    cdef int64_t old_position[MAX_GAPS]
-    cdef int64_t old_length[MAX_GAPS]
-    cdef int64_t old_timer[MAX_GAPS]
+    cdef readonly long long deadline_ns
+    cdef long long counted_to
+    cdef int count
+    cdef int before
+    cdef int cursor
+    cdef long long position[MAX_GAPS]
+    cdef long long length[MAX_GAPS]
+    cdef long long timer[MAX_GAPS]
+    cdef long long old_position[MAX_GAPS]
+    cdef long long old_length[MAX_GAPS]
+    cdef long long old_timer[MAX_GAPS]
 
     cdef void begin(self) noexcept nogil
-    cdef int64_t found(self, int64_t position, int64_t length, int64_t now_ns) noexcept nogil
+    cdef long long found(self, long long position, long long length, long long now_ns) noexcept nogil
     cdef void finish(self) noexcept nogil
-    cdef int32_t next_due(self, int32_t start, int64_t now_ns) noexcept nogil
+    cdef int next_due(self, int start, long long now_ns) noexcept nogil

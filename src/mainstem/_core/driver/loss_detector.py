@@ -1,8 +1,17 @@
 """Which gaps of an image are to be reported now. Several at once, each with its own timer (behaviour, 16.1)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 if not cython.compiled:
+    from mainstem._core.memory.plain import readonly
+
     # As many gaps as are repaired at once; those behind them wait until these are closed.
     MAX_GAPS = 64
 
@@ -13,13 +22,26 @@ NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 
 @cython.cclass
 class LossDetector:
-    """Keeps a timer for each gap that a scan has found.
+    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (behaviour, 16.1).
 
-    A scan is ``begin``, ``found`` for each gap in order, ``finish``. A gap that is found again with the same position and
-    length keeps its timer; any other is new.
+    A gap that is found again as it was keeps its timer; any other is new. Sixty-four are tracked at once. ``deadline_ns`` is when
+    ``due`` has something to say, 2**63 - 1 while nothing is missing.
     """
 
-    def __init__(self, delay: DelayGenerator):
+    delay: readonly[DelayGenerator]
+    deadline_ns: readonly[cython.longlong]
+    counted_to: cython.longlong
+    count: cython.int
+    before: cython.int
+    cursor: cython.int
+    position: cython.longlong[MAX_GAPS]
+    length: cython.longlong[MAX_GAPS]
+    timer: cython.longlong[MAX_GAPS]
+    old_position: cython.longlong[MAX_GAPS]
+    old_length: cython.longlong[MAX_GAPS]
+    old_timer: cython.longlong[MAX_GAPS]
+
+    def __init__(self, delay: DelayGenerator) -> None:
         if not cython.compiled:
             self.position = [0] * MAX_GAPS
             self.length = [0] * MAX_GAPS
@@ -34,7 +56,7 @@ class LossDetector:
         self.counted_to = 0
         self.deadline_ns = NEVER
 
-    def begin(self):
+    def begin(self) -> cython.void:
         i: cython.int
         for i in range(self.count):
             self.old_position[i] = self.position[i]
@@ -44,7 +66,7 @@ class LossDetector:
         self.cursor = 0
         self.count = 0
 
-    def found(self, position, length, now_ns):
+    def found(self, position: cython.longlong, length: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
         """One gap of the scan; the bytes of it that were never reported missing before."""
         i: cython.int = self.count
         fresh: cython.longlong = 0
@@ -68,14 +90,14 @@ class LossDetector:
             self.counted_to = position + length
         return fresh
 
-    def finish(self):
+    def finish(self) -> cython.void:
         i: cython.int
         self.deadline_ns = NEVER
         for i in range(self.count):
             if self.timer[i] < self.deadline_ns:
                 self.deadline_ns = self.timer[i]
 
-    def next_due(self, start, now_ns):
+    def next_due(self, start: cython.int, now_ns: cython.longlong) -> cython.int:
         """The first gap from ``start`` on whose time has come, its timer started again; -1 where there is none."""
         i: cython.int
         for i in range(start, self.count):
@@ -85,11 +107,12 @@ class LossDetector:
         return -1
 
     @property
-    def gaps(self):
+    def gaps(self) -> list[tuple[int, int]]:
+        """What is known to be missing, in order."""
         return [(self.position[i], self.length[i]) for i in range(self.count)]
 
-    def on_scan(self, gaps, now_ns: cython.longlong):
-        """A whole scan; the bytes that were never reported missing before."""
+    def on_scan(self, gaps: Iterable[tuple[int, int]], now_ns: cython.longlong) -> int:
+        """Takes in what a scan found, in order. Returns the bytes that were never reported missing before."""
         fresh: cython.longlong = 0
         self.begin()
         for position, length in gaps:
@@ -97,7 +120,7 @@ class LossDetector:
         self.finish()
         return fresh
 
-    def due(self, now_ns: cython.longlong):
+    def due(self, now_ns: cython.longlong) -> list[tuple[int, int]]:
         """The gaps whose time has come; their timers start again."""
         result = []
         i: cython.int = self.next_due(0, now_ns)

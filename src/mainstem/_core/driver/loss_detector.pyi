@@ -1,3 +1,4 @@
+# Written from loss_detector.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Iterable
 
 from mainstem._core.driver.delay import DelayGenerator

@@ -1,5 +1,7 @@
 """Loss on purpose: generators that a transport asks, datagram by datagram, whether to drop."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -15,15 +17,24 @@ EVERY_TYPE = 0xFFFF
 
 @cython.cclass
 class LossGenerator:
-    """Drops nothing; the base of the others. ``then`` is asked about what this one lets through."""
+    """Decides which datagrams a transport drops on purpose; this one drops none.
 
-    def __init__(self, mask: cython.int = EVERY_TYPE, then=None):
+    ``mask`` has a bit for each frame type that may be dropped, by the type of a datagram's first frame. ``then`` is asked
+    about what this generator lets through. One generator serves one thread.
+    """
+
+    dropped_data: readonly[cython.longlong]
+    dropped_control: readonly[cython.longlong]
+    mask: cython.int
+    then: readonly[LossGenerator | None]
+
+    def __init__(self, mask: cython.int = EVERY_TYPE, then: LossGenerator | None = None) -> None:
         self.mask = mask
         self.then = then
         self.dropped_data = 0
         self.dropped_control = 0
 
-    def drops(self, base, at, length):
+    def drops(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:
         """Whether the datagram is to vanish; counted by its first frame's type."""
         kind: cython.int
         if length < 8:
@@ -37,18 +48,28 @@ class LossGenerator:
             return True
         return self.then is not None and self.then.drops(base, at, length)
 
-    def decide(self, base, at, length):
+    def decide(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:
         return False
 
-    def asks(self, datagram: AtomicBuffer):
+    def asks(self, datagram: AtomicBuffer) -> bool:
+        """Whether this datagram is dropped; counts it."""
         return bool(self.drops(datagram.base, 0, datagram.capacity))
 
 
 @cython.cclass
 class RandomLoss(LossGenerator):
-    """Drops each datagram with one probability, from a seed (xorshift64*)."""
+    """Drops with probability ``rate``; the sequence follows from ``seed``. Raises ValueError for a rate outside [0, 1]."""
 
-    def __init__(self, rate: cython.double, seed: cython.longlong = 1, mask: cython.int = EVERY_TYPE, then=None):
+    rate: readonly[cython.double]
+    state: cython.ulonglong
+
+    def __init__(
+        self,
+        rate: cython.double,
+        seed: cython.longlong = 1,
+        mask: cython.int = EVERY_TYPE,
+        then: LossGenerator | None = None,
+    ) -> None:
         if not 0 <= rate <= 1:
             raise ValueError(f"rate: {rate} is not between 0 and 1")
         LossGenerator.__init__(self, mask, then)
@@ -56,7 +77,7 @@ class RandomLoss(LossGenerator):
         # Neighbouring seeds must not begin alike, and the generator must not stand on zero.
         self.state = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 0xFFFFFFFFFFFFFFFF or 1
 
-    def decide(self, base, at, length):
+    def decide(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:
         x: cython.ulonglong = self.state
         x ^= x >> 12
         if cython.compiled:
@@ -73,7 +94,20 @@ class RandomLoss(LossGenerator):
 
 @cython.cclass
 class GapLoss(LossGenerator):
-    """Drops, once in each stream, the data that overlaps given regions of one term; what is sent again passes."""
+    """Drops the data that overlaps [first + i·radix, first + i·radix + gap_length), 0 ≤ i < total, of one term, once a stream.
+
+    ``total=1`` is the fixed loss of the reference's interceptors, more is its multi-gap loss. Raises ValueError for regions
+    that overlap one another.
+    """
+
+    term_id: cython.int
+    first: cython.longlong
+    radix: cython.longlong
+    gap_length: cython.longlong
+    total: cython.int
+    streams: cython.int
+    memory: AtomicBuffer
+    base: cython.p_uchar
 
     def __init__(
         self,
@@ -83,8 +117,8 @@ class GapLoss(LossGenerator):
         radix: cython.longlong = 0,
         total: cython.int = 1,
         mask: cython.int = EVERY_TYPE,
-        then=None,
-    ):
+        then: LossGenerator | None = None,
+    ) -> None:
         if total < 1 or gap_length < 1 or first < 0 or (total > 1 and radix < gap_length):
             raise ValueError("a gap needs a length of 1 or more, and gaps must not overlap")
         LossGenerator.__init__(self, mask, then)
@@ -98,7 +132,7 @@ class GapLoss(LossGenerator):
         self.memory = AtomicBuffer(bytearray(MAX_STREAMS * 8 * (1 + total)))
         self.base = self.memory.base
 
-    def row(self, session_id, stream_id):
+    def row(self, session_id: cython.int, stream_id: cython.int) -> cython.longlong:
         width: cython.longlong = 8 * (1 + cython.cast(cython.longlong, self.total))
         i: cython.int
         for i in range(self.streams):
@@ -112,7 +146,7 @@ class GapLoss(LossGenerator):
         put32(self.base, i * width + 4, stream_id)
         return i * width
 
-    def decide(self, base, at, length):
+    def decide(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.longlong) -> cython.bint:
         begin: cython.longlong
         end: cython.longlong
         gap: cython.longlong

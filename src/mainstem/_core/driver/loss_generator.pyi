@@ -1,3 +1,4 @@
+# Written from loss_generator.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.memory.buffer import AtomicBuffer
 
 EVERY_TYPE: int
@@ -28,7 +29,6 @@ class GapLoss(LossGenerator):
     ``total=1`` is the fixed loss of the reference's interceptors, more is its multi-gap loss. Raises ValueError for regions
     that overlap one another.
     """
-
     def __init__(
         self,
         term_id: int,

@@ -1,5 +1,7 @@
 """A set of position counters that is read every duty cycle and changed now and then."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -16,13 +18,21 @@ MOST_POSITIONS = 65_536
 
 @cython.cclass
 class PositionSet:
-    """Counter ids whose values are positions. One thread changes it; any other may read meanwhile.
+    """Ids of counters whose values are positions: a stream's subscribers or spies.
 
-    A reader sees, besides what is in the set, at most a position that was removed just now: entries are moved before the
-    count falls, and a table that was outgrown is kept until the set goes.
+    One thread adds and removes; the compiled cycles of other threads may read at the same time. A counter must hold its
+    position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer).
     """
 
-    def __init__(self, counters: AtomicBuffer):
+    counters: AtomicBuffer
+    base: cython.p_uchar
+    slots: AtomicBuffer
+    slot_base: cython.p_uchar
+    room: cython.int
+    count: cython.volatile[cython.int]
+    kept: list
+
+    def __init__(self, counters: AtomicBuffer) -> None:
         self.counters = counters
         self.base = counters.base
         self.kept = []
@@ -31,10 +41,10 @@ class PositionSet:
         self.slot_base = self.slots.base
         self.count = 0
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def add(self, counter_id: cython.longlong):
+    def add(self, counter_id: cython.longlong) -> None:
         if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > self.counters.capacity:
             raise IndexError(f"counter {counter_id} lies outside a buffer of {self.counters.capacity} bytes")
         if self.count >= MOST_POSITIONS:
@@ -50,7 +60,8 @@ class PositionSet:
         fence_release()
         self.count = self.count + 1
 
-    def remove(self, counter_id: cython.longlong):
+    def remove(self, counter_id: cython.longlong) -> bool:
+        """True when it was there."""
         i: cython.int
         last: cython.int = self.count - 1
         for i in range(last + 1):
@@ -61,10 +72,10 @@ class PositionSet:
                 return True
         return False
 
-    def ids(self):
+    def ids(self) -> list[int]:
         return [get64(self.slot_base, 8 * i) // COUNTER_VALUE_LENGTH for i in range(self.count)]
 
-    def lowest(self, otherwise):
+    def lowest(self, otherwise: cython.longlong) -> cython.longlong:
         """The smallest position, or ``otherwise`` where there is none."""
         i: cython.int
         n: cython.int = self.count
@@ -77,7 +88,7 @@ class PositionSet:
                 result = value
         return result
 
-    def highest(self, otherwise):
+    def highest(self, otherwise: cython.longlong) -> cython.longlong:
         """The greatest position, or ``otherwise`` where there is none."""
         i: cython.int
         n: cython.int = self.count
@@ -90,8 +101,10 @@ class PositionSet:
                 result = value
         return result
 
-    def minimum(self):
+    def minimum(self) -> int:
+        """The smallest position, -1 when the set is empty."""
         return self.lowest(-1)
 
-    def maximum(self):
+    def maximum(self) -> int:
+        """The greatest position, -1 when the set is empty."""
         return self.highest(-1)

@@ -1,4 +1,8 @@
+# Written from positions.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.memory.buffer import AtomicBuffer
+
+FIRST_ROOM: int
+MOST_POSITIONS: int
 
 class PositionSet:
     """Ids of counters whose values are positions: a stream's subscribers or spies.
@@ -6,7 +10,6 @@ class PositionSet:
     One thread adds and removes; the compiled cycles of other threads may read at the same time. A counter must hold its
     position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer).
     """
-
     def __init__(self, counters: AtomicBuffer) -> None: ...
     def __len__(self) -> int: ...
     def add(self, counter_id: int) -> None: ...

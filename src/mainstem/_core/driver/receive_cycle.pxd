@@ -1,8 +1,9 @@
-from mainstem._core.memory.buffer cimport AtomicBuffer
+# Written from receive_cycle.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.events cimport EventBuffer
 from mainstem._core.driver.loop cimport Cycle
 from mainstem._core.driver.receive_path cimport ReceiveEndpoint, ReceivePath
 from mainstem._core.driver.table cimport PathTable
+from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
 cdef class ReceiverCycle(Cycle):
@@ -10,3 +11,5 @@ cdef class ReceiverCycle(Cycle):
     cdef AtomicBuffer counters
     cdef PathTable path_table
     cdef PathTable endpoint_table
+
+    cdef int cycle(self, long long now_ns) noexcept nogil

@@ -1,6 +1,11 @@
 """All sockets and images of a receiver agent in one compiled duty cycle (behaviour, 15)."""
 
+from __future__ import annotations
+
 import cython
+
+if not cython.compiled:
+    from mainstem._core.memory.plain import readonly
 
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
@@ -13,32 +18,38 @@ from mainstem._core.memory.buffer import AtomicBuffer
 class ReceiverCycle(Cycle):
     """All sockets and images of one receiver agent."""
 
-    def __init__(self, counters: AtomicBuffer):
+    events: readonly[EventBuffer]
+    counters: AtomicBuffer
+    path_table: PathTable
+    endpoint_table: PathTable
+
+    def __init__(self, counters: AtomicBuffer) -> None:
         Cycle.__init__(self)
         self.counters = counters
         self.events = EventBuffer()
         self.path_table = PathTable()
         self.endpoint_table = PathTable()
 
-    def add_endpoint(self, endpoint: ReceiveEndpoint):
+    def add_endpoint(self, endpoint: ReceiveEndpoint) -> None:
         endpoint.events = self.events
         self.endpoint_table.put(endpoint.key, 0, endpoint)
 
-    def remove_endpoint(self, endpoint: ReceiveEndpoint):
+    def remove_endpoint(self, endpoint: ReceiveEndpoint) -> None:
         self.endpoint_table.remove(endpoint.key, 0)
 
-    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint):
+    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
         path.attach(endpoint, self.events)
         endpoint.paths.put(path.session_id, path.stream_id, path)
         self.path_table.put(path.key, 0, path)
 
-    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint):
+    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
+        """Its datagrams are not its any more; its status messages go on."""
         endpoint.paths.remove(path.session_id, path.stream_id)
 
-    def remove_path(self, path: ReceivePath):
+    def remove_path(self, path: ReceivePath) -> None:
         self.path_table.remove(path.key, 0)
 
-    def cycle(self, now_ns):
+    def cycle(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
         work: cython.int = 0
         nearest: cython.longlong = self.timer_ns

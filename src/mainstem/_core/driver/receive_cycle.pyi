@@ -1,3 +1,4 @@
+# Written from receive_cycle.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.receive_path import ReceiveEndpoint, ReceivePath

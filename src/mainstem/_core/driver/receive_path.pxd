@@ -1,26 +1,18 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from mainstem._core.memory.atomics cimport *
-from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.driver.datagram cimport ADDRESS_ROOM, Address, Transport
-from mainstem._core.driver.events cimport WHOLE_FRAME, EventBuffer
+# Written from receive_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.driver.datagram cimport Address, Transport
+from mainstem._core.driver.delay cimport StaticDelay
+from mainstem._core.driver.events cimport EventBuffer
+from mainstem._core.driver.events cimport WHOLE_FRAME
 from mainstem._core.driver.frame_checks cimport sound_setup
-from mainstem._core.layout cimport *
-from mainstem._core.driver.loss_detector cimport MAX_GAPS, LossDetector
+from mainstem._core.driver.loss_detector cimport LossDetector
+from mainstem._core.driver.loss_detector cimport MAX_GAPS
 from mainstem._core.driver.positions cimport PositionSet
 from mainstem._core.driver.table cimport PathTable
-from mainstem._core.log.term cimport (
-    NO_TIMESTAMP,
-    aligned,
-    bits_of,
-    clean_to,
-    fill_with_padding,
-    first_gap,
-    gap_end,
-    insert_frames,
-    stamp_frames,
-    wrap32,
-)
+from mainstem._core.layout cimport *
+from mainstem._core.log.term cimport NO_TIMESTAMP, aligned, bits_of, clean_to, fill_with_padding, first_gap, gap_end, insert_frames, stamp_frames, wrap32
+from mainstem._core.memory.atomics cimport *
+from mainstem._core.memory.buffer cimport AtomicBuffer
+
 
 cdef enum:
     MAX_CONNECTIONS = 16
@@ -28,41 +20,41 @@ cdef enum:
 
 
 cdef class Silence:
-    cdef public int64_t until_ns
+    cdef public long long until_ns
 
 
 cdef class ReceiveEndpoint:
     cdef readonly PathTable paths
     cdef readonly PathTable interests
     cdef readonly PathTable silences
-    cdef readonly int32_t key
-    cdef readonly int64_t last_packet_ns
+    cdef readonly int key
+    cdef readonly long long last_packet_ns
     cdef AtomicBuffer counters
-    cdef uint8_t *cells
+    cdef unsigned char *cells
     cdef EventBuffer events
     cdef list kept
     cdef void *transports[MAX_TRANSPORTS]
-    cdef int64_t unknown_key
-    cdef public int64_t media_timestamp_offset
-    cdef public int64_t channel_timestamp_offset
+    cdef long long unknown_key
+    cdef public long long media_timestamp_offset
+    cdef public long long channel_timestamp_offset
 
-    cdef int32_t poll(self, int64_t now_ns) noexcept nogil
-    cdef bint dispatch(self, Transport transport, int32_t index, int64_t now_ns) noexcept nogil
-    cdef bint on_data(self, Transport transport, int32_t index, int64_t now_ns) noexcept nogil
-    cdef bint on_setup(self, Transport transport, int32_t index, int64_t now_ns) noexcept nogil
+    cdef int poll(self, long long now_ns) noexcept nogil
+    cdef bint dispatch(self, Transport transport, int index, long long now_ns) noexcept nogil
+    cdef bint on_data(self, Transport transport, int index, long long now_ns) noexcept nogil
+    cdef bint on_setup(self, Transport transport, int index, long long now_ns) noexcept nogil
 
 
 cdef class ReceivePath:
     cdef readonly AtomicBuffer log
     cdef readonly PositionSet subscribers
-    cdef readonly int32_t session_id
-    cdef readonly int32_t stream_id
-    cdef readonly int32_t initial_term_id
-    cdef readonly int32_t mtu
-    cdef readonly int64_t term_length
-    cdef readonly int64_t join_position
-    cdef public int32_t key
-    cdef public int64_t window_length
+    cdef readonly int session_id
+    cdef readonly int stream_id
+    cdef readonly int initial_term_id
+    cdef readonly int mtu
+    cdef readonly long long term_length
+    cdef readonly long long join_position
+    cdef public int key
+    cdef public long long window_length
     cdef public bint force_status
     cdef public bint draining
     cdef public bint revoked
@@ -71,67 +63,67 @@ cdef class ReceivePath:
     cdef public bint reports_loss_at_once
     cdef readonly LossDetector detector
     cdef bint is_reliable
-    cdef int64_t naks_at
-    cdef int64_t bytes_lost
-    cdef int64_t loss_due_ns
-    cdef public int64_t status_interval_ns
-    cdef public int64_t connection_timeout_ns
-    cdef public int64_t gap_scan_interval_ns
-    cdef public int64_t next_python_ns
-    cdef readonly int64_t last_packet_ns
-    cdef readonly int64_t rebuild_position
-    cdef readonly int64_t high_water_mark
-    cdef readonly int64_t end_of_stream_position
-    cdef readonly int64_t clean_position
-    cdef readonly int64_t last_status_position
-    cdef readonly int64_t status_messages_sent
-    cdef readonly int32_t connections
+    cdef long long naks_at
+    cdef long long bytes_lost
+    cdef long long loss_due_ns
+    cdef public long long status_interval_ns
+    cdef public long long connection_timeout_ns
+    cdef public long long gap_scan_interval_ns
+    cdef public long long next_python_ns
+    cdef readonly long long last_packet_ns
+    cdef readonly long long rebuild_position
+    cdef readonly long long high_water_mark
+    cdef readonly long long end_of_stream_position
+    cdef readonly long long clean_position
+    cdef readonly long long last_status_position
+    cdef readonly long long status_messages_sent
+    cdef readonly int connections
     cdef AtomicBuffer counters
     cdef AtomicBuffer scratch
     cdef EventBuffer events
-    cdef uint8_t *base
-    cdef uint8_t *cells
-    cdef uint8_t *frame
-    cdef int64_t meta
-    cdef int32_t bits
-    cdef int32_t endpoint_key
-    cdef int64_t media_timestamp_offset
-    cdef int64_t channel_timestamp_offset
-    cdef int64_t connect_due_ns
-    cdef int64_t high_at
-    cdef int64_t rebuilt_at
-    cdef int64_t receiver_id
-    cdef int64_t group_tag
+    cdef unsigned char *base
+    cdef unsigned char *cells
+    cdef unsigned char *frame
+    cdef long long meta
+    cdef int bits
+    cdef int endpoint_key
+    cdef long long media_timestamp_offset
+    cdef long long channel_timestamp_offset
+    cdef long long connect_due_ns
+    cdef long long high_at
+    cdef long long rebuilt_at
+    cdef long long receiver_id
+    cdef long long group_tag
     cdef bint has_group_tag
-    cdef int64_t scheduled_position
-    cdef int64_t scheduled_window
-    cdef int64_t status_due_ns
-    cdef int64_t noticed_gap
-    cdef int64_t noticed_mark
-    cdef int64_t gap_scan_due_ns
+    cdef long long scheduled_position
+    cdef long long scheduled_window
+    cdef long long status_due_ns
+    cdef long long noticed_gap
+    cdef long long noticed_mark
+    cdef long long gap_scan_due_ns
     cdef list kept
     cdef void *conn_transport[MAX_CONNECTIONS]
     cdef void *conn_control[MAX_CONNECTIONS]
     cdef void *conn_source[MAX_CONNECTIONS]
-    cdef int32_t conn_index[MAX_CONNECTIONS]
+    cdef int conn_index[MAX_CONNECTIONS]
     cdef bint conn_any_source[MAX_CONNECTIONS]
-    cdef int64_t conn_ns[MAX_CONNECTIONS]
-    cdef int64_t conn_end[MAX_CONNECTIONS]
+    cdef long long conn_ns[MAX_CONNECTIONS]
+    cdef long long conn_end[MAX_CONNECTIONS]
 
-    cdef int64_t term_at(self, int64_t position) noexcept nogil
-    cdef int32_t connection_of(self, Transport transport, int32_t index) noexcept nogil
-    cdef bint alive(self, int32_t row, int64_t now_ns) noexcept nogil
-    cdef int64_t frames_length(self, const uint8_t *base, int64_t at, int32_t length) noexcept nogil
-    cdef bint on_data(self, Transport transport, int32_t index, int64_t now_ns) noexcept nogil
-    cdef void on_heartbeat(self, int64_t position, int32_t flags, int32_t row, int64_t now_ns) noexcept nogil
-    cdef void on_end(self, int64_t position, bint revoked, int32_t row, int64_t now_ns) noexcept nogil
-    cdef void raise_mark(self, int64_t position) noexcept nogil
-    cdef int32_t work(self, int64_t now_ns) noexcept nogil
-    cdef void rebuild(self, int64_t now_ns) noexcept nogil
-    cdef void find_gaps(self, int64_t now_ns) noexcept nogil
-    cdef void repair(self, int64_t now_ns) noexcept nogil
-    cdef int32_t put_nak(self, int64_t position, int64_t length, int64_t now_ns) noexcept nogil
-    cdef bint fill(self, int64_t position, int64_t length) noexcept nogil
+    cdef bint alive(self, int row, long long now_ns) noexcept nogil
+    cdef long long term_at(self, long long position) noexcept nogil
+    cdef int connection_of(self, Transport transport, int index) noexcept nogil
+    cdef long long frames_length(self, const unsigned char *base, long long at, int length) noexcept nogil
+    cdef bint on_data(self, Transport transport, int index, long long now_ns) noexcept nogil
+    cdef void raise_mark(self, long long position) noexcept nogil
+    cdef void on_heartbeat(self, long long position, int flags, int row, long long now_ns) noexcept nogil
+    cdef void on_end(self, long long position, bint revoked, int row, long long now_ns) noexcept nogil
+    cdef int work(self, long long now_ns) noexcept nogil
+    cdef void rebuild(self, long long now_ns) noexcept nogil
+    cdef void find_gaps(self, long long now_ns) noexcept nogil
+    cdef void repair(self, long long now_ns) noexcept nogil
     cdef bint schedule_status(self) noexcept nogil
-    cdef void send_status(self, int64_t now_ns) noexcept nogil
-    cdef int32_t put_to_all(self, const uint8_t *base, int32_t length, int64_t now_ns) noexcept nogil
+    cdef void send_status(self, long long now_ns) noexcept nogil
+    cdef int put_to_all(self, const unsigned char *base, int length, long long now_ns) noexcept nogil
+    cdef int put_nak(self, long long position, long long length, long long now_ns) noexcept nogil
+    cdef bint fill(self, long long position, long long length) noexcept nogil

@@ -3,14 +3,32 @@
 What it meets that is not ordinary it puts in the ``EventBuffer``, for the receiver agent to decide about afterwards.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.driver.events import WHOLE_FRAME
     from mainstem._core.driver.frame_checks import sound_setup
     from mainstem._core.driver.loss_detector import MAX_GAPS
     from mainstem._core.layout import *
-    from mainstem._core.log.term import *
+    from mainstem._core.log.term import (
+        NO_TIMESTAMP,
+        aligned,
+        bits_of,
+        clean_to,
+        fill_with_padding,
+        first_gap,
+        gap_end,
+        insert_frames,
+        stamp_frames,
+        wrap32,
+    )
     from mainstem._core.memory.plain import *
 
     # Senders of one image and sockets of one subscription: redundant paths, of which two are usual.
@@ -35,17 +53,38 @@ LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
 
 @cython.cclass
 class Silence:
-    """A session whose data is not to be mentioned until ``until_ns``."""
+    """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpoint.silences``."""
 
-    def __init__(self, until_ns: cython.longlong):
+    until_ns: public[cython.longlong]
+
+    def __init__(self, until_ns: cython.longlong) -> None:
         self.until_ns = until_ns
 
 
 @cython.cclass
 class ReceiveEndpoint:
-    """The sockets of a subscription's channel, and which image a datagram belongs to."""
+    """The sockets of a subscription's channel. Used by the receiver's thread only.
 
-    def __init__(self, counters: AtomicBuffer, key: cython.int = 0):
+    ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
+    ``silences`` sessions that Python knows about and does not want to hear of. The timestamp offsets say where in each message's
+    payload the time goes at which the kernel (media) or this driver (channel) received it: -1 nowhere, -8 into the reserved value.
+    """
+
+    paths: readonly[PathTable]
+    interests: readonly[PathTable]
+    silences: readonly[PathTable]
+    key: readonly[cython.int]
+    last_packet_ns: readonly[cython.longlong]
+    counters: AtomicBuffer
+    cells: cython.p_uchar
+    events: EventBuffer
+    kept: list
+    transports: cython.p_void[MAX_TRANSPORTS]
+    unknown_key: cython.longlong
+    media_timestamp_offset: public[cython.longlong]
+    channel_timestamp_offset: public[cython.longlong]
+
+    def __init__(self, counters: AtomicBuffer, key: cython.int = 0) -> None:
         if not cython.compiled:
             self.transports = [None] * MAX_TRANSPORTS
         self.counters = counters
@@ -64,8 +103,8 @@ class ReceiveEndpoint:
         for i in range(MAX_TRANSPORTS):
             self.transports[i] = cython.NULL if cython.compiled else None
 
-    def add_transport(self, transport: Transport):
-        """Takes a socket in; returns its index."""
+    def add_transport(self, transport: Transport) -> int:
+        """Takes a socket in and returns its index. Raises OverflowError above 16."""
         i: cython.int
         for i in range(MAX_TRANSPORTS):
             if self.kept[i] is None:
@@ -74,16 +113,16 @@ class ReceiveEndpoint:
                 return i
         raise OverflowError(f"a subscription has {MAX_TRANSPORTS} destinations at most")
 
-    def remove_transport(self, index: cython.int):
+    def remove_transport(self, index: cython.int) -> Transport | None:
         transport = self.kept[index]
         self.transports[index] = cython.NULL if cython.compiled else None
         self.kept[index] = None
         return transport
 
-    def transport(self, index: cython.int):
+    def transport(self, index: cython.int) -> Transport | None:
         return self.kept[index]
 
-    def poll(self, now_ns):
+    def poll(self, now_ns: cython.longlong) -> cython.int:
         """Takes one batch from every socket; how many datagrams there were."""
         i: cython.int
         n: cython.int = 0
@@ -102,7 +141,7 @@ class ReceiveEndpoint:
             self.last_packet_ns = now_ns
         return n
 
-    def dispatch(self, transport, index, now_ns):
+    def dispatch(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         """One datagram: handled, noted for Python, or false where it is malformed."""
         base = transport.base
         at: cython.longlong = transport.at
@@ -143,7 +182,7 @@ class ReceiveEndpoint:
             return False
         return length >= least
 
-    def on_data(self, transport, index, now_ns):
+    def on_data(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         base = transport.base
         at: cython.longlong = transport.at
         session_id: cython.int = get32(base, at + FRAME_SESSION_ID_OFFSET)
@@ -164,7 +203,7 @@ class ReceiveEndpoint:
             self.events.put_frame(EVENT_UNKNOWN_SESSION, self.key, -1, now_ns, transport, index, DATA_HEADER_LENGTH)
         return True
 
-    def on_setup(self, transport, index, now_ns):
+    def on_setup(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         base = transport.base
         at: cython.longlong = transport.at
         if transport.length < SETUP_LENGTH or not sound_setup(base, at):
@@ -176,7 +215,81 @@ class ReceiveEndpoint:
 
 @cython.cclass
 class ReceivePath:
-    """One image's way from the network into its log."""
+    """One image's way from the network into its log (behaviour, 15.3 to 15.5).
+
+    ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
+    validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans behind the consumers,
+    schedules and sends status messages, and writes the end of the stream into the log's metadata.
+
+    ``draining`` puts the EOS flag into status messages, ``rejected`` stops insertion and status messages, ``status_events``
+    reports each status message's time to Python, ``reports_loss_at_once`` does not gather losses for 10 ms first; all may be
+    set from any thread. ``window_length`` is what the next status message offers.
+    """
+
+    log: readonly[AtomicBuffer]
+    subscribers: readonly[PositionSet]
+    session_id: readonly[cython.int]
+    stream_id: readonly[cython.int]
+    initial_term_id: readonly[cython.int]
+    mtu: readonly[cython.int]
+    term_length: readonly[cython.longlong]
+    join_position: readonly[cython.longlong]
+    key: public[cython.int]
+    window_length: public[cython.longlong]
+    force_status: public[cython.bint]
+    draining: public[cython.bint]
+    revoked: public[cython.bint]
+    rejected: public[cython.bint]
+    status_events: public[cython.bint]
+    reports_loss_at_once: public[cython.bint]
+    detector: readonly[LossDetector]
+    is_reliable: cython.bint
+    naks_at: cython.longlong
+    bytes_lost: cython.longlong
+    loss_due_ns: cython.longlong
+    status_interval_ns: public[cython.longlong]
+    connection_timeout_ns: public[cython.longlong]
+    gap_scan_interval_ns: public[cython.longlong]
+    next_python_ns: public[cython.longlong]
+    last_packet_ns: readonly[cython.longlong]
+    rebuild_position: readonly[cython.longlong]
+    high_water_mark: readonly[cython.longlong]
+    end_of_stream_position: readonly[cython.longlong]
+    clean_position: readonly[cython.longlong]
+    last_status_position: readonly[cython.longlong]
+    status_messages_sent: readonly[cython.longlong]
+    connections: readonly[cython.int]
+    counters: AtomicBuffer
+    scratch: AtomicBuffer
+    events: EventBuffer
+    base: cython.p_uchar
+    cells: cython.p_uchar
+    frame: cython.p_uchar
+    meta: cython.longlong
+    bits: cython.int
+    endpoint_key: cython.int
+    media_timestamp_offset: cython.longlong
+    channel_timestamp_offset: cython.longlong
+    connect_due_ns: cython.longlong
+    high_at: cython.longlong
+    rebuilt_at: cython.longlong
+    receiver_id: cython.longlong
+    group_tag: cython.longlong
+    has_group_tag: cython.bint
+    scheduled_position: cython.longlong
+    scheduled_window: cython.longlong
+    status_due_ns: cython.longlong
+    noticed_gap: cython.longlong
+    noticed_mark: cython.longlong
+    gap_scan_due_ns: cython.longlong
+    kept: list
+    conn_transport: cython.p_void[MAX_CONNECTIONS]
+    conn_control: cython.p_void[MAX_CONNECTIONS]
+    conn_source: cython.p_void[MAX_CONNECTIONS]
+    conn_index: cython.int[MAX_CONNECTIONS]
+    conn_any_source: cython.bint[MAX_CONNECTIONS]
+    conn_ns: cython.longlong[MAX_CONNECTIONS]
+    conn_end: cython.longlong[MAX_CONNECTIONS]
 
     def __init__(
         self,
@@ -192,9 +305,9 @@ class ReceivePath:
         receiver_id: cython.longlong,
         high_water_mark: cython.longlong,
         receiver_position: cython.longlong,
-        group_tag=None,
+        group_tag: int | None = None,
         now_ns: cython.longlong = 0,
-    ):
+    ) -> None:
         if not cython.compiled:
             self.conn_transport = [None] * MAX_CONNECTIONS
             self.conn_control = [None] * MAX_CONNECTIONS
@@ -231,7 +344,7 @@ class ReceivePath:
         st64(self.cells, self.high_at, join_position)
         st64(self.cells, self.rebuilt_at, join_position)
 
-    def _begin(self, now_ns: cython.longlong):
+    def _begin(self, now_ns: cython.longlong) -> None:
         """An image as it is before its first datagram."""
         self.key = 0
         self.endpoint_key = 0
@@ -273,7 +386,7 @@ class ReceivePath:
         self.gap_scan_due_ns = now_ns
         self.connect_due_ns = now_ns
 
-    def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer):
+    def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer) -> None:
         self.endpoint_key = endpoint.key
         self.media_timestamp_offset = endpoint.media_timestamp_offset
         self.channel_timestamp_offset = endpoint.channel_timestamp_offset
@@ -281,8 +394,10 @@ class ReceivePath:
 
     def add_connection(
         self, transport: Transport, index: cython.int, control: Address, source: Address | None, now_ns: cython.longlong
-    ):
-        """A way to the sender: where control goes, and whose datagrams keep it alive (None: all of that socket)."""
+    ) -> bool:
+        """A way to a sender: control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from
+        ``source`` where one is given, keep it alive. False when it was known (then it is refreshed) or 16 live already.
+        """
         n: cython.int
         for n in range(self.connections):
             if self.conn_index[n] == index and bytes(self.kept[n][1]) == bytes(control):
@@ -308,13 +423,13 @@ class ReceivePath:
         self._publish_connections(now_ns)
         return True
 
-    def _set_connection(self, n: cython.int, transport, control, source):
+    def _set_connection(self, n: cython.int, transport, control, source) -> None:
         self.conn_transport[n] = cython.cast(cython.p_void, transport) if cython.compiled else transport
         self.conn_control[n] = cython.cast(cython.p_void, control) if cython.compiled else control
         self.conn_any_source[n] = source is None
         self.conn_source[n] = cython.cast(cython.p_void, source) if cython.compiled else source
 
-    def _drop_connection(self, n: cython.int):
+    def _drop_connection(self, n: cython.int) -> None:
         i: cython.int
         del self.kept[n]
         for i in range(n, self.connections - 1):
@@ -324,8 +439,8 @@ class ReceivePath:
             self._set_connection(i, self.kept[i][0], self.kept[i][1], self.kept[i][2])
         self.connections -= 1
 
-    def remove_transport(self, index: cython.int, now_ns: cython.longlong):
-        """Forgets every connection through a socket that is going away."""
+    def remove_transport(self, index: cython.int, now_ns: cython.longlong) -> None:
+        """Forgets the connections through a socket that is going away."""
         n: cython.int = self.connections - 1
         while n >= 0:
             if self.conn_index[n] == index:
@@ -333,10 +448,11 @@ class ReceivePath:
             n -= 1
         self._publish_connections(now_ns)
 
-    def _publish_connections(self, now_ns: cython.longlong):
+    def _publish_connections(self, now_ns: cython.longlong) -> None:
         st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, self.connection_count(now_ns))
 
-    def connection_count(self, now_ns: cython.longlong):
+    def connection_count(self, now_ns: cython.longlong) -> int:
+        """Connections that live."""
         n: cython.int
         alive: cython.int = 0
         for n in range(self.connections):
@@ -344,14 +460,14 @@ class ReceivePath:
                 alive += 1
         return alive
 
-    def alive(self, row, now_ns):
+    def alive(self, row: cython.int, now_ns: cython.longlong) -> cython.bint:
         return now_ns - self.conn_ns[row] < self.connection_timeout_ns
 
-    def term_at(self, position):
+    def term_at(self, position: cython.longlong) -> cython.longlong:
         """Where the term of ``position`` begins in the log."""
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
 
-    def connection_of(self, transport, index):
+    def connection_of(self, transport: Transport, index: cython.int) -> cython.int:
         i: cython.int
         for i in range(self.connections):
             if self.conn_index[i] == index and (
@@ -360,7 +476,7 @@ class ReceivePath:
                 return i
         return -1
 
-    def frames_length(self, base, at, length):
+    def frames_length(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.int) -> cython.longlong:
         """How far the frames of a datagram move the stream, -1 when one breaks a rule (behaviour, 15.3)."""
         first: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
         ids: cython.longlong = get64(base, at + FRAME_SESSION_ID_OFFSET)
@@ -390,7 +506,7 @@ class ReceivePath:
             done += aligned(frame)
         return done
 
-    def on_data(self, transport, index, now_ns):
+    def on_data(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         """A datagram of data or a heartbeat; false when it is malformed."""
         base = transport.base
         at: cython.longlong = transport.at
@@ -444,12 +560,14 @@ class ReceivePath:
             self.conn_ns[row] = now_ns
         return True
 
-    def raise_mark(self, position):
+    def raise_mark(self, position: cython.longlong) -> cython.void:
         if position > self.high_water_mark:
             self.high_water_mark = position
             st64(self.cells, self.high_at, position)
 
-    def on_heartbeat(self, position, flags, row, now_ns):
+    def on_heartbeat(
+        self, position: cython.longlong, flags: cython.int, row: cython.int, now_ns: cython.longlong
+    ) -> cython.void:
         if position < self.last_status_position - self.term_length:
             fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return
@@ -461,7 +579,9 @@ class ReceivePath:
         if flags & FLAG_EOS:
             self.on_end(position, (flags & FLAG_REVOKED) != 0, row, now_ns)
 
-    def on_end(self, position, revoked, row, now_ns):
+    def on_end(
+        self, position: cython.longlong, revoked: cython.bint, row: cython.int, now_ns: cython.longlong
+    ) -> cython.void:
         """One sender says that the stream has ended; it has when all who live say so (behaviour, 15.5)."""
         i: cython.int
         end: cython.longlong = position
@@ -480,7 +600,7 @@ class ReceivePath:
                 put8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET, 1)
             self.events.put(EVENT_END_OF_STREAM, self.endpoint_key, self.key, now_ns, 1 if revoked else 0)
 
-    def work(self, now_ns):
+    def work(self, now_ns: cython.longlong) -> cython.int:
         """One duty cycle: positions, gaps, the status message that is due; how much there was to do."""
         work: cython.int = 0
         self.rebuild(now_ns)
@@ -489,7 +609,7 @@ class ReceivePath:
             work = 1
         return work
 
-    def rebuild(self, now_ns):
+    def rebuild(self, now_ns: cython.longlong) -> cython.void:
         """Moves the position up to which the stream is whole, and notices the first gap behind it."""
         position: cython.longlong = self.subscribers.highest(self.rebuild_position)
         offset: cython.longlong
@@ -530,7 +650,7 @@ class ReceivePath:
             if self.events.put(EVENT_LOSS, self.endpoint_key, self.key, now_ns, self.bytes_lost):
                 self.bytes_lost = 0
 
-    def find_gaps(self, now_ns):
+    def find_gaps(self, now_ns: cython.longlong) -> cython.void:
         """Tells the loss detector of all that is missing up to the high-water mark."""
         position: cython.longlong = self.rebuild_position
         offset: cython.longlong
@@ -557,7 +677,7 @@ class ReceivePath:
                 self.loss_due_ns = now_ns + LOSS_REPORT_DELAY_NS
             self.bytes_lost += fresh
 
-    def repair(self, now_ns):
+    def repair(self, now_ns: cython.longlong) -> cython.void:
         """Asks for the gaps whose time has come, or fills them where the stream is unreliable."""
         i: cython.int
         if self.revoked or self.rejected:
@@ -571,7 +691,7 @@ class ReceivePath:
             i = self.detector.next_due(i + 1, now_ns)
         self.detector.finish()
 
-    def schedule_status(self):
+    def schedule_status(self) -> cython.bint:
         """Whether consumers moved far enough, or the window changed; cleans behind them first (behaviour, 15.4)."""
         consumed: cython.longlong = self.subscribers.lowest(self.scheduled_position)
         target: cython.longlong
@@ -593,7 +713,7 @@ class ReceivePath:
         self.scheduled_window = self.window_length
         return True
 
-    def send_status(self, now_ns):
+    def send_status(self, now_ns: cython.longlong) -> cython.void:
         """Sends the status message that was scheduled last to every connection that lives."""
         length: cython.int = SM_LENGTH
         self.status_due_ns = now_ns + self.status_interval_ns
@@ -627,7 +747,7 @@ class ReceivePath:
             fadd64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH, 1)
         self.last_status_position = self.scheduled_position
 
-    def put_to_all(self, base, length, now_ns):
+    def put_to_all(self, base: cython.p_const_uchar, length: cython.int, now_ns: cython.longlong) -> cython.int:
         """Sends a control frame to every connection that lives; to how many it left."""
         i: cython.int
         left: cython.int = 0
@@ -645,11 +765,12 @@ class ReceivePath:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         return left
 
-    def send_frame(self, frame, now_ns: cython.longlong):
+    def send_frame(self, frame: Buffer, now_ns: cython.longlong) -> int:
+        """Sends a control frame to every connection that lives; to how many it left."""
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return self.put_to_all(buffer.base, cython.cast(cython.int, buffer.capacity), now_ns)
 
-    def put_nak(self, position, length, now_ns):
+    def put_nak(self, position: cython.longlong, length: cython.longlong, now_ns: cython.longlong) -> cython.int:
         """Asks every live connection for a gap; to how many it left."""
         put32(self.frame, FRAME_LENGTH_OFFSET, NAK_LENGTH)
         put8(self.frame, FRAME_VERSION_OFFSET, 0)
@@ -667,7 +788,7 @@ class ReceivePath:
                 fadd64(self.cells, self.naks_at, 1)
         return left
 
-    def fill(self, position, length):
+    def fill(self, position: cython.longlong, length: cython.longlong) -> cython.bint:
         """Makes a gap of an unreliable stream padding; false when it has been filled meanwhile."""
         return fill_with_padding(
             self.base,
@@ -678,14 +799,16 @@ class ReceivePath:
             wrap32((position >> self.bits) + self.initial_term_id),
         )
 
-    def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True):
+    def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True) -> None:
+        """How gaps are timed, in place of the unicast defaults, and whether they are asked for or filled with padding."""
         self.detector = detector
         self.is_reliable = is_reliable
 
-    def set_nak_counter(self, counter_id: cython.longlong):
+    def set_nak_counter(self, counter_id: cython.longlong) -> None:
+        """Counts the requests of this image there, besides the system's own counter."""
         self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
         self.naks_at = counter_id * COUNTER_VALUE_LENGTH
 
-    def status_now(self):
+    def status_now(self) -> None:
         """The next cycle sends a status message whether one is due or not."""
         self.status_due_ns = 0

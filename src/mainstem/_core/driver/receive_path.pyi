@@ -1,3 +1,6 @@
+# Written from receive_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from typing_extensions import Buffer
+
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loss_detector import LossDetector
@@ -101,7 +104,7 @@ class ReceivePath:
         """Forgets the connections through a socket that is going away."""
     def connection_count(self, now_ns: int) -> int:
         """Connections that live."""
-    def send_frame(self, frame: bytes, now_ns: int) -> int:
+    def send_frame(self, frame: Buffer, now_ns: int) -> int:
         """Sends a control frame to every connection that lives; to how many it left."""
     def set_loss_detector(self, detector: LossDetector, is_reliable: bool = True) -> None:
         """How gaps are timed, in place of the unicast defaults, and whether they are asked for or filled with padding."""

@@ -1,16 +1,17 @@
-from libc.stdint cimport int32_t, int64_t
+# Written from receivers.py by tools/write_core_stubs.py: edit that file, then run the tool.
+
 
 cdef enum:
     MAX_RECEIVERS = 256
 
 
 cdef class ReceiverTable:
-    cdef readonly int32_t count
-    cdef int64_t ids[MAX_RECEIVERS]
-    cdef int64_t heard_ns[MAX_RECEIVERS]
-    cdef int64_t edges[MAX_RECEIVERS]
+    cdef readonly int count
+    cdef long long ids[MAX_RECEIVERS]
+    cdef long long heard_ns[MAX_RECEIVERS]
+    cdef long long edges[MAX_RECEIVERS]
     cdef bint counts[MAX_RECEIVERS]
 
-    cdef int32_t find(self, int64_t receiver_id) noexcept nogil
-    cdef void hear(self, int32_t row, int64_t edge, int64_t now_ns) noexcept nogil
-    cdef int64_t lowest_edge(self, int64_t otherwise) noexcept nogil
+    cdef int find(self, long long receiver_id) noexcept nogil
+    cdef void hear(self, int row, long long edge, long long now_ns) noexcept nogil
+    cdef long long lowest_edge(self, long long otherwise) noexcept nogil

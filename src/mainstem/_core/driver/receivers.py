@@ -1,17 +1,27 @@
 """The receivers of one publication: who lives, and how far each allows the sender to go (behaviour, 14.3 and 17)."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
+    from mainstem._core.memory.plain import readonly
+
     # Receivers of one stream: the spec designs for fewer than 100.
     MAX_RECEIVERS = 256
 
 
 @cython.cclass
 class ReceiverTable:
-    """Rows of receiver id, time of the last status message, edge (position plus window), and whether it has a say."""
+    """The receivers that one publication knows: 256 at most. ``SendPath`` keeps one; use its methods."""
 
-    def __init__(self):
+    count: readonly[cython.int]
+    ids: cython.longlong[MAX_RECEIVERS]
+    heard_ns: cython.longlong[MAX_RECEIVERS]
+    edges: cython.longlong[MAX_RECEIVERS]
+    counts: cython.bint[MAX_RECEIVERS]
+
+    def __init__(self) -> None:
         if not cython.compiled:
             self.ids = [0] * MAX_RECEIVERS
             self.heard_ns = [0] * MAX_RECEIVERS
@@ -19,7 +29,7 @@ class ReceiverTable:
             self.counts = [False] * MAX_RECEIVERS
         self.count = 0
 
-    def find(self, receiver_id):
+    def find(self, receiver_id: cython.longlong) -> cython.int:
         """The receiver's row, -1 where it is not known."""
         i: cython.int
         for i in range(self.count):
@@ -27,13 +37,13 @@ class ReceiverTable:
                 return i
         return -1
 
-    def hear(self, row, edge, now_ns):
+    def hear(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
         """A status message of a known receiver."""
         self.heard_ns[row] = now_ns
         if self.counts[row]:
             self.edges[row] = edge
 
-    def lowest_edge(self, otherwise):
+    def lowest_edge(self, otherwise: cython.longlong) -> cython.longlong:
         """The least edge of those who have a say, ``otherwise`` where nobody has."""
         i: cython.int
         found: cython.bint = False
@@ -44,7 +54,7 @@ class ReceiverTable:
                 result = self.edges[i]
         return result
 
-    def put(self, receiver_id: cython.longlong, edge: cython.longlong, counts: cython.bint):
+    def put(self, receiver_id: cython.longlong, edge: cython.longlong, counts: cython.bint) -> int:
         """Adds a receiver or changes its say; its row, -1 where there is no room."""
         row: cython.int = self.find(receiver_id)
         if row < 0:
@@ -57,7 +67,7 @@ class ReceiverTable:
         self.edges[row] = edge
         return row
 
-    def remove(self, receiver_id: cython.longlong):
+    def remove(self, receiver_id: cython.longlong) -> bool:
         """Forgets a receiver; false when it was not known."""
         row: cython.int = self.find(receiver_id)
         last: cython.int = self.count - 1
@@ -70,12 +80,13 @@ class ReceiverTable:
         self.count = last
         return True
 
-    def discount(self, receiver_id: cython.longlong):
-        """Takes a receiver's say away; false when it was not known."""
+    def discount(self, receiver_id: cython.longlong) -> bool:
+        """Takes its say away; False when it was not known."""
         row: cython.int = self.find(receiver_id)
         if row >= 0:
             self.counts[row] = False
         return row >= 0
 
-    def rows(self):
+    def rows(self) -> list[tuple[int, int, int, bool]]:
+        """(receiver id, edge, last heard of, counts) of each."""
         return [(self.ids[i], self.edges[i], self.heard_ns[i], bool(self.counts[i])) for i in range(self.count)]

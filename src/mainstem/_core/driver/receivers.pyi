@@ -1,3 +1,5 @@
+# Written from receivers.py by tools/write_core_stubs.py: edit that file, then run the tool.
+
 class ReceiverTable:
     """The receivers that one publication knows: 256 at most. ``SendPath`` keeps one; use its methods."""
 
@@ -6,7 +8,7 @@ class ReceiverTable:
     def put(self, receiver_id: int, edge: int, counts: bool) -> int:
         """Adds a receiver or changes its say; its row, -1 where there is no room."""
     def remove(self, receiver_id: int) -> bool:
-        """False when it was not known."""
+        """Forgets a receiver; false when it was not known."""
     def discount(self, receiver_id: int) -> bool:
         """Takes its say away; False when it was not known."""
     def rows(self) -> list[tuple[int, int, int, bool]]:

@@ -1,29 +1,30 @@
-from libc.stdint cimport int32_t, int64_t
+# Written from retransmit.py by tools/write_core_stubs.py: edit that file, then run the tool.
+
 
 cdef enum:
     MAX_ACTIONS = 256
 
 
 cdef class RetransmitHandler:
-    cdef readonly int64_t deadline_ns
-    cdef readonly int64_t overflows
+    cdef readonly long long deadline_ns
+    cdef readonly long long overflows
     cdef bint group
-    cdef int32_t max_actions
-    cdef int64_t term_length
-    cdef int64_t most
-    cdef int64_t reach
-    cdef int64_t delay_ns
-    cdef int64_t linger_ns
-    cdef int32_t count
-    cdef int64_t position[MAX_ACTIONS]
-    cdef int64_t length[MAX_ACTIONS]
-    cdef int64_t timer[MAX_ACTIONS]
+    cdef int max_actions
+    cdef long long term_length
+    cdef long long most
+    cdef long long reach
+    cdef long long delay_ns
+    cdef long long linger_ns
+    cdef int count
+    cdef long long position[MAX_ACTIONS]
+    cdef long long length[MAX_ACTIONS]
+    cdef long long timer[MAX_ACTIONS]
     cdef bint delayed[MAX_ACTIONS]
     cdef bint due[MAX_ACTIONS]
 
-    cdef bint in_reach(self, int64_t position, int64_t sender_position) noexcept nogil
-    cdef int64_t ask(self, int64_t position, int64_t length, int64_t sender_position, int64_t now_ns) noexcept nogil
-    cdef void expire(self, int64_t sender_position, int64_t now_ns) noexcept nogil
-    cdef int32_t next_due(self, int32_t start) noexcept nogil
-    cdef void drop(self, int32_t index) noexcept nogil
+    cdef bint in_reach(self, long long position, long long sender_position) noexcept nogil
+    cdef long long ask(self, long long position, long long length, long long sender_position, long long now_ns) noexcept nogil
+    cdef void drop(self, int index) noexcept nogil
+    cdef void expire(self, long long sender_position, long long now_ns) noexcept nogil
+    cdef int next_due(self, int start) noexcept nogil
     cdef void set_deadline(self) noexcept nogil

@@ -1,8 +1,12 @@
 """Which requests for a retransmission are answered, and when (behaviour, 16.4)."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
+    from mainstem._core.memory.plain import readonly
+
     # The reference's pool of a group has no more.
     MAX_ACTIONS = 256
 
@@ -20,18 +24,38 @@ MOST_MESSAGE_LENGTH = 16 * 1024 * 1024
 
 @cython.cclass
 class RetransmitHandler:
-    """Remembers what was asked for lately, so that what is on its way is not sent twice."""
+    """Remembers what was asked for lately, so that what is on its way is not sent twice (behaviour, 16.4).
+
+    Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
+    refuses, and ``overflows`` counts it; otherwise the oldest action makes room. ``deadline_ns`` is when ``on_time`` has work.
+    """
+
+    deadline_ns: readonly[cython.longlong]
+    overflows: readonly[cython.longlong]
+    group: cython.bint
+    max_actions: cython.int
+    term_length: cython.longlong
+    most: cython.longlong
+    reach: cython.longlong
+    delay_ns: cython.longlong
+    linger_ns: cython.longlong
+    count: cython.int
+    position: cython.longlong[MAX_ACTIONS]
+    length: cython.longlong[MAX_ACTIONS]
+    timer: cython.longlong[MAX_ACTIONS]
+    delayed: cython.bint[MAX_ACTIONS]
+    due: cython.bint[MAX_ACTIONS]
 
     def __init__(
         self,
         term_length: cython.longlong,
         group: cython.bint = False,
-        max_actions=None,
-        window_multiple=None,
+        max_actions: int | None = None,
+        window_multiple: int | None = None,
         window_length: cython.longlong = DEFAULT_WINDOW_LENGTH,
         delay_ns: cython.longlong = 0,
         linger_ns: cython.longlong = UNICAST_LINGER_NS,
-    ):
+    ) -> None:
         if not cython.compiled:
             self.position = [0] * MAX_ACTIONS
             self.length = [0] * MAX_ACTIONS
@@ -50,10 +74,16 @@ class RetransmitHandler:
         self.overflows = 0
         self.deadline_ns = NEVER
 
-    def in_reach(self, position, sender_position):
+    def in_reach(self, position: cython.longlong, sender_position: cython.longlong) -> cython.bint:
         return sender_position - self.reach <= position < sender_position
 
-    def ask(self, position, length, sender_position, now_ns):
+    def ask(
+        self,
+        position: cython.longlong,
+        length: cython.longlong,
+        sender_position: cython.longlong,
+        now_ns: cython.longlong,
+    ) -> cython.longlong:
         """A request: how many bytes to send at once, 0 for none (yet)."""
         i: cython.int
         if length <= 0 or not self.in_reach(position, sender_position):
@@ -82,7 +112,7 @@ class RetransmitHandler:
             self.deadline_ns = self.timer[i]
         return 0 if self.delayed[i] else length
 
-    def drop(self, index):
+    def drop(self, index: cython.int) -> cython.void:
         i: cython.int
         for i in range(index, self.count - 1):
             self.position[i] = self.position[i + 1]
@@ -92,7 +122,7 @@ class RetransmitHandler:
             self.due[i] = self.due[i + 1]
         self.count -= 1
 
-    def expire(self, sender_position, now_ns):
+    def expire(self, sender_position: cython.longlong, now_ns: cython.longlong) -> cython.void:
         """Forgets what has lingered, and marks as due what was delayed until now."""
         i: cython.int = 0
         while i < self.count:
@@ -107,7 +137,7 @@ class RetransmitHandler:
                 self.drop(i)
         self.set_deadline()
 
-    def next_due(self, start):
+    def next_due(self, start: cython.int) -> cython.int:
         """The first action from ``start`` on that is due, which it is no longer then; -1 where there is none."""
         i: cython.int
         for i in range(start, self.count):
@@ -116,7 +146,7 @@ class RetransmitHandler:
                 return i
         return -1
 
-    def set_deadline(self):
+    def set_deadline(self) -> cython.void:
         i: cython.int
         self.deadline_ns = NEVER
         for i in range(self.count):
@@ -129,11 +159,13 @@ class RetransmitHandler:
         length: cython.longlong,
         sender_position: cython.longlong,
         now_ns: cython.longlong,
-    ):
+    ) -> tuple[int, int] | None:
+        """A request for ``length`` bytes from ``position``: what to send at once, None for nothing (yet)."""
         granted = self.ask(position, length, sender_position, now_ns)
         return (position, granted) if granted else None
 
-    def on_time(self, now_ns: cython.longlong, sender_position: cython.longlong):
+    def on_time(self, now_ns: cython.longlong, sender_position: cython.longlong) -> list[tuple[int, int]]:
+        """Forgets what has lingered; what was delayed until now is returned to be sent."""
         result = []
         if now_ns >= self.deadline_ns:
             self.expire(sender_position, now_ns)

@@ -1,3 +1,13 @@
+# Written from retransmit.py by tools/write_core_stubs.py: edit that file, then run the tool.
+
+UNICAST_LINGER_NS: int
+UNICAST_WINDOW_MULTIPLE: int
+GROUP_WINDOW_MULTIPLE: int
+DEFAULT_WINDOW_LENGTH: int
+UNICAST_ACTIONS: int
+DEFAULT_GROUP_ACTIONS: int
+MOST_MESSAGE_LENGTH: int
+
 class RetransmitHandler:
     """Remembers what was asked for lately, so that what is on its way is not sent twice (behaviour, 16.4).
 
@@ -13,9 +23,9 @@ class RetransmitHandler:
         group: bool = False,
         max_actions: int | None = None,
         window_multiple: int | None = None,
-        window_length: int = 131072,
+        window_length: int = ...,
         delay_ns: int = 0,
-        linger_ns: int = 10_000_000,
+        linger_ns: int = ...,
     ) -> None: ...
     def on_nak(self, position: int, length: int, sender_position: int, now_ns: int) -> tuple[int, int] | None:
         """A request for ``length`` bytes from ``position``: what to send at once, None for nothing (yet)."""

@@ -1,22 +1,23 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from mainstem._core.memory.atomics cimport *
-from mainstem._core.memory.buffer cimport AtomicBuffer
+# Written from send_cycle.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.events cimport EventBuffer
-from mainstem._core.layout cimport *
 from mainstem._core.driver.loop cimport Cycle
 from mainstem._core.driver.send_path cimport SendEndpoint, SendPath
 from mainstem._core.driver.table cimport PathTable
+from mainstem._core.layout cimport *
+from mainstem._core.memory.atomics cimport *
+from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
 cdef class SenderCycle(Cycle):
     cdef readonly EventBuffer events
     cdef AtomicBuffer counters
-    cdef uint8_t *cells
+    cdef unsigned char *cells
     cdef PathTable path_table
     cdef PathTable endpoint_table
-    cdef int32_t first
-    cdef int32_t rounds
-    cdef int64_t poll_due_ns
-    cdef readonly int32_t status_poll_ratio
-    cdef readonly int64_t status_poll_interval_ns
+    cdef int first
+    cdef int rounds
+    cdef long long poll_due_ns
+    cdef readonly int status_poll_ratio
+    cdef readonly long long status_poll_interval_ns
+
+    cdef int cycle(self, long long now_ns) noexcept nogil

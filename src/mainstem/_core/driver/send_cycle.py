@@ -1,5 +1,7 @@
 """All publications of a sender agent in one compiled duty cycle (behaviour, 14.1 and 14.2)."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -15,14 +17,25 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 @cython.cclass
 class SenderCycle(Cycle):
-    """All publications and control sockets of one sender agent."""
+    """All publications and control sockets of one sender agent (behaviour, 14.1 and 14.2)."""
+
+    events: readonly[EventBuffer]
+    counters: AtomicBuffer
+    cells: cython.p_uchar
+    path_table: PathTable
+    endpoint_table: PathTable
+    first: cython.int
+    rounds: cython.int
+    poll_due_ns: cython.longlong
+    status_poll_ratio: readonly[cython.int]
+    status_poll_interval_ns: readonly[cython.longlong]
 
     def __init__(
         self,
         counters: AtomicBuffer,
         status_poll_ratio: cython.int = 6,
-        status_poll_interval_ns: cython.longlong = 100_000_000,
-    ):
+        status_poll_interval_ns: cython.longlong = 100000000,
+    ) -> None:
         Cycle.__init__(self)
         self.counters = counters
         self.cells = counters.base
@@ -35,23 +48,23 @@ class SenderCycle(Cycle):
         self.status_poll_ratio = status_poll_ratio
         self.status_poll_interval_ns = status_poll_interval_ns
 
-    def add_endpoint(self, endpoint: SendEndpoint):
+    def add_endpoint(self, endpoint: SendEndpoint) -> None:
         endpoint.events = self.events
         self.endpoint_table.put(endpoint.key, 0, endpoint)
 
-    def remove_endpoint(self, endpoint: SendEndpoint):
+    def remove_endpoint(self, endpoint: SendEndpoint) -> None:
         self.endpoint_table.remove(endpoint.key, 0)
 
-    def add_path(self, path: SendPath, endpoint: SendEndpoint):
+    def add_path(self, path: SendPath, endpoint: SendEndpoint) -> None:
         path.attach(endpoint, self.events)
         endpoint.paths.put(path.session_id, path.stream_id, path)
         self.path_table.put(path.key, 0, path)
 
-    def remove_path(self, path: SendPath):
+    def remove_path(self, path: SendPath) -> None:
         path.endpoint.paths.remove(path.session_id, path.stream_id)
         self.path_table.remove(path.key, 0)
 
-    def cycle(self, now_ns):
+    def cycle(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
         which: cython.int
         n: cython.int = self.path_table.count

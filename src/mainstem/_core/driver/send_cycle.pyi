@@ -1,3 +1,4 @@
+# Written from send_cycle.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.send_path import SendEndpoint, SendPath
@@ -10,7 +11,7 @@ class SenderCycle(Cycle):
     status_poll_ratio: int
     status_poll_interval_ns: int
     def __init__(
-        self, counters: AtomicBuffer, status_poll_ratio: int = 6, status_poll_interval_ns: int = 100_000_000
+        self, counters: AtomicBuffer, status_poll_ratio: int = 6, status_poll_interval_ns: int = 100000000
     ) -> None: ...
     def add_endpoint(self, endpoint: SendEndpoint) -> None: ...
     def remove_endpoint(self, endpoint: SendEndpoint) -> None: ...

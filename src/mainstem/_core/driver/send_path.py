@@ -3,7 +3,16 @@
 What it meets that is not ordinary it puts in the ``EventBuffer``, for the sender agent to decide about afterwards.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.driver.events import WHOLE_FRAME
@@ -34,7 +43,22 @@ CONTROL_BATCHES = cython.declare(cython.int, 4)
 
 @cython.cclass
 class SendEndpoint:
-    """The socket of a publication's channel: data out to one destination or to many, control frames in."""
+    """The socket of a publication's channel: data out to one destination or to ``many``, control frames in.
+
+    ``destination`` None means the address the socket is connected to. Used by the sender's thread only.
+    """
+
+    transport: readonly[Transport]
+    paths: readonly[PathTable]
+    key: readonly[cython.int]
+    many: readonly[cython.bint]
+    destinations: readonly[DestinationList]
+    last_status_ns: readonly[cython.longlong]
+    counters: AtomicBuffer
+    cells: cython.p_uchar
+    events: EventBuffer
+    single: Address
+    first: cython.int
 
     def __init__(
         self,
@@ -42,8 +66,8 @@ class SendEndpoint:
         counters: AtomicBuffer,
         key: cython.int = 0,
         many: cython.bint = False,
-        destination: Address = None,
-    ):
+        destination: Address | None = None,
+    ) -> None:
         self.transport = transport
         self.counters = counters
         self.cells = counters.base
@@ -56,13 +80,13 @@ class SendEndpoint:
         self.first = 0
         self.last_status_ns = 0
 
-    def set_transport(self, transport: Transport):
+    def set_transport(self, transport: Transport) -> None:
         self.transport = transport
 
-    def set_destination(self, destination: Address | None):
+    def set_destination(self, destination: Address | None) -> None:
         self.single = destination
 
-    def send_batch(self, only, base, batch):
+    def send_batch(self, only: Address, base: cython.p_const_uchar, batch: RunBatch) -> cython.int:
         """Sends a batch to the one or to every destination; how many runs left whole for all of them."""
         i: cython.int
         which: cython.int
@@ -91,7 +115,9 @@ class SendEndpoint:
                 least = left
         return least
 
-    def put_frame(self, only, base, at, length):
+    def put_frame(
+        self, only: Address, base: cython.p_const_uchar, at: cython.longlong, length: cython.int
+    ) -> cython.bint:
         """Sends one frame to the one or to every destination; whether it left for all of them."""
         i: cython.int
         result: cython.bint = True
@@ -104,11 +130,12 @@ class SendEndpoint:
                 result = False
         return result
 
-    def send_frame(self, frame, only: Address = None):
+    def send_frame(self, frame: Buffer, only: Address | None = None) -> bool:
+        """One frame to ``only`` or to every destination; True when it left for all of them."""
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return bool(self.put_frame(only, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
-    def poll(self, now_ns):
+    def poll(self, now_ns: cython.longlong) -> cython.int:
         """Takes control frames in; how many datagrams there were."""
         n: cython.int = 0
         batches: cython.int = 0
@@ -120,7 +147,7 @@ class SendEndpoint:
                     fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
         return n
 
-    def dispatch(self, now_ns):
+    def dispatch(self, now_ns: cython.longlong) -> cython.bint:
         """One datagram: handled, noted for Python, or false where it is malformed."""
         base = self.transport.base
         at: cython.longlong = self.transport.at
@@ -139,7 +166,7 @@ class SendEndpoint:
             return self.on_nak(now_ns)
         return self.on_other(now_ns)
 
-    def on_other(self, now_ns):
+    def on_other(self, now_ns: cython.longlong) -> cython.bint:
         base = self.transport.base
         at: cython.longlong = self.transport.at
         length: cython.int = self.transport.length
@@ -174,7 +201,7 @@ class SendEndpoint:
             )
         return True
 
-    def on_nak(self, now_ns):
+    def on_nak(self, now_ns: cython.longlong) -> cython.bint:
         base = self.transport.base
         at: cython.longlong = self.transport.at
         path: cython.int
@@ -188,7 +215,7 @@ class SendEndpoint:
             now_ns,
         )
 
-    def on_status(self, now_ns):
+    def on_status(self, now_ns: cython.longlong) -> cython.bint:
         base = self.transport.base
         at: cython.longlong = self.transport.at
         index: cython.int
@@ -256,7 +283,76 @@ class SendEndpoint:
 
 @cython.cclass
 class SendPath:
-    """One network publication's way from its log to the network."""
+    """One network publication's way from its log to the network (behaviour, 11.6 and 14).
+
+    The last arguments of the constructor are counter ids; those counters must hold the start position already. The path
+    moves pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, cleans the log and writes is-connected by itself.
+
+    ``draining``, ``end_of_stream`` and ``revoked`` may be set from any thread; positions may be read from any thread.
+    ``tracks_minimum`` makes the limit the least of the counted receivers' (else it only rises), ``limit_frozen`` holds it,
+    ``limit_cap`` bounds it; ``timestamp_offset`` is where in each message's payload the time of sending goes (-1 nowhere, -8 into
+    the reserved value); ``group_ready`` says that flow control has the receivers it requires.
+    """
+
+    log: readonly[AtomicBuffer]
+    spies: readonly[PositionSet]
+    endpoint: readonly[SendEndpoint]
+    destination: readonly[Address | None]
+    session_id: readonly[cython.int]
+    stream_id: readonly[cython.int]
+    initial_term_id: readonly[cython.int]
+    mtu: readonly[cython.int]
+    term_length: readonly[cython.longlong]
+    window_length: readonly[cython.longlong]
+    publisher_limit: readonly[cython.longlong]
+    sender_position: readonly[cython.longlong]
+    sender_limit: readonly[cython.longlong]
+    clean_position: readonly[cython.longlong]
+    last_send_ns: readonly[cython.longlong]
+    last_status_ns: readonly[cython.longlong]
+    table: readonly[ReceiverTable]
+    retransmit: readonly[RetransmitHandler]
+    naks_at: cython.longlong
+    connected: readonly[cython.bint]
+    key: public[cython.int]
+    on_resend: public[Callable[[int, int], None] | None]
+    draining: public[cython.bint]
+    end_of_stream: public[cython.bint]
+    revoked: public[cython.bint]
+    spies_simulate_connection: public[cython.bint]
+    group_ready: public[cython.bint]
+    limit_frozen: public[cython.bint]
+    tracks_minimum: public[cython.bint]
+    has_initial_connection: public[cython.bint]
+    setup_elicited: public[cython.bint]
+    received_unicast_eos: public[cython.bint]
+    limit_cap: public[cython.longlong]
+    timestamp_offset: public[cython.longlong]
+    setup_due_ns: public[cython.longlong]
+    setup_interval_ns: public[cython.longlong]
+    heartbeat_interval_ns: public[cython.longlong]
+    receiver_timeout_ns: public[cython.longlong]
+    next_python_ns: public[cython.longlong]
+    counters: AtomicBuffer
+    scratch: AtomicBuffer
+    batch: RunBatch
+    events: EventBuffer
+    base: cython.p_uchar
+    cells: cython.p_uchar
+    frame: cython.p_uchar
+    meta: cython.longlong
+    bits: cython.int
+    max_runs: cython.int
+    limit_at: cython.longlong
+    produced_at: cython.longlong
+    sent_at: cython.longlong
+    sender_limit_at: cython.longlong
+    pressure_at: cython.longlong
+    heartbeat_due_ns: cython.longlong
+    probe_due_ns: cython.longlong
+    probe_interval_ns: cython.longlong
+    expiry_due_ns: cython.longlong
+    counts_pressure: cython.bint
 
     def __init__(
         self,
@@ -276,7 +372,7 @@ class SendPath:
         max_runs: cython.int = 16,
         spies_simulate_connection: cython.bint = False,
         now_ns: cython.longlong = 0,
-    ):
+    ) -> None:
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         for counter_id in (publisher_limit, publisher_position, sender_position, sender_limit, back_pressure):
             counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
@@ -308,7 +404,7 @@ class SendPath:
         self.spies_simulate_connection = spies_simulate_connection
         self._begin(now_ns)
 
-    def _begin(self, now_ns: cython.longlong):
+    def _begin(self, now_ns: cython.longlong) -> None:
         """A publication as it is before anybody has heard of it."""
         self.endpoint = None
         self.destination = None
@@ -345,26 +441,29 @@ class SendPath:
         self.last_send_ns = now_ns
         self.last_status_ns = now_ns
 
-    def attach(self, endpoint: SendEndpoint, events: EventBuffer):
+    def attach(self, endpoint: SendEndpoint, events: EventBuffer) -> None:
         self.endpoint = endpoint
         self.events = events
 
-    def set_destination(self, destination: Address | None):
+    def set_destination(self, destination: Address | None) -> None:
+        """Only there from now on, whatever the endpoint's destinations are (response channels)."""
         self.destination = destination
 
     @property
-    def receiver_count(self):
+    def receiver_count(self) -> int:
+        """How many receivers live."""
         return self.table.count
 
     @property
-    def has_receivers(self):
+    def has_receivers(self) -> bool:
+        """At least one receiver lives."""
         return self.table.count > 0
 
-    def term_at(self, position):
+    def term_at(self, position: cython.longlong) -> cython.longlong:
         """Where the term of ``position`` begins in the log."""
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
 
-    def work(self, now_ns):
+    def work(self, now_ns: cython.longlong) -> cython.longlong:
         """One duty cycle; the bytes that left."""
         sent: cython.longlong = 0
         if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
@@ -389,12 +488,12 @@ class SendPath:
             self.expire_receivers(now_ns)
         return sent
 
-    def set_connected(self, connected):
+    def set_connected(self, connected: cython.bint) -> cython.void:
         if connected != self.connected:
             self.connected = connected
             st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if connected else 0)
 
-    def move_limits(self):
+    def move_limits(self) -> cython.void:
         """The publisher's limit, cleaning, and what was produced (behaviour, 11.6)."""
         limit: cython.longlong
         consumer: cython.longlong
@@ -427,7 +526,7 @@ class SendPath:
                 self.publisher_limit = limit
                 st64(self.cells, self.limit_at, limit)
 
-    def follow_spies(self):
+    def follow_spies(self) -> cython.void:
         """With spies alone the sender's position is theirs, and nothing is sent (behaviour, 19.5)."""
         position: cython.longlong = self.spies.highest(self.sender_position)
         if position > self.sender_position:
@@ -436,7 +535,7 @@ class SendPath:
         if self.sender_limit < self.sender_position:
             self.set_sender_limit(self.sender_position)
 
-    def send_data(self, now_ns):
+    def send_data(self, now_ns: cython.longlong) -> cython.longlong:
         """Sends what the window allows, as one batch of runs; the bytes that left."""
         position: cython.longlong = self.sender_position
         bytes_sent: cython.longlong = 0
@@ -483,7 +582,7 @@ class SendPath:
         self.probe_due_ns = now_ns + FIRST_PROBE_NS
         return bytes_sent
 
-    def stamp_header(self, length, flags, kind):
+    def stamp_header(self, length: cython.int, flags: cython.int, kind: cython.int) -> cython.void:
         """Writes the common header and the sender's place into the scratch frame."""
         put32(self.frame, FRAME_LENGTH_OFFSET, length)
         put8(self.frame, FRAME_VERSION_OFFSET, 0)
@@ -493,7 +592,7 @@ class SendPath:
         put32(self.frame, 12, self.session_id)
         put32(self.frame, 16, self.stream_id)
 
-    def send_heartbeat(self, now_ns):
+    def send_heartbeat(self, now_ns: cython.longlong) -> cython.void:
         """An empty data frame at the sender's position; it tells the end of the stream too."""
         flags: cython.int = FLAG_UNFRAGMENTED
         if self.end_of_stream:
@@ -511,8 +610,8 @@ class SendPath:
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
         self.probe_due_ns = now_ns + self.probe_interval_ns
 
-    def send_setup(self, flags: cython.int, ttl: cython.int):
-        """Sends SETUP with the place where the stream is now; late joiners start there."""
+    def send_setup(self, flags: cython.int, ttl: cython.int) -> bool:
+        """Sends a SETUP frame with the place where the stream is now; True when it left."""
         self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP)
         put32(self.frame, SETUP_INITIAL_TERM_ID_OFFSET, self.initial_term_id)
         put32(
@@ -526,21 +625,22 @@ class SendPath:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         return bool(left)
 
-    def heartbeat_now(self):
+    def heartbeat_now(self) -> None:
+        """The next idle cycle sends a heartbeat whether one is due or not."""
         self.heartbeat_due_ns = 0
 
-    def wants_to_admit(self, row):
+    def wants_to_admit(self, row: cython.int) -> cython.bint:
         """Whether a receiver has no say and might get one."""
         return self.tracks_minimum and not self.table.counts[row]
 
-    def set_sender_limit(self, limit):
+    def set_sender_limit(self, limit: cython.longlong) -> cython.void:
         if limit > self.limit_cap:
             limit = self.limit_cap
         if limit != self.sender_limit:
             self.sender_limit = limit
             st64(self.cells, self.sender_limit_at, limit)
 
-    def on_status(self, row, edge, now_ns):
+    def on_status(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
         """A status message of a known receiver: its life, and the limit that follows (behaviour, 17)."""
         self.table.hear(row, edge, now_ns)
         self.last_status_ns = now_ns
@@ -553,7 +653,7 @@ class SendPath:
         if edge > self.sender_limit:
             self.set_sender_limit(edge)
 
-    def expire_receivers(self, now_ns):
+    def expire_receivers(self, now_ns: cython.longlong) -> cython.void:
         """Notes every receiver that was silent for too long."""
         i: cython.int
         for i in range(self.table.count):
@@ -563,35 +663,45 @@ class SendPath:
 
     def add_receiver(
         self, receiver_id: cython.longlong, edge: cython.longlong, now_ns: cython.longlong, counts: cython.bint = True
-    ):
+    ) -> bool:
+        """A receiver that allows sending up to position ``edge``; False when 256 are tracked already.
+
+        ``counts`` is false for a receiver that lives but has no say in flow control.
+        """
         row: cython.int = self.table.put(receiver_id, edge, counts)
         if row < 0:
             return False
         self.on_status(row, edge, now_ns)
         return True
 
-    def remove_receiver(self, receiver_id: cython.longlong):
+    def remove_receiver(self, receiver_id: cython.longlong) -> bool:
+        """False when it was not known."""
         return self.table.remove(receiver_id)
 
-    def discount_receiver(self, receiver_id: cython.longlong):
+    def discount_receiver(self, receiver_id: cython.longlong) -> bool:
+        """It lives on without a say in flow control; False when it was not known."""
         return self.table.discount(receiver_id)
 
-    def receivers(self):
+    def receivers(self) -> list[tuple[int, int, int, bool]]:
+        """(receiver id, edge, last heard of, counts) of each."""
         return self.table.rows()
 
-    def raise_sender_limit(self, edge: cython.longlong):
+    def raise_sender_limit(self, edge: cython.longlong) -> None:
+        """Raises the sender's limit to ``edge`` if it is below and not frozen."""
         if not self.limit_frozen and edge > self.sender_limit:
             self.set_sender_limit(edge)
 
-    def clamp_limit(self, position: cython.longlong):
+    def clamp_limit(self, position: cython.longlong) -> None:
+        """Pulls the publishers' limit down to ``position`` if it is above."""
         if position < self.publisher_limit:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)
 
-    def producer_position(self):
+    def producer_position(self) -> int:
+        """Where the producers are, from the tail."""
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
-    def resend_range(self, position, length):
+    def resend_range(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
         """Sends again what was asked for, from the log; the bytes that left. Stops at the first frame that is not there."""
         offset: cython.longlong = position & (self.term_length - 1)
         window: cython.longlong = length
@@ -629,7 +739,9 @@ class SendPath:
                 break
         return sent
 
-    def on_nak(self, term_id, offset, length, now_ns):
+    def on_nak(
+        self, term_id: cython.int, offset: cython.longlong, length: cython.longlong, now_ns: cython.longlong
+    ) -> cython.bint:
         """A receiver misses something: sent again, unless it is on its way already. False for a malformed request."""
         position: cython.longlong
         overflows: cython.longlong = self.retransmit.overflows
@@ -651,7 +763,7 @@ class SendPath:
             self.repeat(position, length)
         return True
 
-    def repeat(self, position, length):
+    def repeat(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
         """One retransmission, counted."""
         sent: cython.longlong = self.resend_range(position, length)
         if sent > 0:
@@ -662,7 +774,7 @@ class SendPath:
                     self.on_resend(position, length)
         return sent
 
-    def repeat_delayed(self, now_ns):
+    def repeat_delayed(self, now_ns: cython.longlong) -> cython.void:
         """Retransmissions that were to wait until now."""
         i: cython.int
         self.retransmit.expire(self.sender_position, now_ns)
@@ -671,14 +783,17 @@ class SendPath:
             self.repeat(self.retransmit.position[i], self.retransmit.length[i])
             i = self.retransmit.next_due(i + 1)
 
-    def set_retransmit(self, retransmit: RetransmitHandler):
+    def set_retransmit(self, retransmit: RetransmitHandler) -> None:
+        """How requests are answered, in place of the unicast defaults; before the path is driven."""
         self.retransmit = retransmit
 
-    def set_nak_counter(self, counter_id: cython.longlong):
+    def set_nak_counter(self, counter_id: cython.longlong) -> None:
+        """Counts the requests for this publication there, besides the system's own counter."""
         self.counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
         self.naks_at = counter_id * COUNTER_VALUE_LENGTH
 
-    def resend(self, position: cython.longlong, length: cython.longlong):
+    def resend(self, position: cython.longlong, length: cython.longlong) -> int:
+        """Sends a range again, whole frames of it; the bytes that left. Nothing at or behind the sender's position is sent."""
         sent: cython.longlong
         if position < 0 or length <= 0 or position >= self.sender_position:
             return 0

@@ -1,4 +1,7 @@
+# Written from send_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Callable
+
+from typing_extensions import Buffer
 
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.destinations import DestinationList
@@ -31,7 +34,7 @@ class SendEndpoint:
     ) -> None: ...
     def set_transport(self, transport: Transport) -> None: ...
     def set_destination(self, destination: Address | None) -> None: ...
-    def send_frame(self, frame: bytes, only: Address | None = None) -> bool:
+    def send_frame(self, frame: Buffer, only: Address | None = None) -> bool:
         """One frame to ``only`` or to every destination; True when it left for all of them."""
 
 class SendPath:
@@ -103,21 +106,17 @@ class SendPath:
         spies_simulate_connection: bool = False,
         now_ns: int = 0,
     ) -> None: ...
+    def attach(self, endpoint: SendEndpoint, events: EventBuffer) -> None: ...
+    def set_destination(self, destination: Address | None) -> None:
+        """Only there from now on, whatever the endpoint's destinations are (response channels)."""
     @property
     def receiver_count(self) -> int:
         """How many receivers live."""
     @property
     def has_receivers(self) -> bool:
         """At least one receiver lives."""
-    def attach(self, endpoint: SendEndpoint, events: EventBuffer) -> None: ...
-    def set_destination(self, destination: Address | None) -> None:
-        """Only there from now on, whatever the endpoint's destinations are (response channels)."""
     def send_setup(self, flags: int, ttl: int) -> bool:
         """Sends a SETUP frame with the place where the stream is now; True when it left."""
-    def set_retransmit(self, retransmit: RetransmitHandler) -> None:
-        """How requests are answered, in place of the unicast defaults; before the path is driven."""
-    def set_nak_counter(self, counter_id: int) -> None:
-        """Counts the requests for this publication there, besides the system's own counter."""
     def heartbeat_now(self) -> None:
         """The next idle cycle sends a heartbeat whether one is due or not."""
     def add_receiver(self, receiver_id: int, edge: int, now_ns: int, counts: bool = True) -> bool:
@@ -137,5 +136,9 @@ class SendPath:
         """Pulls the publishers' limit down to ``position`` if it is above."""
     def producer_position(self) -> int:
         """Where the producers are, from the tail."""
+    def set_retransmit(self, retransmit: RetransmitHandler) -> None:
+        """How requests are answered, in place of the unicast defaults; before the path is driven."""
+    def set_nak_counter(self, counter_id: int) -> None:
+        """Counts the requests for this publication there, besides the system's own counter."""
     def resend(self, position: int, length: int) -> int:
         """Sends a range again, whole frames of it; the bytes that left. Nothing at or behind the sender's position is sent."""

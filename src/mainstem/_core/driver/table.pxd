@@ -1,5 +1,4 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from table.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 
@@ -7,13 +6,13 @@ from mainstem._core.memory.buffer cimport AtomicBuffer
 cdef class PathTable:
     cdef AtomicBuffer memory
     cdef AtomicBuffer entry_memory
-    cdef uint8_t *base
+    cdef unsigned char *base
     cdef void **entries
-    cdef int32_t room
-    cdef readonly int32_t count
+    cdef int room
+    cdef readonly int count
     cdef dict paths
-    cdef int64_t last_key
-    cdef int32_t last_index
+    cdef long long last_key
+    cdef int last_index
 
-    cdef int32_t find(self, int32_t session_id, int32_t stream_id) noexcept nogil
-    cdef int64_t slot_of(self, int64_t key) noexcept nogil
+    cdef long long slot_of(self, long long key) noexcept nogil
+    cdef int find(self, int session_id, int stream_id) noexcept nogil

@@ -1,5 +1,7 @@
 """A table from (session id, stream id) to the path that serves it, read once for each datagram."""
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -21,13 +23,23 @@ class PathTable:
     Changed with the GIL by the thread that reads it. Removing rebuilds: it is rare, and so no tombstones are needed.
     """
 
-    def __init__(self):
+    memory: AtomicBuffer
+    entry_memory: AtomicBuffer
+    base: cython.p_uchar
+    entries: cython.pp_void
+    room: cython.int
+    count: readonly[cython.int]
+    paths: dict
+    last_key: cython.longlong
+    last_index: cython.int
+
+    def __init__(self) -> None:
         self.paths = {}
         self.room = FIRST_ROOM
         self.count = 0
         self._rebuild()
 
-    def _rebuild(self):
+    def _rebuild(self) -> None:
         room: cython.int = FIRST_ROOM
         while room < 2 * len(self.paths):
             room = room * 2
@@ -45,27 +57,28 @@ class PathTable:
         for index, ((session_id, stream_id), path) in enumerate(self.paths.items()):
             self._enter(session_id, stream_id, index, path)
 
-    def _enter(self, session_id, stream_id, index: cython.int, path):
+    def _enter(self, session_id, stream_id, index: cython.int, path) -> None:
         key = self.key(session_id, stream_id)
         slot: cython.longlong = self.slot_of(key)
         put64(self.base, 16 * slot, key)
         put64(self.base, 16 * slot + 8, index + 1)
         self.entries[index] = cython.cast(cython.p_void, path) if cython.compiled else path
 
-    def key(self, session_id: cython.longlong, stream_id: cython.longlong):
+    def key(self, session_id: cython.longlong, stream_id: cython.longlong) -> int:
         result: cython.longlong = (session_id << 32) | (stream_id & 0xFFFFFFFF)
         return result
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def get(self, session_id, stream_id):
+    def get(self, session_id: cython.longlong, stream_id: cython.longlong) -> object | None:
         return self.paths.get((session_id, stream_id))
 
-    def values(self):
+    def values(self) -> list[object]:
         return list(self.paths.values())
 
-    def put(self, session_id: cython.int, stream_id: cython.int, path):
+    def put(self, session_id: cython.int, stream_id: cython.int, path: object) -> None:
+        """Adds or replaces. Raises OverflowError above 65,536 streams."""
         if len(self.paths) >= MOST_PATHS:
             raise OverflowError(f"one socket serves {MOST_PATHS} streams at most")
         known = (session_id, stream_id) in self.paths
@@ -77,12 +90,13 @@ class PathTable:
             self._enter(session_id, stream_id, len(self.paths) - 1, path)
             self.count = len(self.paths)
 
-    def remove(self, session_id: cython.int, stream_id: cython.int):
+    def remove(self, session_id: cython.int, stream_id: cython.int) -> object | None:
+        """Takes one out and returns it, None when it was not there."""
         path = self.paths.pop((session_id, stream_id), None)
         self._rebuild()
         return path
 
-    def slot_of(self, key):
+    def slot_of(self, key: cython.longlong) -> cython.longlong:
         """Where ``key`` is, or belongs."""
         hashed: cython.ulonglong
         slot: cython.longlong
@@ -96,7 +110,7 @@ class PathTable:
             slot = (slot + 1) & (self.room - 1)
         return slot
 
-    def find(self, session_id, stream_id):
+    def find(self, session_id: cython.int, stream_id: cython.int) -> cython.int:
         """The index of the path in ``entries``, -1 where there is none."""
         key: cython.longlong
         if cython.compiled:

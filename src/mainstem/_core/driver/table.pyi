@@ -1,8 +1,19 @@
+# Written from table.py by tools/write_core_stubs.py: edit that file, then run the tool.
+
+FIRST_ROOM: int
+MOST_PATHS: int
+
 class PathTable:
-    """Paths by (session id, stream id), looked up once for each datagram; changed by the thread that reads it."""
+    """Open addressing with linear probing, at most half full.
+
+    The indexes lead to ``entries``: borrowed references to what ``paths`` holds.
+
+    Changed with the GIL by the thread that reads it. Removing rebuilds: it is rare, and so no tombstones are needed.
+    """
 
     count: int
     def __init__(self) -> None: ...
+    def key(self, session_id: int, stream_id: int) -> int: ...
     def __len__(self) -> int: ...
     def get(self, session_id: int, stream_id: int) -> object | None: ...
     def values(self) -> list[object]: ...

@@ -1,18 +1,39 @@
-"""A transport that shows every datagram to somebody: it stands before another one, and only where somebody looks."""
+"""A transport that reports every datagram to a watcher. It stands before another one, where an event log needs it."""
+
+from __future__ import annotations
 
 import cython
 
 if not cython.compiled:
     from mainstem._core.driver.datagram import ADDRESS_ROOM
+    from mainstem._core.memory.plain import readonly
 
-from mainstem._core.driver.datagram import Transport
+from typing import Protocol
+
+from mainstem._core.driver.datagram import Address, Transport
+
+
+class Watcher(Protocol):
+    """What is notified of datagrams. Both calls come in the thread that uses the transport, and must not raise."""
+
+    def came(self, source: bytes, datagram: bytes) -> None:
+        """Notes a datagram that arrived from the packed address ``source``."""
+
+    def left(self, destination: bytes, datagram: bytes) -> None:
+        """Notes one that was sent to the packed address ``destination``, empty where the socket is connected."""
 
 
 @cython.cclass
 class TappedTransport(Transport):
-    """Sends and receives through ``inner``, and tells ``watcher`` of each datagram as it comes and goes."""
+    """Another transport, each of whose datagrams is reported to ``watcher``; slow, for logging only.
 
-    def __init__(self, inner: Transport, watcher):
+    Datagrams that are dropped on purpose are not reported when they come in; they are when they go out.
+    """
+
+    inner: readonly[Transport]
+    watcher: object
+
+    def __init__(self, inner: Transport, watcher: Watcher) -> None:
         Transport.__init__(self, 1)
         self.inner = inner
         self.watcher = watcher
@@ -24,40 +45,40 @@ class TappedTransport(Transport):
         self.sources = inner.sources
         self.follow()
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
         self.inner.close()
 
     @property
-    def dropped_data(self):
+    def dropped_data(self) -> int:
         return self.inner.dropped_data
 
     @property
-    def dropped_control(self):
+    def dropped_control(self) -> int:
         return self.inner.dropped_control
 
     @property
-    def arrived_ns(self):
+    def arrived_ns(self) -> int:
         return self.inner.arrived_ns
 
-    def follow(self):
+    def follow(self) -> cython.void:
         """Takes over what callers read from the inner one."""
         self.max_segments = self.inner.max_segments
         self.error_count = self.inner.error_count
         self.last_error = self.inner.last_error
 
-    def epoch_ns(self, now_ns):
+    def epoch_ns(self, now_ns: cython.longlong) -> cython.longlong:
         return self.inner.epoch_ns(now_ns)
 
-    def arrival_ns(self, now_ns):
+    def arrival_ns(self, now_ns: cython.longlong) -> cython.longlong:
         return self.inner.arrival_ns(now_ns)
 
-    def receive(self):
+    def receive(self) -> cython.int:
         self.received = self.inner.receive()
         self.follow()
         return self.received
 
-    def next_datagram(self):
+    def next_datagram(self) -> cython.bint:
         if not self.inner.next_datagram():
             return False
         self.at = self.inner.at
@@ -68,7 +89,15 @@ class TappedTransport(Transport):
             self.tell_in()
         return True
 
-    def send_runs(self, to, base, offset, length, segment, count):
+    def send_runs(
+        self,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.p_longlong,
+        length: cython.p_int,
+        segment: cython.p_int,
+        count: cython.int,
+    ) -> cython.int:
         i: cython.int
         at: cython.int
         size: cython.int
@@ -83,7 +112,9 @@ class TappedTransport(Transport):
                     at += size
         return left
 
-    def send_one(self, to, base, offset, length):
+    def send_one(
+        self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int
+    ) -> cython.bint:
         left: cython.bint = self.inner.send_one(to, base, offset, length)
         self.follow()
         if left:
@@ -91,14 +122,18 @@ class TappedTransport(Transport):
                 self.tell_out(to, base, offset, length)
         return left
 
-    def tell_in(self):
+    @cython.exceptval(-1)
+    def tell_in(self) -> cython.int:
         self.watcher.came(
             self.source_memory.get_bytes(self.source, self.source_length[self.source // ADDRESS_ROOM]),
             self.memory.get_bytes(self.at, self.length),
         )
         return 0
 
-    def tell_out(self, to, base, offset, length):
+    @cython.exceptval(-1)
+    def tell_out(
+        self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int
+    ) -> cython.int:
         if cython.compiled:
             datagram = base[offset : offset + length]
         else:

@@ -1,12 +1,19 @@
 """A UDP socket that sends and receives in batches, with the kernel's segmentation and coalescing where it has them."""
 
-# ruff: noqa: F821 - the names come from udp.pxd: sockets have no uncompiled form
+# ruff: noqa: F821 - the names come from sockets.pxd: sockets have no uncompiled form
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
+    from mainstem._core.memory.plain import readonly
+
     raise ImportError("sockets need the compiled modules: run 'make build' or install a wheel")
 
-from mainstem._core.driver.datagram import Transport
+from cython.cimports.mainstem._core.driver.datagram import ADDRESS_ROOM, MAX_SLOTS
+from cython.cimports.mainstem._core.driver.sockets import *
+
+from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.loss_generator import LossGenerator
 
 # The kernel takes 64 segments in one call; a run is bounded by its bytes besides.
@@ -19,17 +26,33 @@ REFUSALS = cython.declare(cython.int, 3)
 
 @cython.cclass
 class UdpTransport(Transport):
-    """Owns nothing but buffers: the socket behind ``fd`` is opened and closed by whoever made it."""
+    """Datagrams over the non-blocking UDP socket ``fd``, which stays its opener's to close, after this transport.
+
+    Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
+    kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` tells
+    what was found for receiving, ``max_segments`` for sending; ``slots`` is how many datagrams or runs come at once, 0 for
+    as many as is usual.
+    """
+
+    fd: readonly[cython.int]
+    coalesces: readonly[cython.bint]
+    timestamps: readonly[cython.bint]
+    outgoing_messages: ms_mmsghdr[MAX_SLOTS]
+    outgoing_parts: iovec[MAX_SLOTS]
+    outgoing_control: cython.uchar[MAX_SLOTS][CONTROL_ROOM]
+    incoming_messages: ms_mmsghdr[MAX_SLOTS]
+    incoming_parts: iovec[MAX_SLOTS]
+    incoming_control: cython.uchar[MAX_SLOTS][CONTROL_ROOM]
 
     def __init__(
         self,
         fd: cython.int,
-        incoming: LossGenerator = None,
-        outgoing: LossGenerator = None,
+        incoming: LossGenerator | None = None,
+        outgoing: LossGenerator | None = None,
         offload: cython.bint = True,
         timestamps: cython.bint = False,
         slots: cython.int = 0,
-    ):
+    ) -> None:
         i: cython.int
         coalesces: cython.bint = offload and ms_coalesce(fd)
         if slots <= 0 or slots > MAX_SLOTS:
@@ -50,7 +73,7 @@ class UdpTransport(Transport):
             self.outgoing_messages[i].msg_hdr.msg_iov = cython.address(self.outgoing_parts[i])
             self.outgoing_messages[i].msg_hdr.msg_iovlen = 1
 
-    def fill(self):
+    def fill(self) -> cython.int:
         i: cython.int
         n: cython.int
         for i in range(self.slots):
@@ -74,10 +97,18 @@ class UdpTransport(Transport):
                 self.slot_ns[i] = ms_arrival(cython.address(self.incoming_messages[i].msg_hdr))
         return n
 
-    def epoch_ns(self, now_ns):
+    def epoch_ns(self, now_ns: cython.longlong) -> cython.longlong:
         return ms_epoch()
 
-    def prepare(self, i, to, base, offset, length, segment):
+    def prepare(
+        self,
+        i: cython.int,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.longlong,
+        length: cython.int,
+        segment: cython.int,
+    ) -> cython.void:
         self.outgoing_parts[i].iov_base = cython.cast(cython.p_void, base + offset)
         self.outgoing_parts[i].iov_len = length
         if to is None:
@@ -94,7 +125,7 @@ class UdpTransport(Transport):
             self.outgoing_messages[i].msg_hdr.msg_control = cython.NULL
             self.outgoing_messages[i].msg_hdr.msg_controllen = 0
 
-    def push(self, count):
+    def push(self, count: cython.int) -> cython.int:
         """Sends what is prepared; how many messages the kernel took. ``last_error`` tells why not all of them."""
         done: cython.int = 0
         refused: cython.int = 0
@@ -115,7 +146,9 @@ class UdpTransport(Transport):
             break
         return done
 
-    def put_apart(self, to, base, offset, length, segment):
+    def put_apart(
+        self, to: Address, base: cython.p_const_uchar, offset: cython.longlong, length: cython.int, segment: cython.int
+    ) -> cython.bint:
         """Sends a run datagram by datagram, where the device below cannot segment."""
         at: cython.int = 0
         size: cython.int
@@ -127,7 +160,15 @@ class UdpTransport(Transport):
             at += size
         return True
 
-    def put_runs(self, to, base, offset, length, segment, count):
+    def put_runs(
+        self,
+        to: Address,
+        base: cython.p_const_uchar,
+        offset: cython.p_longlong,
+        length: cython.p_int,
+        segment: cython.p_int,
+        count: cython.int,
+    ) -> cython.int:
         i: cython.int
         done: cython.int = 0
         n: cython.int

@@ -1,5 +1,8 @@
+# Written from udp.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.datagram import Transport
 from mainstem._core.driver.loss_generator import LossGenerator
+
+COALESCED_SLOTS: int
 
 class UdpTransport(Transport):
     """Datagrams over the non-blocking UDP socket ``fd``, which stays its opener's to close, after this transport.

@@ -1,78 +1,83 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from mainstem._core.memory.atomics cimport *
-from mainstem._core.log.batch cimport MessageColumns, MessageList, Messages
-from mainstem._core.memory.buffer cimport AtomicBuffer
+# Written from append.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from mainstem._core.layout cimport *
+from mainstem._core.log.batch cimport MessageColumns, MessageList, Messages
+from mainstem._core.memory.atomics cimport *
+from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
 cdef class BufferClaim:
     cdef AtomicBuffer log
     cdef object payload
-    cdef int64_t p
-    cdef readonly int64_t position
-    cdef int64_t length
+    cdef long long p
+    cdef readonly long long position
+    cdef long long length
     cdef readonly bint is_open
 
     cdef int check_open(self) except -1
-    cdef int finish(self, int32_t kind) except -1
+    cdef int finish(self, int kind) except -1
 
 
 cdef class Appender:
     cdef AtomicBuffer log
     cdef AtomicBuffer limits
-    cdef uint8_t *base
-    cdef uint8_t *limit_base
-    cdef int64_t limit_offset
-    cdef int64_t meta
-    cdef readonly int64_t term_length
-    cdef readonly int64_t max_possible_position
-    cdef readonly int64_t max_payload_length
-    cdef readonly int64_t max_message_length
-    cdef readonly int32_t initial_term_id
-    cdef readonly int32_t session_id
-    cdef readonly int32_t stream_id
+    cdef unsigned char *base
+    cdef unsigned char *limit_base
+    cdef long long limit_offset
+    cdef long long meta
+    cdef readonly long long term_length
+    cdef readonly long long max_possible_position
+    cdef readonly long long max_payload_length
+    cdef readonly long long max_message_length
+    cdef readonly int initial_term_id
+    cdef readonly int session_id
+    cdef readonly int stream_id
     cdef readonly bint is_closed
     cdef int bits
-    cdef readonly int64_t mtu
-    # What the last look() and take() found, for the code that called them.
-    cdef int64_t room
-    cdef int64_t taken_count
-    cdef int64_t taken_offset
+    cdef readonly long long mtu
+    cdef long long room
+    cdef long long taken_count
+    cdef long long taken_offset
 
-    cdef int64_t framed(self, int64_t length) noexcept
-    cdef int64_t refusal(self, int64_t position, int64_t length) noexcept
-    cdef int64_t look(self, int64_t length) noexcept
-    cdef int64_t take(self, int64_t framed) noexcept
-    cdef int64_t rotate(self, int64_t count) noexcept
-    cdef int64_t claim(self, int64_t framed, int64_t length) noexcept
-    cdef int64_t meet_term_end(self) noexcept
-    cdef void put_header(self, int64_t p, int64_t length, int32_t flags, int32_t kind, int64_t begin, int64_t reserved) noexcept
-    cdef void put_message(self, int64_t begin, const uint8_t *source, int64_t length, int64_t reserved) noexcept
-    cdef void expect_next(self, int64_t p, int64_t framed) noexcept
-    cdef void put_pad(self, int64_t begin, int64_t length) noexcept
-    cdef int64_t put_run(self, int64_t begin, Messages messages, int64_t k, int64_t end) noexcept
-    cdef int64_t place(self, int64_t position) noexcept
-    cdef int64_t append(self, const uint8_t *source, int64_t length, object reserved) except? -99
-    cdef int put_supplied(self, int64_t begin, const uint8_t *source, int64_t length, object supplier) except -1
-    cdef int check_length(self, int64_t length) except -1
+    cdef long long framed(self, long long length) noexcept
+    cdef long long place(self, long long position) noexcept
+    cdef long long refusal(self, long long position, long long length) noexcept
+    cdef long long look(self, long long length) noexcept
+    cdef long long take(self, long long framed) noexcept
+    cdef long long rotate(self, long long count) noexcept
+    cdef long long claim(self, long long framed, long long length) noexcept
+    cdef long long meet_term_end(self) noexcept
+    cdef void put_header(self, long long p, long long length, int flags, int kind, long long begin, long long reserved) noexcept
+    cdef void put_pad(self, long long begin, long long length) noexcept
+    cdef void put_message(self, long long begin, const unsigned char *source, long long length, long long reserved) noexcept
+    cdef void expect_next(self, long long p, long long framed) noexcept
+    cdef int put_supplied(self, long long begin, const unsigned char *source, long long length, object supplier) except -1
+    cdef long long put_run(self, long long begin, Messages messages, long long k, long long end) noexcept
+    cdef int check_length(self, long long length) except -1
+    cdef long long append(self, const unsigned char *source, long long length, object reserved) except? -99
     cdef object append_batch(self, Messages messages)
-    cdef int64_t wanted(self, Messages messages, int64_t k, int64_t left) noexcept
-    cdef int64_t fill(self, Messages messages, int64_t k, int64_t claimed) noexcept
+    cdef long long wanted(self, Messages messages, long long k, long long left) noexcept
+    cdef long long fill(self, Messages messages, long long k, long long claimed) noexcept
 
 
 cdef class ConcurrentAppender(Appender):
-    pass
+    cdef long long look(self, long long length) noexcept
+    cdef long long take(self, long long framed) noexcept
+    cdef long long rotate(self, long long count) noexcept
 
 
 cdef class ExclusiveAppender(Appender):
-    cdef int64_t term_count
-    cdef int64_t term_offset
+    cdef long long term_count
+    cdef long long term_offset
 
-    cdef void publish_tail(self, int64_t offset) noexcept
-    cdef int64_t append_block(self, const uint8_t *source, int64_t length) except? -99
-    cdef int check_block(self, const uint8_t *source, int64_t length) except -1
-    cdef int check_block_header(self, const uint8_t *source, int64_t offset) except -1
+    cdef long long look(self, long long length) noexcept
+    cdef long long take(self, long long framed) noexcept
+    cdef void publish_tail(self, long long offset) noexcept
+    cdef long long rotate(self, long long count) noexcept
+    cdef long long append_block(self, const unsigned char *source, long long length) except? -99
+    cdef int check_block(self, const unsigned char *source, long long length) except -1
+    cdef int check_block_header(self, const unsigned char *source, long long offset) except -1
 
 
-cdef int64_t framed_length(int64_t length, int64_t longest) noexcept nogil
+cdef long long framed_length(long long length, long long longest) noexcept nogil

@@ -5,14 +5,24 @@ each writes its own frame, and a frame is there for readers once its positive le
 A claim that runs over the end of the term owns the rest of it: its owner pads that and rotates to the next partition.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from typing_extensions import Buffer
 
 if cython.compiled:
     from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 else:
     from mainstem._core.layout import *
-    from mainstem._core.log.batch import MessageColumns, MessageList
+    from mainstem._core.log.batch import MessageColumns, MessageList, Messages
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.plain import *
     from mainstem._core.memory.plain import Memory
@@ -27,7 +37,7 @@ PAGE_BITS = cython.declare(cython.longlong, ~4095)
 LOW_32_BITS = cython.declare(cython.longlong, 0xFFFFFFFF)
 
 
-def framed_length(length, longest):
+def framed_length(length: cython.longlong, longest: cython.longlong) -> cython.longlong:
     """The bytes that a message takes in the term when one frame carries ``longest`` bytes of it at most."""
     if length <= longest:
         return align_frame(length + DATA_HEADER_LENGTH)
@@ -38,17 +48,29 @@ def framed_length(length, longest):
 
 @cython.cclass
 class BufferClaim:
-    """Space claimed in the term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another."""
+    """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another.
 
-    def __init__(self):
+    As a context manager it commits at the end, and aborts when the block raised. An open claim holds up every later
+    message of the stream. Use of a claim that is not open raises ValueError.
+    """
+
+    log: AtomicBuffer
+    payload: object
+    p: cython.longlong
+    position: readonly[cython.longlong]
+    length: cython.longlong
+    is_open: readonly[cython.bint]
+
+    def __init__(self) -> None:
         self.is_open = False
         self.payload = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.length if self.is_open else 0
 
     @property
-    def view(self):
+    def view(self) -> memoryview:
+        """The payload's place in the term, writable; gone after commit or abort."""
         if not self.is_open:
             raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
         if self.payload is None:
@@ -56,23 +78,25 @@ class BufferClaim:
         return self.payload
 
     @property
-    def reserved_value(self):
+    def reserved_value(self) -> int:
         self.check_open()
         return get64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET)
 
     @reserved_value.setter
-    def reserved_value(self, value: cython.longlong):
+    def reserved_value(self, value: cython.longlong) -> None:
         self.check_open()
         put64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET, value)
 
-    def check_open(self):
+    @cython.exceptval(-1)
+    def check_open(self) -> cython.int:
         if not self.is_open:
             raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
         if self.log.capacity == 0:
             self.is_open = False
             raise ValueError("the publication was closed while the claim was open")
 
-    def finish(self, kind):
+    @cython.exceptval(-1)
+    def finish(self, kind: cython.int) -> cython.int:
         self.check_open()
         self.is_open = False
         if self.payload is not None:
@@ -84,25 +108,57 @@ class BufferClaim:
         self.log = None
         return 0
 
-    def commit(self):
+    def commit(self) -> None:
+        """Makes the message readable."""
         self.finish(TYPE_DATA)
 
-    def abort(self):
+    def abort(self) -> None:
+        """Turns the claim into padding, which readers skip."""
         self.finish(TYPE_PAD)
 
-    def __enter__(self):
+    def __enter__(self) -> BufferClaim:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.is_open:
             self.finish(TYPE_DATA if kind is None else TYPE_PAD)
 
 
 @cython.cclass
 class Appender:
-    """What concurrent and exclusive publications share. ``log`` is the whole file's memory, ``limits`` the counter values."""
+    """What concurrent and exclusive publications share (behaviour, section 11).
 
-    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int):
+    ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher
+    limit's counter. Raises ValueError when either is not what it should be.
+
+    Positions are answered as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
+    -3 the log rotated, offer again, -4 closed, -5 the stream has used up its positions.
+    """
+
+    log: AtomicBuffer
+    limits: AtomicBuffer
+    base: cython.p_uchar
+    limit_base: cython.p_uchar
+    limit_offset: cython.longlong
+    meta: cython.longlong
+    term_length: readonly[cython.longlong]
+    max_possible_position: readonly[cython.longlong]
+    max_payload_length: readonly[cython.longlong]
+    max_message_length: readonly[cython.longlong]
+    initial_term_id: readonly[cython.int]
+    session_id: readonly[cython.int]
+    stream_id: readonly[cython.int]
+    is_closed: readonly[cython.bint]
+    bits: cython.int
+    mtu: readonly[cython.longlong]
+    # What the last look() and take() found, for the code that called them.
+    room: cython.longlong
+    taken_count: cython.longlong
+    taken_offset: cython.longlong
+
+    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int) -> None:
         meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
         self.log = log
         self.limits = limits
@@ -131,7 +187,7 @@ class Appender:
         self.max_possible_position = self.term_length << 31
         self.is_closed = False
 
-    def detach(self):
+    def detach(self) -> None:
         """Lets go of the memory: every later offer answers CLOSED."""
         self.is_closed = True
         self.log = None
@@ -140,15 +196,18 @@ class Appender:
 
     # -- where things are ------------------------------------------------------------------------------------------
 
-    def framed(self, length):
+    @cython.exceptval(check=False)
+    def framed(self, length: cython.longlong) -> cython.longlong:
         """The bytes that a message takes in the term, header and fragments included."""
         return framed_length(length, self.max_payload_length)
 
-    def place(self, position):
+    @cython.exceptval(check=False)
+    def place(self, position: cython.longlong) -> cython.longlong:
         """The offset in the file of a position in the stream."""
         return ((position >> self.bits) % PARTITION_COUNT) * self.term_length + (position & (self.term_length - 1))
 
-    def refusal(self, position, length):
+    @cython.exceptval(check=False)
+    def refusal(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
         """Why there is no room at ``position``."""
         if position + align_frame(length + DATA_HEADER_LENGTH) >= self.max_possible_position:
             return OFFER_MAX_POSITION_EXCEEDED
@@ -156,19 +215,23 @@ class Appender:
             return OFFER_BACK_PRESSURED
         return OFFER_NOT_CONNECTED
 
-    def look(self, length):  # noqa: ARG002 - subclasses do the work
+    @cython.exceptval(check=False)
+    def look(self, length: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
         """The tail's offset in its term, with ``room`` up to the limit; or a negative status."""
         return OFFER_CLOSED
 
-    def take(self, framed):  # noqa: ARG002 - subclasses do the work
+    @cython.exceptval(check=False)
+    def take(self, framed: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
         """Moves the tail by ``framed`` bytes: sets ``taken_count`` and ``taken_offset``."""
         return OFFER_CLOSED
 
-    def rotate(self, count):  # noqa: ARG002 - subclasses do the work
+    @cython.exceptval(check=False)
+    def rotate(self, count: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
         """Makes the partition after term ``count`` the active one."""
         return OFFER_CLOSED
 
-    def claim(self, framed, length):
+    @cython.exceptval(check=False)
+    def claim(self, framed: cython.longlong, length: cython.longlong) -> cython.longlong:
         """The position where a claim of ``framed`` bytes begins, or a negative status."""
         status: cython.longlong = self.look(length)
         if status < 0:
@@ -178,7 +241,8 @@ class Appender:
             return self.meet_term_end()
         return (self.taken_count << self.bits) + self.taken_offset
 
-    def meet_term_end(self):
+    @cython.exceptval(check=False)
+    def meet_term_end(self) -> cython.longlong:
         """The last take ran over the end of its term: pads what is left of it and rotates."""
         left: cython.longlong = self.term_length - self.taken_offset
         if left > 0:
@@ -189,7 +253,16 @@ class Appender:
 
     # -- writing frames --------------------------------------------------------------------------------------------
 
-    def put_header(self, p, length, flags, kind, begin, reserved):
+    @cython.exceptval(check=False)
+    def put_header(
+        self,
+        p: cython.longlong,
+        length: cython.longlong,
+        flags: cython.int,
+        kind: cython.int,
+        begin: cython.longlong,
+        reserved: cython.longlong,
+    ) -> cython.void:
         """A header whose length is negative: claimed, not there yet."""
         base = self.base
         st32(base, p, cython.cast(cython.int, -length))
@@ -201,12 +274,16 @@ class Appender:
         put32(base, p + FRAME_TERM_ID_OFFSET, wrap_i32((begin >> self.bits) + self.initial_term_id))
         put64(base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
 
-    def put_pad(self, begin, length):
+    @cython.exceptval(check=False)
+    def put_pad(self, begin: cython.longlong, length: cython.longlong) -> cython.void:
         p: cython.longlong = self.place(begin)
         self.put_header(p, length, FLAG_UNFRAGMENTED, TYPE_PAD, begin, 0)
         st32(self.base, p, cython.cast(cython.int, length))
 
-    def put_message(self, begin, source, length, reserved):
+    @cython.exceptval(check=False)
+    def put_message(
+        self, begin: cython.longlong, source: cython.p_const_uchar, length: cython.longlong, reserved: cython.longlong
+    ) -> cython.void:
         p: cython.longlong = self.place(begin)
         base = self.base
         if length <= self.max_payload_length:
@@ -230,7 +307,8 @@ class Appender:
             done += part
             flags = 0
 
-    def expect_next(self, p, framed):
+    @cython.exceptval(check=False)
+    def expect_next(self, p: cython.longlong, framed: cython.longlong) -> cython.void:
         """Asks for the cache lines of a next message like this one, which arrive while the caller makes it."""
         base = self.base
         line: cython.longlong = p + framed
@@ -241,7 +319,10 @@ class Appender:
             prefetch_write(base, line)
             line += CACHE_LINE_LENGTH
 
-    def put_supplied(self, begin, source, length, supplier):
+    @cython.exceptval(-1)
+    def put_supplied(
+        self, begin: cython.longlong, source: cython.p_const_uchar, length: cython.longlong, supplier: object
+    ) -> cython.int:
         """Like put_message; ``supplier`` sees each frame and returns its reserved value. If it raises, the claim is padded."""
         end: cython.longlong = begin + self.framed(length)
         flags: cython.int = FLAG_BEGIN
@@ -273,7 +354,10 @@ class Appender:
             flags = 0
         return 0
 
-    def put_run(self, begin, messages, k, end):
+    @cython.exceptval(check=False)
+    def put_run(
+        self, begin: cython.longlong, messages: Messages, k: cython.longlong, end: cython.longlong
+    ) -> cython.longlong:
         """Frames of whole messages from ``k`` on, from ``begin`` up to ``end`` or RUN_LENGTH; moves ``taken_offset``.
 
         The first frame's length is negative until all others are there: the reader finds the run whole, and does not follow
@@ -321,14 +405,16 @@ class Appender:
 
     # -- the public faces ------------------------------------------------------------------------------------------
 
-    def check_length(self, length):
+    @cython.exceptval(-1)
+    def check_length(self, length: cython.longlong) -> cython.int:
         if length > self.max_message_length:
             raise ValueError(
                 f"a message of {length} bytes is longer than the {self.max_message_length} that can be offered"
             )
         return 0
 
-    def append(self, source, length, reserved):
+    @cython.exceptval(-99, check=True)
+    def append(self, source: cython.p_const_uchar, length: cython.longlong, reserved: object) -> cython.longlong:
         self.check_length(length)
         value: cython.longlong = 0
         supplied: cython.bint = False
@@ -346,7 +432,13 @@ class Appender:
             self.put_message(begin, source, length, value)
         return begin + framed
 
-    def offer(self, data, *, reserved_value=None):
+    def offer(self, data: Buffer, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
+        """Appends one message and returns the position after it, or a negative status; never blocks.
+
+        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is asked for each with
+        the frame (header and payload) before it is committed; when it raises, the message becomes padding. Raises
+        ValueError for a message longer than ``max_message_length``.
+        """
         if cython.compiled:
             if type(data) is bytes:
                 return self.append(
@@ -362,10 +454,17 @@ class Appender:
             memory = Memory(data)
             return self.append(memory, len(memory.u8), reserved_value)
 
-    def offer_parts(self, parts, *, reserved_value=None):
+    def offer_parts(
+        self, parts: Iterable[Buffer], *, reserved_value: int | Callable[[memoryview], int] | None = None
+    ) -> int:
+        """Appends the parts, one after the other, as one message."""
         return self.offer(b"".join(parts), reserved_value=reserved_value)
 
-    def try_claim(self, length: cython.longlong, claim: BufferClaim):
+    def try_claim(self, length: cython.longlong, claim: BufferClaim) -> int:
+        """Claims a frame for ``length`` payload bytes, to be written in place; answers as ``offer`` does.
+
+        Raises ValueError for more than ``max_payload_length``, or when the claim is still open.
+        """
         if length < 0 or length > self.max_payload_length:
             raise ValueError(f"a claim of {length} bytes: one frame holds 0 to {self.max_payload_length}")
         if claim.is_open:
@@ -382,15 +481,28 @@ class Appender:
         claim.is_open = True
         return begin + framed
 
-    def offer_many(self, messages):
+    def offer_many(self, messages: Iterable[Buffer]) -> tuple[int, int]:
+        """Appends as many whole messages as there is room for: (how many, the position after them).
+
+        When none were taken the position is the negative status. Space is claimed for many messages at once; a batch that
+        meets the end of a term goes on in the next. Raises ValueError, before any is taken, when one is too long.
+        """
         return self.append_batch(MessageList(messages))
 
     def offer_columns(
-        self, data, offsets, *, first: cython.longlong = 0, count: cython.longlong = -1, wide: cython.bint = False
-    ):
+        self,
+        data: Buffer,
+        offsets: Buffer,
+        *,
+        first: cython.longlong = 0,
+        count: cython.longlong = -1,
+        wide: cython.bint = False,
+    ) -> tuple[int, int]:
+        """As ``offer_many``, for rows of an Arrow binary column: its data and its int32 (``wide``: int64) offsets."""
         return self.append_batch(MessageColumns(data, offsets, first, count, wide))
 
-    def append_batch(self, messages):
+    @cython.cfunc
+    def append_batch(self, messages: Messages) -> object:
         self.check_length(messages.largest)
         k: cython.longlong = 0
         before: cython.longlong = 0
@@ -418,7 +530,8 @@ class Appender:
                     break
         return done, answer if done > 0 or messages.count == 0 else offset
 
-    def wanted(self, messages, k, left):
+    @cython.exceptval(check=False)
+    def wanted(self, messages: Messages, k: cython.longlong, left: cython.longlong) -> cython.longlong:
         """The bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
 
         No more than the longest message may take (plus one message, to meet the end of a term), so that publishers who
@@ -437,7 +550,8 @@ class Appender:
                 break
         return total
 
-    def fill(self, messages, k, claimed):
+    @cython.exceptval(check=False)
+    def fill(self, messages: Messages, k: cython.longlong, claimed: cython.longlong) -> cython.longlong:
         """Writes whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next."""
         end: cython.longlong = min(self.taken_offset + claimed, self.term_length)
         begin: cython.longlong = self.taken_count << self.bits
@@ -456,7 +570,8 @@ class Appender:
                 k = self.put_run(begin + self.taken_offset, messages, k, begin + end)
         return k
 
-    def append_padding(self, length: cython.longlong):
+    def append_padding(self, length: cython.longlong) -> int:
+        """Appends padding of ``length`` bytes and a header, which readers skip; answers as ``offer`` does."""
         if length < 0:
             raise ValueError(f"a padding of {length} bytes")
         self.check_length(length)
@@ -470,8 +585,8 @@ class Appender:
     # -- what is known about the stream ----------------------------------------------------------------------------
 
     @property
-    def position(self):
-        """Where the next message will be appended; CLOSED once detached."""
+    def position(self) -> int:
+        """Where the next message will be appended, or CLOSED."""
         if self.is_closed:
             return OFFER_CLOSED
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
@@ -481,19 +596,22 @@ class Appender:
         return (cython.cast(cython.longlong, wrap_i32(term_id - self.initial_term_id)) << self.bits) + offset
 
     @property
-    def position_limit(self):
+    def position_limit(self) -> int:
+        """How far messages may be appended now, or CLOSED."""
         if self.is_closed:
             return OFFER_CLOSED
         return ld64(self.limit_base, self.limit_offset)
 
     @property
-    def available_window(self):
+    def available_window(self) -> int:
+        """Bytes up to the limit, or CLOSED."""
         if self.is_closed:
             return OFFER_CLOSED
         return self.position_limit - self.position
 
     @property
-    def is_connected(self):
+    def is_connected(self) -> bool:
+        """Whether somebody consumes the stream."""
         return not self.is_closed and ld32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET) == 1
 
 
@@ -501,7 +619,8 @@ class Appender:
 class ConcurrentAppender(Appender):
     """Any number of these may append to one log, in any number of threads and processes."""
 
-    def look(self, length):
+    @cython.exceptval(check=False)
+    def look(self, length: cython.longlong) -> cython.longlong:
         if self.is_closed:
             return OFFER_CLOSED
         base = self.base
@@ -521,7 +640,8 @@ class ConcurrentAppender(Appender):
         self.taken_count = count
         return offset
 
-    def take(self, framed):
+    @cython.exceptval(check=False)
+    def take(self, framed: cython.longlong) -> cython.longlong:
         raw: cython.longlong = fadd64(self.base, self.meta + (self.taken_count % PARTITION_COUNT) * 8, framed)
         # The partition may have been rotated since the look: what counts is the term that the claim fell into.
         term_id: cython.longlong = raw >> 32
@@ -529,7 +649,8 @@ class ConcurrentAppender(Appender):
         self.taken_offset = raw - (term_id << 32)
         return self.taken_offset
 
-    def rotate(self, count):
+    @cython.exceptval(check=False)
+    def rotate(self, count: cython.longlong) -> cython.longlong:
         base = self.base
         next_count: cython.longlong = count + 1
         next_term_id: cython.longlong = wrap_i32(self.initial_term_id + next_count)
@@ -551,14 +672,18 @@ class ConcurrentAppender(Appender):
 class ExclusiveAppender(Appender):
     """The only writer of its log: it keeps the tail itself and only publishes it."""
 
-    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int):
+    term_count: cython.longlong
+    term_offset: cython.longlong
+
+    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int) -> None:
         Appender.__init__(self, log, limits, limit_counter_id)
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
         self.term_count = count
         self.term_offset = min(raw - ((raw >> 32) << 32), self.term_length)
 
-    def look(self, length):
+    @cython.exceptval(check=False)
+    def look(self, length: cython.longlong) -> cython.longlong:
         if self.is_closed:
             return OFFER_CLOSED
         limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
@@ -568,18 +693,21 @@ class ExclusiveAppender(Appender):
         self.room = limit - position
         return self.term_offset
 
-    def take(self, framed):
+    @cython.exceptval(check=False)
+    def take(self, framed: cython.longlong) -> cython.longlong:
         self.taken_count = self.term_count
         self.taken_offset = self.term_offset
         self.publish_tail(self.term_offset + framed)
         self.term_offset = min(self.term_offset + framed, self.term_length)
         return self.taken_offset
 
-    def publish_tail(self, offset):
+    @cython.exceptval(check=False)
+    def publish_tail(self, offset: cython.longlong) -> cython.void:
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
         st64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, (term_id << 32) + offset)
 
-    def rotate(self, count):
+    @cython.exceptval(check=False)
+    def rotate(self, count: cython.longlong) -> cython.longlong:
         self.term_count = count + 1
         self.term_offset = 0
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
@@ -587,8 +715,12 @@ class ExclusiveAppender(Appender):
         st32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET, cython.cast(cython.int, self.term_count))
         return OFFER_ADMIN_ACTION
 
-    def offer_block(self, block):
-        """Appends frames that are already laid out for exactly this place in the stream."""
+    def offer_block(self, block: Buffer) -> int:
+        """Appends whole frames that are laid out already; answers as ``offer`` does.
+
+        The first frame must name this session, stream, term and offset, and the block must fit into the term. Raises
+        ValueError when it does not.
+        """
         if self.is_closed:
             return OFFER_CLOSED
         if cython.compiled:
@@ -602,7 +734,8 @@ class ExclusiveAppender(Appender):
             memory = Memory(block)
             return self.append_block(memory, len(memory.u8))
 
-    def append_block(self, source, length):
+    @cython.exceptval(-99, check=True)
+    def append_block(self, source: cython.p_const_uchar, length: cython.longlong) -> cython.longlong:
         self.check_block(source, length)
         offset: cython.longlong = self.look(length)
         if offset < 0:
@@ -620,7 +753,8 @@ class ExclusiveAppender(Appender):
         st32(self.base, p, get32(source, 0))
         return (self.taken_count << self.bits) + offset + length
 
-    def check_block(self, source, length):
+    @cython.exceptval(-1)
+    def check_block(self, source: cython.p_const_uchar, length: cython.longlong) -> cython.int:
         """A block is a whole number of frames, each with a positive length."""
         at: cython.longlong = 0
         frame: cython.longlong
@@ -633,7 +767,8 @@ class ExclusiveAppender(Appender):
             raise ValueError(f"a block of {length} bytes is not a whole number of frames")
         return 0
 
-    def check_block_header(self, source, offset):
+    @cython.exceptval(-1)
+    def check_block_header(self, source: cython.p_const_uchar, offset: cython.longlong) -> cython.int:
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
         found = (
             get32(source, FRAME_TERM_OFFSET_OFFSET),

@@ -1,7 +1,5 @@
-from collections.abc import (
-    Callable,
-    Iterable,
-)
+# Written from append.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from typing_extensions import Buffer
@@ -17,19 +15,19 @@ class BufferClaim:
 
     position: int
     is_open: bool
-    reserved_value: int
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
     @property
     def view(self) -> memoryview:
         """The payload's place in the term, writable; gone after commit or abort."""
-
+    @property
+    def reserved_value(self) -> int: ...
+    @reserved_value.setter
+    def reserved_value(self, value: int) -> None: ...
     def commit(self) -> None:
         """Makes the message readable."""
-
     def abort(self) -> None:
         """Turns the claim into padding, which readers skip."""
-
     def __enter__(self) -> BufferClaim: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -52,12 +50,11 @@ class Appender:
     initial_term_id: int
     session_id: int
     stream_id: int
-    mtu: int
     is_closed: bool
+    mtu: int
     def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: int) -> None: ...
     def detach(self) -> None:
         """Lets go of the memory: every later offer answers CLOSED."""
-
     def offer(self, data: Buffer, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
         """Appends one message and returns the position after it, or a negative status; never blocks.
 
@@ -65,45 +62,36 @@ class Appender:
         the frame (header and payload) before it is committed; when it raises, the message becomes padding. Raises
         ValueError for a message longer than ``max_message_length``.
         """
-
     def offer_parts(
         self, parts: Iterable[Buffer], *, reserved_value: int | Callable[[memoryview], int] | None = None
     ) -> int:
         """Appends the parts, one after the other, as one message."""
-
     def try_claim(self, length: int, claim: BufferClaim) -> int:
         """Claims a frame for ``length`` payload bytes, to be written in place; answers as ``offer`` does.
 
         Raises ValueError for more than ``max_payload_length``, or when the claim is still open.
         """
-
     def offer_many(self, messages: Iterable[Buffer]) -> tuple[int, int]:
         """Appends as many whole messages as there is room for: (how many, the position after them).
 
         When none were taken the position is the negative status. Space is claimed for many messages at once; a batch that
         meets the end of a term goes on in the next. Raises ValueError, before any is taken, when one is too long.
         """
-
     def offer_columns(
         self, data: Buffer, offsets: Buffer, *, first: int = 0, count: int = -1, wide: bool = False
     ) -> tuple[int, int]:
         """As ``offer_many``, for rows of an Arrow binary column: its data and its int32 (``wide``: int64) offsets."""
-
     def append_padding(self, length: int) -> int:
         """Appends padding of ``length`` bytes and a header, which readers skip; answers as ``offer`` does."""
-
     @property
     def position(self) -> int:
         """Where the next message will be appended, or CLOSED."""
-
     @property
     def position_limit(self) -> int:
         """How far messages may be appended now, or CLOSED."""
-
     @property
     def available_window(self) -> int:
         """Bytes up to the limit, or CLOSED."""
-
     @property
     def is_connected(self) -> bool:
         """Whether somebody consumes the stream."""
@@ -113,7 +101,7 @@ class ConcurrentAppender(Appender):
 
 class ExclusiveAppender(Appender):
     """The only writer of its log: it keeps the tail itself and only publishes it."""
-
+    def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: int) -> None: ...
     def offer_block(self, block: Buffer) -> int:
         """Appends whole frames that are laid out already; answers as ``offer`` does.
 

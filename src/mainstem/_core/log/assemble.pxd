@@ -1,19 +1,18 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from assemble.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.layout cimport *
+from mainstem._core.log.fragment cimport Fragment
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.log.fragment cimport Fragment
-from mainstem._core.layout cimport *
 
 
 cdef class MessageBuilder:
     cdef AtomicBuffer data
-    cdef readonly int64_t length
-    cdef int64_t expected_offset
-    cdef int32_t expected_term_id
+    cdef readonly long long length
+    cdef long long expected_offset
+    cdef int expected_term_id
     cdef Fragment message
 
-    cdef int reserve(self, int64_t capacity) except -1
+    cdef int reserve(self, long long capacity) except -1
     cdef bint add(self, Fragment fragment) except -1
     cdef int take_back(self, Fragment fragment) except -1
 

@@ -4,7 +4,14 @@ A fragment is taken only when it starts exactly where the one before it ended: a
 message, or a stream that is not reliable, loses that message and never delivers a wrong one.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 if not cython.compiled:
     from mainstem._core.layout import *
@@ -20,16 +27,23 @@ INITIAL_LENGTH = 4096
 class MessageBuilder:
     """The message of one session that is being put together: the first fragment's header, then payload."""
 
-    def __init__(self):
+    data: AtomicBuffer
+    length: readonly[cython.longlong]
+    expected_offset: cython.longlong
+    expected_term_id: cython.int
+    message: Fragment
+
+    def __init__(self) -> None:
         self.data = AtomicBuffer(bytearray(INITIAL_LENGTH))
         self.message = Fragment()
         self.length = 0
 
-    def reset(self):
+    def reset(self) -> None:
         """Forgets what was gathered."""
         self.length = 0
 
-    def reserve(self, capacity):
+    @cython.exceptval(-1)
+    def reserve(self, capacity: cython.longlong) -> cython.int:
         if capacity <= self.data.capacity:
             return 0
         size: cython.longlong = self.data.capacity
@@ -40,7 +54,8 @@ class MessageBuilder:
         self.data = larger
         return 0
 
-    def add(self, fragment):
+    @cython.exceptval(-1)
+    def add(self, fragment: Fragment) -> cython.bint:
         """Takes one fragment; true when it completed the message, which ``message`` then is."""
         base = fragment.base
         p: cython.longlong = fragment.p
@@ -77,7 +92,8 @@ class MessageBuilder:
         message.end_position = fragment.position
         return True
 
-    def take_back(self, fragment):
+    @cython.exceptval(-1)
+    def take_back(self, fragment: Fragment) -> cython.int:
         """Undoes the last ``add``, so that the same fragment can be delivered once more."""
         self.length -= get32(fragment.base, fragment.p) - DATA_HEADER_LENGTH
         self.expected_offset = get32(fragment.base, fragment.p + FRAME_TERM_OFFSET_OFFSET)
@@ -86,20 +102,30 @@ class MessageBuilder:
 
 @cython.cclass
 class FragmentAssembler:
-    """A handler for polls that hands whole messages to another one. Split messages are kept by session."""
+    """A handler for ``poll`` and ``controlled_poll`` that hands whole messages to ``handler``.
 
-    def __init__(self, handler):
+    A message that came in one frame is passed through; a split one is gathered by session id. Its header is the first
+    fragment's, with the whole length and the position at the end of the last. A fragment that does not start where the one
+    before it ended drops the message.
+    """
+
+    handler: readonly[Callable[[Fragment], object]]
+    builders: dict
+
+    def __init__(self, handler: Callable[[Fragment], object]) -> None:
         self.handler = handler
         self.builders = {}
 
-    def builder_of(self, fragment):
+    @cython.cfunc
+    def builder_of(self, fragment: Fragment) -> MessageBuilder:
         session_id = get32(fragment.base, fragment.p + FRAME_SESSION_ID_OFFSET)
         builder = self.builders.get(session_id)
         if builder is None:
             builder = self.builders[session_id] = MessageBuilder()
         return builder
 
-    def deliver(self, fragment):
+    @cython.cfunc
+    def deliver(self, fragment: Fragment) -> object:
         if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
             return self.handler(fragment)
         builder: MessageBuilder = self.builder_of(fragment)
@@ -111,7 +137,8 @@ class FragmentAssembler:
             builder.message.base = cython.NULL if cython.compiled else None
             builder.length = 0
 
-    def control(self, fragment):
+    @cython.cfunc
+    def control(self, fragment: Fragment) -> object:
         """As deliver; when the handler aborts a message, its last fragment will come again."""
         if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
             return self.handler(fragment)
@@ -131,12 +158,14 @@ class FragmentAssembler:
             builder.length = 0
         return action
 
-    def __call__(self, fragment: Fragment):
+    def __call__(self, fragment: Fragment) -> object:
         fragment.check()
         return self.deliver(fragment)
 
-    def free_session(self, session_id):
+    def free_session(self, session_id: cython.longlong) -> bool:
+        """Forgets an open message of that session, when its image is gone; false when there was none."""
         return self.builders.pop(session_id, None) is not None
 
-    def clear(self):
+    def clear(self) -> None:
+        """Forgets every open message."""
         self.builders.clear()

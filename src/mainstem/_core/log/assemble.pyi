@@ -1,3 +1,4 @@
+# Written from assemble.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Callable
 
 from mainstem._core.log.fragment import Fragment
@@ -5,7 +6,7 @@ from mainstem._core.log.fragment import Fragment
 INITIAL_LENGTH: int
 
 class MessageBuilder:
-    """The message of one session that is being put together."""
+    """The message of one session that is being put together: the first fragment's header, then payload."""
 
     length: int
     def __init__(self) -> None: ...
@@ -25,6 +26,5 @@ class FragmentAssembler:
     def __call__(self, fragment: Fragment) -> object: ...
     def free_session(self, session_id: int) -> bool:
         """Forgets an open message of that session, when its image is gone; false when there was none."""
-
     def clear(self) -> None:
         """Forgets every open message."""

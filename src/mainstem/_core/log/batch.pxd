@@ -1,22 +1,23 @@
-from cpython.buffer cimport Py_buffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from batch.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from mainstem._core.memory.atomics cimport *
 
 
 cdef class Messages:
-    cdef readonly int64_t count
-    cdef readonly int64_t largest
-    # What the last load() found: where each message lies and how long it is.
-    cdef int64_t loaded
-    cdef const uint8_t *source[256]
-    cdef int64_t length[256]
+    cdef readonly long long count
+    cdef readonly long long largest
+    cdef long long loaded
+    cdef const unsigned char *source[256]
+    cdef long long length[256]
 
-    cdef void load(self, int64_t first) noexcept
+    cdef void load(self, long long first) noexcept
 
 
 cdef class MessageList(Messages):
     cdef list items
+
+    cdef void load(self, long long first) noexcept
 
 
 cdef class MessageColumns(Messages):
@@ -25,9 +26,10 @@ cdef class MessageColumns(Messages):
     cdef bint data_held
     cdef bint offsets_held
     cdef bint wide
-    cdef int64_t first
-    cdef uint8_t *data
-    cdef uint8_t *offsets
+    cdef long long first
+    cdef unsigned char *data
+    cdef unsigned char *offsets
 
-    cdef int64_t offset(self, int64_t i) noexcept
     cdef bint measure(self) noexcept
+    cdef long long offset(self, long long i) noexcept
+    cdef void load(self, long long first) noexcept

@@ -1,9 +1,17 @@
 """Many messages in one argument: a list of bytes, or the data and offsets buffers of an Arrow column."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
 if cython.compiled:
-    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 else:
     from mainstem._core.memory.plain import *
@@ -15,16 +23,24 @@ CHUNK = cython.declare(cython.longlong, 256)  # messages loaded at once: the len
 
 @cython.cclass
 class Messages:
-    """How an appender reads a batch: chunk by chunk, as places in memory and lengths that its inner loop can walk."""
+    """How an appender reads a batch: the size of each message, and its bytes copied to where they belong."""
 
-    def prepare(self):
+    count: readonly[cython.longlong]
+    largest: readonly[cython.longlong]
+    # What the last load() found: where each message lies and how long it is.
+    loaded: cython.longlong
+    source: cython.p_const_uchar[256]
+    length: cython.longlong[256]
+
+    def prepare(self) -> None:
         """For uncompiled code, where nothing declares the arrays."""
         if not cython.compiled:
             self.loaded = 0
             self.source = [None] * CHUNK
             self.length = [0] * CHUNK
 
-    def load(self, first):  # noqa: ARG002 - subclasses do the work
+    @cython.exceptval(check=False)
+    def load(self, first: cython.longlong) -> cython.void:  # noqa: ARG002 - subclasses do the work
         """Loads up to CHUNK messages from the ``first`` on."""
         return
 
@@ -32,9 +48,11 @@ class Messages:
 @cython.final
 @cython.cclass
 class MessageList(Messages):
-    """A list of bytes. Other bytes-like items are copied first, so that no size can change while it is read."""
+    """A list of bytes-like objects; ``bytes`` are read in place, anything else is copied first."""
 
-    def __init__(self, items):
+    items: list
+
+    def __init__(self, items: Iterable[Any]) -> None:
         plain: cython.bint = type(items) is list
         if plain:
             for item in items:
@@ -46,7 +64,8 @@ class MessageList(Messages):
         self.largest = max(map(len, self.items), default=0)
         self.prepare()
 
-    def load(self, first):
+    @cython.exceptval(check=False)
+    def load(self, first: cython.longlong) -> cython.void:
         n: cython.longlong = min(CHUNK, self.count - first)
         k: cython.longlong
         for k in range(n):
@@ -62,11 +81,30 @@ class MessageList(Messages):
 @cython.final
 @cython.cclass
 class MessageColumns(Messages):
-    """Rows of an Arrow binary column: one buffer of data, and where in it each row begins (int32, or int64 if wide)."""
+    """Rows of an Arrow binary column.
+
+    ``data`` and ``offsets`` are buffers; an offset is an int32, or an int64 if ``wide``. Rows ``first`` to
+    ``first + count`` are read (all from ``first`` on when ``count`` is negative). Raises ValueError when the offsets fall,
+    or leave the data.
+    """
+
+    data_view: Py_buffer
+    offsets_view: Py_buffer
+    data_held: cython.bint
+    offsets_held: cython.bint
+    wide: cython.bint
+    first: cython.longlong
+    data: cython.p_uchar
+    offsets: cython.p_uchar
 
     def __init__(
-        self, data, offsets, first: cython.longlong = 0, count: cython.longlong = -1, wide: cython.bint = False
-    ):
+        self,
+        data: Any,
+        offsets: Any,
+        first: cython.longlong = 0,
+        count: cython.longlong = -1,
+        wide: cython.bint = False,
+    ) -> None:
         width: cython.longlong = 8 if wide else 4
         data_length: cython.longlong
         offsets_length: cython.longlong
@@ -96,7 +134,7 @@ class MessageColumns(Messages):
         self.prepare()
         self.check_offsets(data_length)
 
-    def check_offsets(self, data_length: cython.longlong):
+    def check_offsets(self, data_length: cython.longlong) -> None:
         """Offsets must rise and stay inside the data; also finds the largest message."""
         i: cython.longlong
         before: cython.longlong
@@ -114,7 +152,8 @@ class MessageColumns(Messages):
                 raise ValueError(f"row {self.first + i} is [{before}, {after}) in {data_length} bytes of data")
             before = after
 
-    def measure(self):
+    @cython.exceptval(check=False)
+    def measure(self) -> cython.bint:
         """Whether no offset is negative or smaller than the one before; finds the largest step."""
         i: cython.longlong
         width: cython.longlong = 8 if self.wide else 4
@@ -140,12 +179,14 @@ class MessageColumns(Messages):
             if self.offsets_held:
                 PyBuffer_Release(cython.address(self.offsets_view))
 
-    def offset(self, i):
+    @cython.exceptval(check=False)
+    def offset(self, i: cython.longlong) -> cython.longlong:
         if self.wide:
             return get64(self.offsets, (self.first + i) * 8)
         return get32(self.offsets, (self.first + i) * 4)
 
-    def load(self, first):
+    @cython.exceptval(check=False)
+    def load(self, first: cython.longlong) -> cython.void:
         n: cython.longlong = min(CHUNK, self.count - first)
         k: cython.longlong
         width: cython.longlong = 8 if self.wide else 4

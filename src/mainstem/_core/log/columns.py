@@ -1,9 +1,18 @@
 """Runs of frames, in whatever memory they lie, as the buffers under Arrow columns."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from mainstem._core.memory.buffer import AtomicBuffer
+
 if cython.compiled:
-    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
     from cython.cimports.cpython.bytearray import (
         PyByteArray_AS_STRING,
         PyByteArray_FromStringAndSize,
@@ -41,7 +50,13 @@ I_PAYLOAD = cython.declare(cython.int, 11)
 class Region:
     """Readable memory: an AtomicBuffer, or anything with the buffer protocol, held for the length of a call."""
 
-    def __init__(self, source):
+    raw: Py_buffer
+    held: cython.bint
+    owner: object
+    base: cython.p_uchar
+    capacity: cython.longlong
+
+    def __init__(self, source: Buffer | AtomicBuffer) -> None:
         self.held = False
         if cython.compiled:
             if isinstance(source, AtomicBuffer):
@@ -67,7 +82,8 @@ class Region:
             if self.held:
                 PyBuffer_Release(cython.address(self.raw))
 
-    def check(self, offset, limit):
+    @cython.exceptval(-1)
+    def check(self, offset: cython.longlong, limit: cython.longlong) -> cython.int:
         if offset < 0 or limit > self.capacity or offset > limit:
             raise IndexError(f"frames [{offset}, {limit}) lie outside a region of {self.capacity} bytes")
         if offset & 3:
@@ -77,7 +93,27 @@ class Region:
 
 @cython.cclass
 class FrameWalk:
-    def __init__(self):
+    """Walks frames without copying anything: counts them, and finds where the last whole message ends.
+
+    After ``run``: ``offset`` is where the walk ended, ``boundary`` the end of the last whole message (padding after
+    it included), ``frames`` and ``messages`` how many DATA frames and ends of messages were passed, ``others`` how
+    many frames of other types (padding), ``last`` where the last frame of all starts, ``stopped`` why the walk ended
+    (``layout.WALK_...``).
+
+    With ``term_mask`` (a term's length less one; 0 does not look) a frame whose header tells another offset in its term
+    than it lies at counts as corrupt. The memory must begin where a term does.
+    """
+
+    offset: readonly[cython.longlong]
+    boundary: readonly[cython.longlong]
+    frames: readonly[cython.longlong]
+    messages: readonly[cython.longlong]
+    others: readonly[cython.longlong]
+    last: readonly[cython.longlong]
+    stopped: readonly[cython.int]
+    term_mask: public[cython.longlong]
+
+    def __init__(self) -> None:
         self.offset = 0
         self.boundary = 0
         self.frames = 0
@@ -87,7 +123,17 @@ class FrameWalk:
         self.stopped = WALK_AT_LIMIT
         self.term_mask = 0
 
-    def run(self, source, offset: cython.longlong, limit: cython.longlong, max_messages: cython.longlong = -1):
+    def run(
+        self,
+        source: Buffer | AtomicBuffer,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        max_messages: cython.longlong = -1,
+    ) -> int:
+        """Walks ``[offset, limit)`` of ``source``, at most until ``max_messages`` have ended; returns ``stopped``.
+
+        Raises IndexError when the range lies outside the memory.
+        """
         region: Region = Region(source)
         region.check(offset, limit)
         self.offset = self.boundary = self.last = offset
@@ -102,7 +148,9 @@ class FrameWalk:
             if self.stopped != WALK_FULL or self.messages >= left:
                 return self.stopped
 
-    def walk(self, base, offset, limit, rows):
+    def walk(
+        self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong, rows: cython.longlong
+    ) -> cython.void:
         o: cython.longlong = offset
         length: cython.longlong = 0
         step: cython.longlong = 0
@@ -151,7 +199,22 @@ class FrameWalk:
 
 @cython.cclass
 class Fragments:
-    def __init__(self):
+    """The message of one stream whose last fragment has not come yet.
+
+    ``length`` bytes are held and the next fragment must start at position ``expected`` (-1: no message is open).
+    ``dropped`` counts the messages that were left without their end.
+    """
+
+    data: bytearray
+    data_base: cython.p_uchar
+    data_capacity: cython.longlong
+    head: bytearray
+    head_base: cython.p_uchar
+    length: readonly[cython.longlong]
+    expected: readonly[cython.longlong]
+    dropped: readonly[cython.longlong]
+
+    def __init__(self) -> None:
         self.data = bytearray(0)
         self.data_capacity = 0
         self.head = bytearray(DATA_HEADER_LENGTH)
@@ -165,13 +228,15 @@ class Fragments:
             self.data_base = Memory(self.data)
             self.head_base = Memory(self.head)
 
-    def reset(self):
+    def reset(self) -> None:
+        """Forgets the open message."""
         if self.expected >= 0:
             self.dropped += 1
         self.expected = -1
         self.length = 0
 
-    def reserve(self, need):
+    @cython.exceptval(-1)
+    def reserve(self, need: cython.longlong) -> cython.int:
         if need > self.data_capacity:
             size: cython.longlong = max(need, 2 * self.data_capacity, 4096)
             if cython.compiled:
@@ -186,9 +251,35 @@ class Fragments:
 
 @cython.cclass
 class Columns:
+    """Rows gathered from runs of frames, as the buffers under Arrow columns.
+
+    ``wanted`` is an OR of column bits (``layout.COLUMN_...``). Widths: position, reserved_value and offset
+    int64; session_id, stream_id, term_id, term_offset and length int32; flags and type int16; payload as int32 offsets
+    and bytes. ``position`` is the stream's position at the *end* of the frame or message, as ``offer`` returned it;
+    ``length`` counts payload only; ``offset`` is where the payload starts in the memory that was read (frames only:
+    nothing is copied then).
+
+    Runs may be added until ``take``. ``stopped`` says why the last run ended (``layout.WALK_...``). ``term_mask`` as in
+    ``FrameWalk``.
+    """
+
+    wanted: readonly[cython.int]
+    rows: readonly[cython.longlong]
+    payload_length: readonly[cython.longlong]
+    stopped: readonly[cython.int]
+    term_mask: public[cython.longlong]
+    row_capacity: cython.longlong
+    payload_capacity: cython.longlong
+    owners: list
+    column: cython.p_uchar[12]
+    at: cython.longlong[512]
+    found: cython.int
+    found_payload: cython.longlong
+    found_flags: cython.int
+
     def __init__(
         self, wanted: cython.int = COLUMN_ALL, rows: cython.longlong = 4096, payload_bytes: cython.longlong = 65536
-    ):
+    ) -> None:
         if wanted & ~(COLUMN_ALL | COLUMN_OFFSET):
             raise ValueError(
                 f"columns {wanted:#x} name a bit that is no column (all are {COLUMN_ALL | COLUMN_OFFSET:#x})"
@@ -208,7 +299,8 @@ class Columns:
             self.column = [None] * 12
             self.at = [0] * 512
 
-    def start(self):
+    @cython.exceptval(-1)
+    def start(self) -> cython.int:
         """Fresh buffers for a new batch: those of the last one belong to whoever took them."""
         i: cython.int = 0
         self.owners = [None] * 12
@@ -222,7 +314,8 @@ class Columns:
             put32(self.column[I_OFFSETS], 0, 0)
         return 0
 
-    def resize(self, index, size):
+    @cython.exceptval(-1)
+    def resize(self, index: cython.int, size: cython.longlong) -> cython.int:
         if cython.compiled:
             if self.owners[index] is None:
                 self.owners[index] = PyByteArray_FromStringAndSize(cython.NULL, size)
@@ -239,7 +332,8 @@ class Columns:
             self.column[index] = Memory(grown)
         return 0
 
-    def reserve_rows(self, need):
+    @cython.exceptval(-1)
+    def reserve_rows(self, need: cython.longlong) -> cython.int:
         if need > self.row_capacity:
             i: cython.int = 0
             self.row_capacity = max(need, 2 * self.row_capacity)
@@ -250,7 +344,8 @@ class Columns:
                 self.resize(I_OFFSETS, (self.row_capacity + 1) * 4)
         return 0
 
-    def reserve_payload(self, need):
+    @cython.exceptval(-1)
+    def reserve_payload(self, need: cython.longlong) -> cython.int:
         if self.wanted & COLUMN_PAYLOAD and need > self.payload_capacity:
             self.payload_capacity = max(need, 2 * self.payload_capacity)
             self.resize(I_PAYLOAD, self.payload_capacity)
@@ -258,26 +353,35 @@ class Columns:
 
     def add_frames(
         self,
-        source,
+        source: Buffer | AtomicBuffer,
         offset: cython.longlong,
         limit: cython.longlong,
         position: cython.longlong,
         max_rows: cython.longlong = -1,
         padding: cython.bint = False,
-    ):
+    ) -> int:
+        """Appends a row for each DATA frame in ``[offset, limit)``; its first byte is at stream position ``position``.
+
+        With ``padding`` padding frames are rows too (of empty payload). Stops at a frame that is not committed, not
+        whole or not possible; returns the bytes that were passed. Raises IndexError when the range lies outside.
+        """
         region: Region = Region(source)
         region.check(offset, limit)
         return self.add(region.base, offset, limit, position, max_rows, padding, None)
 
     def add_messages(
         self,
-        source,
+        source: Buffer | AtomicBuffer,
         offset: cython.longlong,
         limit: cython.longlong,
         position: cython.longlong,
-        fragments,
+        fragments: Fragments,
         max_rows: cython.longlong = -1,
-    ):
+    ) -> int:
+        """As ``add_frames``, a row for each whole message. ``fragments`` carries an open message from call to call.
+
+        A joined row has the first fragment's header, the flags of both ends, and the position of the last.
+        """
         if self.wanted & COLUMN_OFFSET:
             raise ValueError("a joined message lies at no one offset: leave the OFFSET column out")
         if fragments is None:
@@ -286,7 +390,17 @@ class Columns:
         region.check(offset, limit)
         return self.add(region.base, offset, limit, position, max_rows, False, fragments)
 
-    def add(self, base, offset, limit, position, max_rows, padding, fragments):
+    @cython.exceptval(-1)
+    def add(
+        self,
+        base: cython.p_uchar,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        position: cython.longlong,
+        max_rows: cython.longlong,
+        padding: cython.bint,
+        fragments: Fragments,
+    ) -> cython.longlong:
         if not self.owners:
             self.start()
         o: cython.longlong = offset
@@ -311,7 +425,14 @@ class Columns:
             if self.stopped != WALK_FULL or left <= 0 or self.found < rows:
                 return o - offset
 
-    def scan_chunk(self, base, offset, limit, rows, padding):
+    def scan_chunk(
+        self,
+        base: cython.p_uchar,
+        offset: cython.longlong,
+        limit: cython.longlong,
+        rows: cython.int,
+        padding: cython.bint,
+    ) -> cython.longlong:
         """Finds up to ``rows`` frames: their offsets, the sum of their payloads, whether none of them is a fragment."""
         o: cython.longlong = offset
         room: cython.longlong = COLUMN_MAX_PAYLOAD - self.payload_length
@@ -358,7 +479,9 @@ class Columns:
         self.stopped = stopped
         return o
 
-    def fill(self, base, first, n, zero_position):
+    def fill(
+        self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
+    ) -> cython.void:
         """Appends ``n`` of the frames that were found, from the ``first``, as rows: a loop for each column."""
         if self.wanted == COLUMNS_OF_MESSAGES:
             self.fill_messages(base, first, n, zero_position)
@@ -418,7 +541,9 @@ class Columns:
             self.payload_length = used
         self.rows = row + n
 
-    def fill_messages(self, base, first, n, zero_position):
+    def fill_messages(
+        self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
+    ) -> cython.void:
         """The same for the columns that a poll asks for, in one loop: each header is looked at once."""
         row: cython.longlong = self.rows
         i: cython.int = 0
@@ -449,7 +574,8 @@ class Columns:
         self.payload_length = used
         self.rows = row
 
-    def join_chunk(self, base, zero_position, fragments):
+    @cython.exceptval(-1)
+    def join_chunk(self, base: cython.p_uchar, zero_position: cython.longlong, fragments: Fragments) -> cython.int:
         """Appends what was found as whole messages: runs of unfragmented frames at once, fragments one by one."""
         i: cython.int = 0
         first: cython.int = 0
@@ -470,7 +596,10 @@ class Columns:
                 i += 1
         return 0
 
-    def join_one(self, base, at, zero_position, fragments):
+    @cython.exceptval(-1)
+    def join_one(
+        self, base: cython.p_uchar, at: cython.longlong, zero_position: cython.longlong, fragments: Fragments
+    ) -> cython.int:
         flags: cython.int = get8(base, at + FRAME_FLAGS_OFFSET)
         length: cython.longlong = get32(base, at) - DATA_HEADER_LENGTH
         begin: cython.longlong = zero_position + at
@@ -493,7 +622,8 @@ class Columns:
             fragments.length = 0
         return 0
 
-    def put_joined(self, flags, end_position, fragments):
+    @cython.exceptval(-1)
+    def put_joined(self, flags: cython.int, end_position: cython.longlong, fragments: Fragments) -> cython.int:
         """One row from fragments: the first one's header, both ends' flags, the last one's position."""
         length: cython.longlong = fragments.length
         used: cython.longlong = self.payload_length
@@ -519,7 +649,8 @@ class Columns:
             put32(self.column[I_OFFSETS], (row + 1) * 4, cython.cast(cython.int, self.payload_length))
         return 0
 
-    def take(self):
+    def take(self) -> dict[str, bytearray]:
+        """The buffers by column name (the payload is ``payload_offsets`` and ``payload``); the caller owns them now."""
         if not self.owners:
             self.start()
         i: cython.int = 0
@@ -542,19 +673,43 @@ class Columns:
         return taken
 
 
-def gather16(column, row, base, at, n, field):
+def gather16(
+    column: cython.p_uchar,
+    row: cython.longlong,
+    base: cython.p_uchar,
+    at: cython.p_longlong,
+    n: cython.int,
+    field: cython.int,
+) -> cython.void:
+    """Copies the 16-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
     i: cython.int = 0
     for i in range(n):
         put16(column, (row + i) * 2, get16(base, at[i] + field))
 
 
-def gather32(column, row, base, at, n, field):
+def gather32(
+    column: cython.p_uchar,
+    row: cython.longlong,
+    base: cython.p_uchar,
+    at: cython.p_longlong,
+    n: cython.int,
+    field: cython.int,
+) -> cython.void:
+    """Copies the 32-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
     i: cython.int = 0
     for i in range(n):
         put32(column, (row + i) * 4, get32(base, at[i] + field))
 
 
-def gather64(column, row, base, at, n, field):
+def gather64(
+    column: cython.p_uchar,
+    row: cython.longlong,
+    base: cython.p_uchar,
+    at: cython.p_longlong,
+    n: cython.int,
+    field: cython.int,
+) -> cython.void:
+    """Copies the 64-bit ``field`` of the frames at ``at`` into the column, from ``row`` on."""
     i: cython.int = 0
     for i in range(n):
         put64(column, (row + i) * 8, get64(base, at[i] + field))

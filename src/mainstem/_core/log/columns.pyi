@@ -1,9 +1,14 @@
-from collections.abc import Buffer  # type: ignore[attr-defined]
+# Written from columns.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from typing_extensions import Buffer
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
 NAMES: tuple[str, ...]
-WIDTHS: tuple[int, ...]
+WIDTHS: tuple[str, ...]
+
+class Region:
+    """Readable memory: an AtomicBuffer, or anything with the buffer protocol, held for the length of a call."""
+    def __init__(self, source: Buffer | AtomicBuffer) -> None: ...
 
 class FrameWalk:
     """Walks frames without copying anything: counts them, and finds where the last whole message ends.
@@ -64,7 +69,7 @@ class Columns:
     payload_length: int
     stopped: int
     term_mask: int
-    def __init__(self, wanted: int = 1791, rows: int = 4096, payload_bytes: int = 65536) -> None: ...
+    def __init__(self, wanted: int = ..., rows: int = 4096, payload_bytes: int = 65536) -> None: ...
     def add_frames(
         self,
         source: Buffer | AtomicBuffer,

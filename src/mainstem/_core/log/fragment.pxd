@@ -1,23 +1,24 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from fragment.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from cpython.buffer cimport Py_buffer, PyBUF_ND, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from mainstem._core.layout cimport *
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.layout cimport *
 
 
 cdef class Header:
     cdef AtomicBuffer log
-    cdef uint8_t *base
-    cdef int64_t p
-    cdef int64_t end_position
-    cdef readonly int32_t initial_term_id
+    cdef unsigned char *base
+    cdef long long p
+    cdef long long end_position
+    cdef readonly int initial_term_id
     cdef readonly int position_bits
 
     cdef int check(self) except -1
 
 
 cdef class Fragment(Header):
-    cdef int64_t start
-    cdef int64_t length
+    cdef long long start
+    cdef long long length
 
     cdef bytes to_bytes(self)

@@ -1,5 +1,7 @@
 """What a poll hands to its handler: one flyweight that is moved from frame to frame and costs nothing until it is asked."""
 
+from __future__ import annotations
+
 import cython
 
 if cython.compiled:
@@ -20,14 +22,27 @@ else:
 
 @cython.cclass
 class Header:
-    """The header of a frame where it lies in memory. It reads the frame when it is asked, and only while that is there."""
+    """The header of a frame where it lies in memory (transport spec, "Data Frame"); read when asked.
 
-    def __init__(self):
+    Any use after the frame's memory is gone raises ValueError.
+    """
+
+    log: AtomicBuffer
+    base: cython.p_uchar
+    p: cython.longlong
+    end_position: cython.longlong
+    initial_term_id: readonly[cython.int]
+    position_bits: readonly[cython.int]
+
+    def __init__(self) -> None:
         self.log = None
         self.base = cython.NULL if cython.compiled else None
         self.end_position = -1
 
-    def wrap(self, log: AtomicBuffer, offset: cython.longlong, initial_term_id: cython.int, position_bits: cython.int):
+    def wrap(
+        self, log: AtomicBuffer, offset: cython.longlong, initial_term_id: cython.int, position_bits: cython.int
+    ) -> Header:
+        """Moves this flyweight onto the frame at ``offset`` of ``log``, and returns itself."""
         log.get_bytes(offset, DATA_HEADER_LENGTH)
         self.log = log
         self.base = log.base
@@ -37,7 +52,8 @@ class Header:
         self.position_bits = position_bits
         return self
 
-    def check(self):
+    @cython.exceptval(-1)
+    def check(self) -> cython.int:
         if not self.base or self.log.capacity == 0:
             raise ValueError(
                 "the frame is no longer there: a fragment is valid only inside the call that handed it out"
@@ -45,52 +61,55 @@ class Header:
         return 0
 
     @property
-    def frame_length(self):
+    def frame_length(self) -> int:
+        """Header and payload, in bytes; not aligned."""
         self.check()
         return get32(self.base, self.p)
 
     @property
-    def version(self):
+    def version(self) -> int:
         self.check()
         return get8(self.base, self.p + FRAME_VERSION_OFFSET)
 
     @property
-    def flags(self):
+    def flags(self) -> int:
+        """0x80 begins a message, 0x40 ends it."""
         self.check()
         return get8(self.base, self.p + FRAME_FLAGS_OFFSET)
 
     @property
-    def type(self):
+    def type(self) -> int:
         self.check()
         return get16(self.base, self.p + FRAME_TYPE_OFFSET)
 
     @property
-    def term_offset(self):
+    def term_offset(self) -> int:
         self.check()
         return get32(self.base, self.p + FRAME_TERM_OFFSET_OFFSET)
 
     @property
-    def session_id(self):
+    def session_id(self) -> int:
         self.check()
         return get32(self.base, self.p + FRAME_SESSION_ID_OFFSET)
 
     @property
-    def stream_id(self):
+    def stream_id(self) -> int:
         self.check()
         return get32(self.base, self.p + FRAME_STREAM_ID_OFFSET)
 
     @property
-    def term_id(self):
+    def term_id(self) -> int:
         self.check()
         return get32(self.base, self.p + FRAME_TERM_ID_OFFSET)
 
     @property
-    def reserved_value(self):
+    def reserved_value(self) -> int:
         self.check()
         return get64(self.base, self.p + FRAME_RESERVED_VALUE_OFFSET)
 
     @property
-    def position(self):
+    def position(self) -> int:
+        """The position of the stream at the end of this frame; of a message put together, at the end of its last."""
         self.check()
         if self.end_position >= 0:
             return self.end_position
@@ -103,39 +122,49 @@ class Header:
 
 @cython.cclass
 class Fragment(Header):
-    """A frame and its payload, or a whole message put together from several frames."""
+    """A frame and its payload, or a whole message put together from several frames.
+
+    One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that
+    raises ValueError. ``bytes(fragment)`` copies the payload; it is read-only through the buffer protocol.
+    """
+
+    start: cython.longlong
+    length: cython.longlong
 
     @property
-    def header(self):
+    def header(self) -> Header:
+        """The frame's header."""
         return self
 
     @property
-    def view(self):
+    def view(self) -> memoryview:
+        """The payload where it lies, read-only. Its content changes when the publisher comes round to it again."""
         self.check()
         if cython.compiled:
             return memoryview(self)
         else:
             return self.log.view(self.start, self.length).toreadonly()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.length if self.base else 0
 
-    def __bytes__(self):
+    def __bytes__(self) -> bytes:
         return self.to_bytes()
 
-    def to_bytes(self):
+    @cython.cfunc
+    def to_bytes(self) -> bytes:
         self.check()
         if cython.compiled:
             return PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.base) + self.start, self.length)
         else:
             return bytes(self.log.view(self.start, self.length))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> int | bytes:
         with self.view as view:
             found = view[index]
             return bytes(found) if isinstance(found, memoryview) else found
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if not self.base:
             return "<Fragment, no longer valid>"
         return f"<Fragment of {self.length} bytes, session {self.session_id}, position {self.position}>"

@@ -1,3 +1,4 @@
+# Written from fragment.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from typing import overload
 
 from mainstem._core.memory.buffer import AtomicBuffer
@@ -13,17 +14,14 @@ class Header:
     def __init__(self) -> None: ...
     def wrap(self, log: AtomicBuffer, offset: int, initial_term_id: int, position_bits: int) -> Header:
         """Moves this flyweight onto the frame at ``offset`` of ``log``, and returns itself."""
-
     @property
     def frame_length(self) -> int:
         """Header and payload, in bytes; not aligned."""
-
     @property
     def version(self) -> int: ...
     @property
     def flags(self) -> int:
         """0x80 begins a message, 0x40 ends it."""
-
     @property
     def type(self) -> int: ...
     @property
@@ -46,19 +44,17 @@ class Fragment(Header):
     One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that
     raises ValueError. ``bytes(fragment)`` copies the payload; it is read-only through the buffer protocol.
     """
-
     @property
     def header(self) -> Header:
         """The frame's header."""
-
     @property
     def view(self) -> memoryview:
         """The payload where it lies, read-only. Its content changes when the publisher comes round to it again."""
-
-    def __buffer__(self, flags: int) -> memoryview: ...
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...
     @overload
     def __getitem__(self, index: int) -> int: ...
     @overload
     def __getitem__(self, index: slice) -> bytes: ...
+    def __repr__(self) -> str: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...

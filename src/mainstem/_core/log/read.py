@@ -4,9 +4,18 @@ A reader walks committed frames from its position, hands them over, and stores t
 poll ends, however it ends: that store is what gives the publisher room. Padding is passed and never counted.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
 
-if not cython.compiled:
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+if cython.compiled:
+    from cython.cimports.mainstem._core.memory.waiting import nap, watch
+else:
     from mainstem._core.layout import *
     from mainstem._core.log.assemble import FragmentAssembler, MessageBuilder
     from mainstem._core.log.fragment import Fragment
@@ -16,9 +25,37 @@ if not cython.compiled:
 
 @cython.cclass
 class ImageReader:
-    """One publication's stream seen by one subscriber. ``positions`` is the counter values' memory."""
+    """One publication's stream seen by one subscriber (behaviour, section 12).
 
-    def __init__(self, log: AtomicBuffer, positions: AtomicBuffer, position_counter_id: cython.int):
+    ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the
+    subscriber position's counter. Raises ValueError when either is not what it should be. A closed image polls nothing.
+    One thread polls; RuntimeError says when a second one, or a handler, polls the same image meanwhile.
+    """
+
+    log: readonly[AtomicBuffer]
+    positions: AtomicBuffer
+    base: cython.p_uchar
+    position_base: cython.p_uchar
+    position_offset: cython.longlong
+    meta: cython.longlong
+    term_length: readonly[cython.longlong]
+    position_bits: readonly[cython.int]
+    initial_term_id: readonly[cython.int]
+    session_id: readonly[cython.int]
+    stream_id: readonly[cython.int]
+    mtu: readonly[cython.int]
+    correlation_id: readonly[cython.longlong]
+    join_position: readonly[cython.longlong]
+    is_closed: readonly[cython.bint]
+    final_position: cython.longlong
+    ended: cython.bint
+    withdrawn: cython.bint
+    busy: cython.bint
+    waiters: cython.int
+    fragment: Fragment
+    builder: MessageBuilder
+
+    def __init__(self, log: AtomicBuffer, positions: AtomicBuffer, position_counter_id: cython.int) -> None:
         meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
         self.position_offset = cython.cast(cython.longlong, position_counter_id) * COUNTER_VALUE_LENGTH
         if position_counter_id < 0 or self.position_offset + COUNTER_VALUE_LENGTH > positions.capacity:
@@ -53,8 +90,8 @@ class ImageReader:
         self.fragment.position_bits = self.position_bits
         self.builder = MessageBuilder()
 
-    def detach(self):
-        """Lets go of the memory; the position stays what it was. Waits for a wait in another thread to notice."""
+    def detach(self) -> None:
+        """Lets go of the memory. What is asked afterwards is answered from what was known then."""
         if self.is_closed:
             return
         self.ended = self.is_end_of_stream
@@ -75,47 +112,55 @@ class ImageReader:
     # -- what is known about the stream ----------------------------------------------------------------------------
 
     @property
-    def position(self):
+    def position(self) -> int:
+        """How far this subscriber has read."""
         if self.is_closed:
             return self.final_position
         return get64(self.position_base, self.position_offset)
 
     @property
-    def end_of_stream_position(self):
+    def end_of_stream_position(self) -> int:
+        """Where the stream ends; 2**63 - 1 while that is not known."""
         if self.is_closed:
             return self.final_position
         return ld64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET)
 
     @property
-    def is_end_of_stream(self):
+    def is_end_of_stream(self) -> bool:
+        """Whether the publisher ended the stream and everything was read."""
         if self.is_closed:
             return self.ended
         return self.position >= self.end_of_stream_position
 
     @property
-    def is_publication_revoked(self):
+    def is_publication_revoked(self) -> bool:
+        """Whether the publisher withdrew the stream without draining it."""
         if self.is_closed:
             return bool(self.withdrawn)
         return get8(self.base, self.meta + LOG_IS_PUBLICATION_REVOKED_OFFSET) == 1
 
     @property
-    def active_transport_count(self):
+    def active_transport_count(self) -> int:
+        """How many connections feed this image (more than one for a multi-destination subscription)."""
         return 0 if self.is_closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
 
-    def place(self, position):
+    @cython.exceptval(check=False)
+    def place(self, position: cython.longlong) -> cython.longlong:
         """The offset in the file of a position in the stream."""
         return ((position >> self.position_bits) % PARTITION_COUNT) * self.term_length + (
             position & (self.term_length - 1)
         )
 
-    def has_data(self):
+    @cython.exceptval(check=False)
+    def has_data(self) -> cython.bint:
         if self.is_closed:
             return False
         return ld32(self.base, self.place(get64(self.position_base, self.position_offset))) > 0
 
     # -- the walks -------------------------------------------------------------------------------------------------
 
-    def enter(self):
+    @cython.exceptval(-1)
+    def enter(self) -> cython.bint:
         """False when there is nothing to read from any more."""
         if self.is_closed:
             return False
@@ -124,14 +169,18 @@ class ImageReader:
         self.busy = True
         return True
 
-    def leave(self, passed):
+    @cython.exceptval(check=False)
+    def leave(self, passed: cython.longlong) -> cython.void:
         """Ends a walk that passed so many bytes."""
         self.busy = False
         self.fragment.base = cython.NULL if cython.compiled else None
         if passed > 0 and not self.is_closed:
             st64(self.position_base, self.position_offset, get64(self.position_base, self.position_offset) + passed)
 
-    def deliver(self, handler, limit, limit_position, whole):
+    @cython.exceptval(-1)
+    def deliver(
+        self, handler: object, limit: cython.longlong, limit_position: cython.longlong, whole: cython.bint
+    ) -> cython.longlong:
         if not self.enter():
             return 0
         base = self.base
@@ -176,7 +225,8 @@ class ImageReader:
             self.leave(p - start)
         return count
 
-    def hand_over_whole(self, handler, fragment):
+    @cython.exceptval(-1)
+    def hand_over_whole(self, handler: object, fragment: Fragment) -> cython.longlong:
         """One fragment of a poll for messages; how many messages that made."""
         if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
             handler(fragment)
@@ -191,7 +241,8 @@ class ImageReader:
             builder.length = 0
         return 1
 
-    def control(self, handler, limit):
+    @cython.exceptval(-1)
+    def control(self, handler: object, limit: cython.longlong) -> cython.longlong:
         if not self.enter():
             return 0
         base = self.base
@@ -240,7 +291,8 @@ class ImageReader:
             self.leave(p - start)
         return count
 
-    def block(self, handler, limit):
+    @cython.exceptval(-1)
+    def block(self, handler: object, limit: cython.longlong) -> cython.longlong:
         """Hands over whole frames up to ``limit`` bytes as one block; how many bytes that was."""
         if not self.enter():
             return 0
@@ -276,7 +328,8 @@ class ImageReader:
             self.leave(p - start)
         return p - start
 
-    def gather(self, out, limit):
+    @cython.exceptval(-1)
+    def gather(self, out: list, limit: cython.longlong) -> cython.int:
         """Appends whole messages to a list."""
         if not self.enter():
             return 0
@@ -312,28 +365,49 @@ class ImageReader:
 
     # -- the public faces ------------------------------------------------------------------------------------------
 
-    def poll(self, handler, fragment_limit: cython.longlong = 10):
+    def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
+        """Hands up to ``fragment_limit`` fragments to ``handler`` and returns how many; stops at the end of a term.
+
+        The position moves once, at the end, also when the handler raises: what it raised on counts as read.
+        """
         return self.deliver(handler, fragment_limit, -1, False)
 
-    def bounded_poll(self, handler, limit_position: cython.longlong, *, fragment_limit: cython.longlong = 10):
+    def bounded_poll(
+        self,
+        handler: Callable[[Fragment], object],
+        limit_position: cython.longlong,
+        *,
+        fragment_limit: cython.longlong = 10,
+    ) -> int:
+        """As ``poll``, only fragments that start before ``limit_position``."""
         return self.deliver(handler, fragment_limit, limit_position, False)
 
-    def poll_messages(self, handler, message_limit: cython.longlong = 10):
+    def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
+        """As ``poll``, with whole messages: split ones are put together first."""
         return self.deliver(handler, message_limit, -1, True)
 
-    def controlled_poll(self, handler, fragment_limit: cython.longlong = 10):
+    def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
+        """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
         return self.control(handler, fragment_limit)
 
-    def block_poll(self, handler, block_length_limit: cython.longlong):
+    def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
+        """Hands over whole frames, headers included, as one block of at most so many bytes; returns how many.
+
+        Padding ends a block; a padding frame at the start is handed over alone.
+        """
         return self.block(handler, block_length_limit)
 
-    def poll_bytes(self, limit: cython.longlong = 1000):
+    def poll_bytes(self, limit: cython.longlong = 1000) -> list[bytes]:
+        """Up to ``limit`` whole messages."""
         out: list = []
         self.gather(out, limit)
         return out
 
-    def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1):
-        """Writes where payloads lie, as int64 offsets into the log and int32 lengths; moves nothing."""
+    def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1) -> tuple[int, int]:
+        """Writes int64 payload offsets (into ``log``) and int32 lengths of fragments; returns (count, position).
+
+        Nothing is copied and nothing moves: the payloads stay until ``release(position)``.
+        """
         if not self.enter():
             return 0, self.final_position
         base = self.base
@@ -360,8 +434,8 @@ class ImageReader:
         self.leave(0)
         return count, position + p - start
 
-    def release(self, position: cython.longlong):
-        """Moves the position forward to what scan returned: only then may the publisher write there again."""
+    def release(self, position: cython.longlong) -> None:
+        """Moves the position forward to what ``scan`` returned. ValueError for any place that cannot be."""
         if self.is_closed:
             return
         now: cython.longlong = get64(self.position_base, self.position_offset)
@@ -369,8 +443,8 @@ class ImageReader:
             raise ValueError(f"position {position} cannot be released: the image is at {now}")
         st64(self.position_base, self.position_offset, position)
 
-    def readable(self):
-        """(offset in the log of the next frame, end of its term): for readers that walk the log themselves."""
+    def readable(self) -> tuple[int, int]:
+        """(offset in the log of the next frame, end of its term), for code that walks the log itself."""
         if self.is_closed:
             return 0, 0
         position: cython.longlong = get64(self.position_base, self.position_offset)
@@ -380,21 +454,27 @@ class ImageReader:
 
 @cython.cclass
 class SubscriptionReader:
-    """All images of one subscription, polled in turn by one call."""
+    """All images of one subscription, polled in turn by one call; each call starts with the next image."""
 
-    def __init__(self):
+    images: readonly[tuple[ImageReader, ...]]
+    next_image: cython.longlong
+    is_closed: readonly[cython.bint]
+
+    def __init__(self) -> None:
         self.images = ()
         self.next_image = 0
         self.is_closed = False
 
-    def set_images(self, images):
+    def set_images(self, images: Iterable[ImageReader]) -> None:
+        """Replaces the images; a poll that runs goes on with the old ones."""
         kept: tuple = tuple(images)
         for image in kept:
             if not isinstance(image, ImageReader):
                 raise TypeError(f"{image!r} is not an image")
         self.images = kept
 
-    def start(self):
+    @cython.exceptval(check=False)
+    def start(self) -> cython.longlong:
         """Which image is polled first this time."""
         first: cython.longlong = self.next_image
         if first >= len(self.images):
@@ -402,13 +482,16 @@ class SubscriptionReader:
         self.next_image = first + 1
         return first
 
-    def poll(self, handler, fragment_limit: cython.longlong = 10):
+    def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
+        """Hands up to ``fragment_limit`` fragments of all images to ``handler`` and returns how many."""
         return self.poll_all(handler, fragment_limit, False)
 
-    def poll_messages(self, handler, message_limit: cython.longlong = 10):
+    def poll_messages(self, handler: Callable[[Fragment], object], message_limit: cython.longlong = 10) -> int:
+        """As ``poll``, with whole messages: split ones are put together first."""
         return self.poll_all(handler, message_limit, True)
 
-    def poll_all(self, handler, limit, whole):
+    @cython.exceptval(-1)
+    def poll_all(self, handler: object, limit: cython.longlong, whole: cython.bint) -> cython.longlong:
         images: tuple = self.images
         n: cython.longlong = len(images)
         first: cython.longlong = self.start()
@@ -422,7 +505,8 @@ class SubscriptionReader:
                 break
         return count
 
-    def controlled_poll(self, handler, fragment_limit: cython.longlong = 10):
+    def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
+        """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
         images: tuple = self.images
         n: cython.longlong = len(images)
         first: cython.longlong = self.start()
@@ -436,7 +520,8 @@ class SubscriptionReader:
                 break
         return count
 
-    def block_poll(self, handler, block_length_limit: cython.longlong):
+    def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
+        """One block of every image, each at most so many bytes; returns how many bytes that was."""
         images: tuple = self.images
         count: cython.longlong = 0
         image: ImageReader
@@ -444,7 +529,8 @@ class SubscriptionReader:
             count += image.block(handler, block_length_limit)
         return count
 
-    def poll_bytes(self, limit: cython.longlong = 1000):
+    def poll_bytes(self, limit: cython.longlong = 1000) -> list[bytes]:
+        """Up to ``limit`` whole messages of all images."""
         out: list = []
         images: tuple = self.images
         n: cython.longlong = len(images)
@@ -458,7 +544,7 @@ class SubscriptionReader:
             image.gather(out, limit - len(out))
         return out
 
-    def has_data(self):
+    def has_data(self) -> bool:
         """Whether a poll would find something now."""
         image: ImageReader
         for image in self.images:
@@ -466,8 +552,11 @@ class SubscriptionReader:
                 return True
         return False
 
-    def wait_for_data(self, timeout_ns: cython.longlong):
-        """Waits without the GIL until a poll would find something; true when it would. At most ``timeout_ns`` and 10 ms."""
+    def wait_for_data(self, timeout_ns: cython.longlong) -> bool:
+        """Waits without the GIL until a poll would find something; true when it would.
+
+        It returns after ``timeout_ns`` or 10 ms, whichever is shorter, so that new images and signals are noticed.
+        """
         if self.has_data():
             return True
         if cython.compiled:

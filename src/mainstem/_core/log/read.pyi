@@ -1,3 +1,4 @@
+# Written from read.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Callable, Iterable
 
 from mainstem._core.log.fragment import Fragment
@@ -24,62 +25,48 @@ class ImageReader:
     def __init__(self, log: AtomicBuffer, positions: AtomicBuffer, position_counter_id: int) -> None: ...
     def detach(self) -> None:
         """Lets go of the memory. What is asked afterwards is answered from what was known then."""
-
     @property
     def position(self) -> int:
         """How far this subscriber has read."""
-
     @property
     def end_of_stream_position(self) -> int:
         """Where the stream ends; 2**63 - 1 while that is not known."""
-
     @property
     def is_end_of_stream(self) -> bool:
         """Whether the publisher ended the stream and everything was read."""
-
     @property
     def is_publication_revoked(self) -> bool:
         """Whether the publisher withdrew the stream without draining it."""
-
     @property
     def active_transport_count(self) -> int:
         """How many connections feed this image (more than one for a multi-destination subscription)."""
-
     def poll(self, handler: Callable[[Fragment], object], fragment_limit: int = 10) -> int:
         """Hands up to ``fragment_limit`` fragments to ``handler`` and returns how many; stops at the end of a term.
 
         The position moves once, at the end, also when the handler raises: what it raised on counts as read.
         """
-
     def bounded_poll(
         self, handler: Callable[[Fragment], object], limit_position: int, *, fragment_limit: int = 10
     ) -> int:
         """As ``poll``, only fragments that start before ``limit_position``."""
-
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: int = 10) -> int:
         """As ``poll``, with whole messages: split ones are put together first."""
-
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: int = 10) -> int:
         """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
-
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: int) -> int:
         """Hands over whole frames, headers included, as one block of at most so many bytes; returns how many.
 
         Padding ends a block; a padding frame at the start is handed over alone.
         """
-
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
         """Up to ``limit`` whole messages."""
-
     def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: int = -1) -> tuple[int, int]:
         """Writes int64 payload offsets (into ``log``) and int32 lengths of fragments; returns (count, position).
 
         Nothing is copied and nothing moves: the payloads stay until ``release(position)``.
         """
-
     def release(self, position: int) -> None:
         """Moves the position forward to what ``scan`` returned. ValueError for any place that cannot be."""
-
     def readable(self) -> tuple[int, int]:
         """(offset in the log of the next frame, end of its term), for code that walks the log itself."""
 
@@ -91,25 +78,18 @@ class SubscriptionReader:
     def __init__(self) -> None: ...
     def set_images(self, images: Iterable[ImageReader]) -> None:
         """Replaces the images; a poll that runs goes on with the old ones."""
-
     def poll(self, handler: Callable[[Fragment], object], fragment_limit: int = 10) -> int:
         """Hands up to ``fragment_limit`` fragments of all images to ``handler`` and returns how many."""
-
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: int = 10) -> int:
         """As ``poll``, with whole messages: split ones are put together first."""
-
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: int = 10) -> int:
         """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
-
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: int) -> int:
         """One block of every image, each at most so many bytes; returns how many bytes that was."""
-
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
         """Up to ``limit`` whole messages of all images."""
-
     def has_data(self) -> bool:
         """Whether a poll would find something now."""
-
     def wait_for_data(self, timeout_ns: int) -> bool:
         """Waits without the GIL until a poll would find something; true when it would.
 

@@ -1,8 +1,8 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from term.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.layout cimport *
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
-from mainstem._core.layout cimport *
+
 
 cdef enum:
     MAX_RUNS = 64
@@ -10,28 +10,28 @@ cdef enum:
 
 
 cdef class RunBatch:
-    cdef int64_t offset[MAX_RUNS]
-    cdef int32_t length[MAX_RUNS]
-    cdef int32_t segment[MAX_RUNS]
-    cdef int64_t advance[MAX_RUNS]
-    cdef int32_t count
-    cdef int64_t padding
+    cdef long long offset[MAX_RUNS]
+    cdef int length[MAX_RUNS]
+    cdef int segment[MAX_RUNS]
+    cdef long long advance[MAX_RUNS]
+    cdef int count
+    cdef long long padding
     cdef bint blocked
 
 
-cdef int32_t wrap32(int64_t value) noexcept nogil
-cdef int64_t aligned(int64_t length) noexcept nogil
-cdef int32_t scan_datagram(RunBatch batch, uint8_t *base, int64_t at, int64_t end, int32_t most) noexcept nogil
-cdef int32_t scan_runs(RunBatch batch, uint8_t *base, int64_t term, int64_t offset, int64_t term_length, int64_t window,
-                       int32_t mtu, int32_t max_runs, int32_t max_segments) noexcept nogil
-cdef int64_t first_gap(uint8_t *base, int64_t term, int64_t offset, int64_t limit) noexcept nogil
-cdef int64_t gap_end(uint8_t *base, int64_t term, int64_t offset, int64_t limit) noexcept nogil
-cdef bint insert_frames(uint8_t *base, int64_t at, const uint8_t *source, int64_t start, int64_t length) noexcept nogil
-cdef bint fill_with_padding(uint8_t *base, int64_t meta, int64_t term, int64_t offset, int64_t length, int32_t term_id) noexcept nogil
-cdef void write_padding(uint8_t *base, int64_t meta, int64_t term, int64_t offset, int64_t length, int32_t term_id) noexcept nogil
-cdef void stamp_frames(uint8_t *base, int64_t at, int64_t length, int64_t offset, int64_t moment) noexcept nogil
-cdef void clean_bytes(uint8_t *base, int64_t at, int64_t length, bint is_far) noexcept nogil
-cdef int64_t clean_to(uint8_t *base, int64_t term_length, int64_t clean, int64_t target) noexcept nogil
-cdef int64_t tail_position(uint8_t *base, int64_t meta, int64_t term_length, int32_t initial_term_id) noexcept nogil
-cdef bint rotate(uint8_t *base, int64_t meta, int32_t term_count, int32_t term_id) noexcept nogil
-cdef int32_t bits_of(int64_t term_length) noexcept nogil
+cdef int wrap32(long long value) noexcept nogil
+cdef long long aligned(long long length) noexcept nogil
+cdef int bits_of(long long term_length) noexcept nogil
+cdef int scan_datagram(RunBatch batch, unsigned char *base, long long at, long long end, int most) noexcept nogil
+cdef int scan_runs(RunBatch batch, unsigned char *base, long long term, long long offset, long long term_length, long long window, int mtu, int max_runs, int max_segments) noexcept nogil
+cdef long long first_gap(unsigned char *base, long long term, long long offset, long long limit) noexcept nogil
+cdef long long gap_end(unsigned char *base, long long term, long long offset, long long limit) noexcept nogil
+cdef bint insert_frames(unsigned char *base, long long at, const unsigned char *source, long long start, long long length) noexcept nogil
+cdef void stamp_frames(unsigned char *base, long long at, long long length, long long offset, long long moment) noexcept nogil
+cdef void write_padding(unsigned char *base, long long meta, long long term, long long offset, long long length, int term_id) noexcept nogil
+cdef bint fill_with_padding(unsigned char *base, long long meta, long long term, long long offset, long long length, int term_id) noexcept nogil
+cdef void clean_bytes(unsigned char *base, long long at, long long length, bint is_far) noexcept nogil
+cdef long long clean_to(unsigned char *base, long long term_length, long long clean, long long target) noexcept nogil
+cdef long long tail_position(unsigned char *base, long long meta, long long term_length, int initial_term_id) noexcept nogil
+cdef bint rotate(unsigned char *base, long long meta, int term_count, int term_id) noexcept nogil
+cdef int unblock_term(unsigned char *base, long long meta, long long term, long long offset, long long tail, long long term_length, int term_id) noexcept nogil

@@ -4,6 +4,8 @@ Memory is a base pointer, ``term`` the offset of a term in it, ``offset`` a plac
 Frames become visible by the release store of their first word, and are read after an acquire load of it.
 """
 
+from __future__ import annotations
+
 import cython
 
 if not cython.compiled:
@@ -23,19 +25,19 @@ FAR_TERM_LENGTH = cython.declare(cython.longlong, 16 * 1024 * 1024)
 MAX_RUN_LENGTH = cython.declare(cython.int, 65_000)
 
 
-def wrap32(value):
+def wrap32(value: cython.longlong) -> cython.int:
     """``value`` as a 32-bit integer in two's complement: term ids wrap."""
     if cython.compiled:
         return cython.cast(cython.int, value)
     return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
-def aligned(length):
+def aligned(length: cython.longlong) -> cython.longlong:
     """``length`` rounded up to the frame alignment."""
     return (length + 31) & ~31
 
 
-def bits_of(term_length):
+def bits_of(term_length: cython.longlong) -> cython.int:
     """The position bits to shift: log2 of the term length."""
     bits: cython.int = 0
     while (cython.cast(cython.longlong, 1) << bits) < term_length:
@@ -51,7 +53,15 @@ class RunBatch:
     from the start of the scan when the run and those before it have left.
     """
 
-    def __init__(self):
+    offset: cython.longlong[MAX_RUNS]
+    length: cython.int[MAX_RUNS]
+    segment: cython.int[MAX_RUNS]
+    advance: cython.longlong[MAX_RUNS]
+    count: cython.int
+    padding: cython.longlong
+    blocked: cython.bint
+
+    def __init__(self) -> None:
         if not cython.compiled:
             self.offset = [0] * MAX_RUNS
             self.length = [0] * MAX_RUNS
@@ -71,8 +81,8 @@ class RunBatch:
         mtu: cython.int,
         max_runs: cython.int = 64,
         max_segments: cython.int = 64,
-    ):
-        """Scans and returns ``[(offset in the log, length, segment, advance), …]``."""
+    ) -> list[tuple[int, int, int, int]]:
+        """Scans a term for what may be sent: ``[(offset in the log, length, segment size, advance from the start), …]``."""
         log.check(term, term_length)
         if not 0 < max_runs <= MAX_RUNS:
             raise ValueError(f"max_runs: {max_runs} is not one of 1 to {MAX_RUNS}")
@@ -80,11 +90,14 @@ class RunBatch:
         return [(self.offset[i], self.length[i], self.segment[i], self.advance[i]) for i in range(self.count)]
 
     @property
-    def is_blocked(self):
+    def is_blocked(self) -> bool:
+        """The last scan stopped at a committed frame for which the window was too small."""
         return bool(self.blocked)
 
 
-def scan_datagram(batch, base, at, end, most):
+def scan_datagram(
+    batch: RunBatch, base: cython.p_uchar, at: cython.longlong, end: cython.longlong, most: cython.int
+) -> cython.int:
     """The bytes of one datagram from ``at``: whole committed frames, ``most`` at most; a PAD ends it with its header.
 
     ``batch.padding`` becomes what the PAD covers behind its header. -1: the first frame alone is longer than ``most``.
@@ -109,7 +122,17 @@ def scan_datagram(batch, base, at, end, most):
     return size
 
 
-def scan_runs(batch, base, term, offset, term_length, window, mtu, max_runs, max_segments):
+def scan_runs(
+    batch: RunBatch,
+    base: cython.p_uchar,
+    term: cython.longlong,
+    offset: cython.longlong,
+    term_length: cython.longlong,
+    window: cython.longlong,
+    mtu: cython.int,
+    max_runs: cython.int,
+    max_segments: cython.int,
+) -> cython.int:
     """Fills ``batch`` with what may be sent from ``offset``: within ``window`` bytes and this term. Returns the runs' number.
 
     ``batch.blocked`` says that a committed frame is there and the window left is too small for it.
@@ -156,7 +179,9 @@ def scan_runs(batch, base, term, offset, term_length, window, mtu, max_runs, max
     return n
 
 
-def first_gap(base, term, offset, limit):
+def first_gap(
+    base: cython.p_uchar, term: cython.longlong, offset: cython.longlong, limit: cython.longlong
+) -> cython.longlong:
     """The offset where the first frame is missing, at or behind ``limit`` when none is."""
     length: cython.int
     while offset < limit:
@@ -167,7 +192,9 @@ def first_gap(base, term, offset, limit):
     return offset
 
 
-def gap_end(base, term, offset, limit):
+def gap_end(
+    base: cython.p_uchar, term: cython.longlong, offset: cython.longlong, limit: cython.longlong
+) -> cython.longlong:
     """Where a gap that begins at ``offset`` ends: at the next frame, or at ``limit``."""
     offset += FRAME_ALIGNMENT
     while offset < limit and ld32(base, term + offset) == 0:
@@ -175,7 +202,13 @@ def gap_end(base, term, offset, limit):
     return offset if offset < limit else limit
 
 
-def insert_frames(base, at, source, start, length):
+def insert_frames(
+    base: cython.p_uchar,
+    at: cython.longlong,
+    source: cython.p_const_uchar,
+    start: cython.longlong,
+    length: cython.longlong,
+) -> cython.bint:
     """Copies a datagram's frames into a term unless they are there already; true when it did.
 
     The payload goes first, then the header backwards, then its first word: a reader that sees it sees all.
@@ -190,7 +223,9 @@ def insert_frames(base, at, source, start, length):
     return True
 
 
-def stamp_frames(base, at, length, offset, moment):
+def stamp_frames(
+    base: cython.p_uchar, at: cython.longlong, length: cython.longlong, offset: cython.longlong, moment: cython.longlong
+) -> cython.void:
     """Writes a time into the frames that begin a message, among whole frames of ``length`` bytes, where it fits."""
     end: cython.longlong = at + length
     frame: cython.longlong
@@ -203,7 +238,14 @@ def stamp_frames(base, at, length, offset, moment):
         at += aligned(frame)
 
 
-def write_padding(base, meta, term, offset, length, term_id):
+def write_padding(
+    base: cython.p_uchar,
+    meta: cython.longlong,
+    term: cython.longlong,
+    offset: cython.longlong,
+    length: cython.longlong,
+    term_id: cython.int,
+) -> cython.void:
     """Makes [offset, offset + length) one PAD frame after the log's default header."""
     at: cython.longlong = term + offset
     put32(base, at + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, offset))
@@ -217,7 +259,14 @@ def write_padding(base, meta, term, offset, length, term_id):
     st32(base, at + FRAME_LENGTH_OFFSET, cython.cast(cython.int, length))
 
 
-def fill_with_padding(base, meta, term, offset, length, term_id):
+def fill_with_padding(
+    base: cython.p_uchar,
+    meta: cython.longlong,
+    term: cython.longlong,
+    offset: cython.longlong,
+    length: cython.longlong,
+    term_id: cython.int,
+) -> cython.bint:
     """Fills a gap of an unreliable stream if it is still all zero."""
     at: cython.longlong = offset
     while at < offset + length:
@@ -228,7 +277,7 @@ def fill_with_padding(base, meta, term, offset, length, term_id):
     return True
 
 
-def clean_bytes(base, at, length, is_far):
+def clean_bytes(base: cython.p_uchar, at: cython.longlong, length: cython.longlong, is_far: cython.bint) -> cython.void:
     """Zeroes a region; its first word last, so that nobody meets a length without the frame."""
     if is_far:
         zero_past_caches(base, at + 8, length - 8)
@@ -237,7 +286,9 @@ def clean_bytes(base, at, length, is_far):
     st64(base, at, 0)
 
 
-def clean_to(base, term_length, clean, target):
+def clean_to(
+    base: cython.p_uchar, term_length: cython.longlong, clean: cython.longlong, target: cython.longlong
+) -> cython.longlong:
     """Cleans the log from position ``clean`` to ``target``, a term's end at most. Returns the position cleaned to."""
     offset: cython.longlong = clean & (term_length - 1)
     length: cython.longlong = target - clean
@@ -250,7 +301,9 @@ def clean_to(base, term_length, clean, target):
     return clean + length
 
 
-def tail_position(base, meta, term_length, initial_term_id):
+def tail_position(
+    base: cython.p_uchar, meta: cython.longlong, term_length: cython.longlong, initial_term_id: cython.int
+) -> cython.longlong:
     """The producers' position, from the raw tail of the active term."""
     count: cython.int = ld32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
     raw: cython.longlong = ld64(base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (count % PARTITION_COUNT))
@@ -261,7 +314,7 @@ def tail_position(base, meta, term_length, initial_term_id):
     return terms * term_length + offset
 
 
-def rotate(base, meta, term_count, term_id):
+def rotate(base: cython.p_uchar, meta: cython.longlong, term_count: cython.int, term_id: cython.int) -> cython.bint:
     """Moves the log to the term after ``term_count``; true for the one caller that did it."""
     following: cython.int = wrap32(cython.cast(cython.longlong, term_id) + 1)
     tail: cython.longlong = meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((term_count + 1) % PARTITION_COUNT)
@@ -274,9 +327,6 @@ def rotate(base, meta, term_count, term_id):
     return cas32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET, term_count, term_count + 1)
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def unblock_term(
     base: cython.p_uchar,
     meta: cython.longlong,
@@ -311,9 +361,14 @@ def unblock_term(
     return 0
 
 
-@cython.ccall
-def unblock(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int, position: cython.longlong):
-    """Frees a log at whose consumer position a producer died in the middle of a claim."""
+def unblock(
+    log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int, position: cython.longlong
+) -> bool:
+    """Frees a log whose consumers stand still at ``position`` because a producer died (behaviour, 11.7).
+
+    A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
+    the caller counts it. Concurrent publications only.
+    """
     meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
     count: cython.int = cython.cast(cython.int, position // term_length)
     index: cython.int = count % PARTITION_COUNT
@@ -337,8 +392,8 @@ def unblock(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cy
 
 def gaps(
     log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, limit: cython.longlong, most: cython.int = 64
-):
-    """The gaps of a term between two offsets, ``[(offset, length), …]``, the first ``most`` of them."""
+) -> list[tuple[int, int]]:
+    """The gaps of the term at ``term`` between two offsets, as (offset, length), the first ``most`` of them."""
     log.check(term, limit)
     result = []
     end: cython.longlong
@@ -352,8 +407,8 @@ def gaps(
     return result
 
 
-def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer):
-    """Inserts a datagram's frames at a place of the log; false when something is there already."""
+def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer) -> bool:
+    """Inserts a datagram's frames; False when the place is taken (behaviour, 15.3)."""
     log.check(at, datagram.capacity)
     datagram.check(0, DATA_HEADER_LENGTH)
     return bool(insert_frames(log.base, at, datagram.base, 0, datagram.capacity))
@@ -361,18 +416,18 @@ def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer):
 
 def fill_gap(
     log: AtomicBuffer, term: cython.longlong, offset: cython.longlong, length: cython.longlong, term_id: cython.int
-):
-    """Makes a gap one PAD frame; false when it is a gap no longer."""
+) -> bool:
+    """Makes a gap that is still all zero one PAD frame from the log's default header."""
     log.check(term + offset, length)
     return bool(fill_with_padding(log.base, log.capacity - LOG_METADATA_LENGTH, term, offset, length, term_id))
 
 
-def clean(log: AtomicBuffer, term_length: cython.longlong, position: cython.longlong, target: cython.longlong):
-    """Cleans from ``position`` to ``target`` or the term's end, whichever is first; returns the position reached."""
+def clean(log: AtomicBuffer, term_length: cython.longlong, position: cython.longlong, target: cython.longlong) -> int:
+    """Zeroes from ``position`` to ``target`` or the term's end, header word last; returns the position reached."""
     log.check(0, 3 * term_length)
     return clean_to(log.base, term_length, position, target)
 
 
-def producer_position(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int):
-    """Where the producers are."""
+def producer_position(log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int) -> int:
+    """The producers' position, from the raw tail of the active term."""
     return tail_position(log.base, log.capacity - LOG_METADATA_LENGTH, term_length, initial_term_id)

@@ -1,8 +1,12 @@
+# Written from term.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.memory.buffer import AtomicBuffer
 
 class RunBatch:
-    """Datagrams ready to leave, as runs that are contiguous in memory and equal in size but for each run's last."""
+    """What is sent in one call: runs of datagrams that are contiguous in memory and, but for the last one, of equal size.
 
+    ``segment`` is the size of a datagram of the run, ``length`` of all of it, ``advance`` how far the position has moved
+    from the start of the scan when the run and those before it have left.
+    """
     def __init__(self) -> None: ...
     def scan(
         self,
@@ -20,6 +24,13 @@ class RunBatch:
     def is_blocked(self) -> bool:
         """The last scan stopped at a committed frame for which the window was too small."""
 
+def unblock(log: AtomicBuffer, term_length: int, initial_term_id: int, position: int) -> bool:
+    """Frees a log whose consumers stand still at ``position`` because a producer died (behaviour, 11.7).
+
+    A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
+    the caller counts it. Concurrent publications only.
+    """
+
 def gaps(log: AtomicBuffer, term: int, offset: int, limit: int, most: int = 64) -> list[tuple[int, int]]:
     """The gaps of the term at ``term`` between two offsets, as (offset, length), the first ``most`` of them."""
 
@@ -34,10 +45,3 @@ def clean(log: AtomicBuffer, term_length: int, position: int, target: int) -> in
 
 def producer_position(log: AtomicBuffer, term_length: int, initial_term_id: int) -> int:
     """The producers' position, from the raw tail of the active term."""
-
-def unblock(log: AtomicBuffer, term_length: int, initial_term_id: int, position: int) -> bool:
-    """Frees a log whose consumers stand still at ``position`` because a producer died (behaviour, 11.7).
-
-    A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
-    the caller counts it. Concurrent publications only.
-    """

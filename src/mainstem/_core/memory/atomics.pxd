@@ -6,11 +6,12 @@
 #   cas32 cas64      compare-and-set (acquire-release), true when it was set
 #   fadd64           fetch-and-add (acquire-release), the old value
 #   fence_release / fence_acquire          standalone fences
-#   zero_past_caches                       zero_out for memory that nobody touches soon
-#   touch                                  a load whose value nobody wants: it maps the page
-#   prefetch prefetch_write                a hint that the line is wanted soon; any address will do
+#   zero_past_caches                       zero_out for memory that is not used again soon
+#   touch                                  a load whose value is not used: it maps the page
+#   populate                               maps whole pages for writing; false where the kernel cannot
+#   prefetch prefetch_write                a hint that the line is needed soon; any address will do
 # The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
-#   wrap_i32 align_frame     arithmetic that needs the same answer compiled or not
+#   wrap_i32 align_frame     arithmetic with the same result compiled or not
 # plain.py has the same names for code that runs uncompiled.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
@@ -18,6 +19,7 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #include <sys/mman.h>
     #ifdef __SSE2__
     #include <emmintrin.h>
     #endif
@@ -74,6 +76,10 @@ cdef extern from *:
     MS_INLINE void prefetch(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 0, 3); }
     MS_INLINE void prefetch_write(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 1, 3); }
     MS_INLINE void touch(const uint8_t *b, int64_t o) { (void)*(const volatile uint8_t *)(b + o); }
+    #ifndef MADV_POPULATE_WRITE
+    #define MADV_POPULATE_WRITE 23
+    #endif
+    MS_INLINE int populate(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0; }
     MS_INLINE int32_t wrap_i32(int64_t v) { return (int32_t)(uint32_t)v; }
     MS_INLINE int64_t align_frame(int64_t n) { return (n + 31) & ~(int64_t)31; }
     #endif
@@ -101,5 +107,6 @@ cdef extern from *:
     void prefetch(const uint8_t *b, int64_t o) noexcept nogil
     void prefetch_write(const uint8_t *b, int64_t o) noexcept nogil
     void touch(const uint8_t *b, int64_t o) noexcept nogil
+    bint populate(uint8_t *b, int64_t o, int64_t n) noexcept nogil
     int32_t wrap_i32(int64_t v) noexcept nogil
     int64_t align_frame(int64_t n) noexcept nogil

@@ -1,6 +1,15 @@
 """The broadcast buffer through which the driver speaks to every client at once (behaviour, section 4)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.layout import *
@@ -10,7 +19,8 @@ if not cython.compiled:
 OVERRUN = -1
 
 
-def capacity_of(buffer):
+@cython.exceptval(-1)
+def capacity_of(buffer: AtomicBuffer) -> cython.longlong:
     """The bytes before the trailer; a power of two."""
     capacity: cython.longlong = buffer.capacity - BROADCAST_TRAILER_LENGTH
     if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
@@ -20,15 +30,24 @@ def capacity_of(buffer):
 
 @cython.cclass
 class BroadcastTransmitter:
-    """The single sender, which waits for nobody."""
+    """The single sender of the to-clients buffer (behaviour, section 4); it waits for nobody.
 
-    def __init__(self, buffer: AtomicBuffer):
+    The capacity is the buffer's length less 128 bytes and must be a power of two; payloads are at most an eighth of it.
+    """
+
+    buffer: readonly[AtomicBuffer]
+    base: cython.p_uchar
+    capacity: readonly[cython.longlong]
+    max_message_length: readonly[cython.longlong]
+
+    def __init__(self, buffer: AtomicBuffer) -> None:
         self.capacity = capacity_of(buffer)
         self.buffer = buffer
         self.base = buffer.base
         self.max_message_length = self.capacity // 8
 
-    def transmit(self, type_id: cython.int, payload):
+    def transmit(self, type_id: cython.int, payload: Buffer) -> None:
+        """Writes one record over the oldest ones. ``type_id`` is positive. Raises ValueError on a payload too long."""
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this broadcast buffer has been closed")
         length: cython.longlong = len(payload)
@@ -62,9 +81,21 @@ class BroadcastTransmitter:
 
 @cython.cclass
 class BroadcastReceiver:
-    """One receiver among many; it starts at the latest record that was there when it attached."""
+    """One receiver among many; it starts at the latest record that was there when it attached.
 
-    def __init__(self, buffer: AtomicBuffer):
+    ``lapped_count`` says how often the transmitter was a whole buffer ahead, so that records were missed and the receiver
+    went on with the latest one.
+    """
+
+    buffer: readonly[AtomicBuffer]
+    base: cython.p_uchar
+    capacity: readonly[cython.longlong]
+    lapped_count: readonly[cython.longlong]
+    cursor: cython.longlong
+    next_record: cython.longlong
+    record_offset: cython.longlong
+
+    def __init__(self, buffer: AtomicBuffer) -> None:
         self.capacity = capacity_of(buffer)
         self.buffer = buffer
         self.base = buffer.base
@@ -72,12 +103,12 @@ class BroadcastReceiver:
         self.cursor = self.next_record = ld64(self.base, self.capacity + BROADCAST_LATEST_OFFSET)
         self.record_offset = self.cursor & (self.capacity - 1)
 
-    def validate(self):
+    def validate(self) -> cython.bint:
         """Whether the record at the cursor has not been touched by the transmitter so far."""
         fence_acquire()
         return self.cursor + self.capacity > ld64(self.base, self.capacity + BROADCAST_TAIL_INTENT_OFFSET)
 
-    def receive_next(self):
+    def receive_next(self) -> cython.bint:
         """Moves to the next record; false when there is none."""
         base = self.base
         capacity: cython.longlong = self.capacity
@@ -99,7 +130,12 @@ class BroadcastReceiver:
         self.record_offset = offset
         return True
 
-    def receive(self, handler, limit: cython.int = 1):
+    def receive(self, handler: Callable[[int, bytes], object], limit: cython.int = 1) -> int:
+        """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many.
+
+        OVERRUN (-1) means that a record was overwritten while it was read: responses are lost for ever, and a client must
+        take it as fatal. When the handler raises, its record counts as received.
+        """
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this broadcast buffer has been closed")
         count: cython.int = 0

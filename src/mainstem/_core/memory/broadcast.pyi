@@ -1,3 +1,4 @@
+# Written from broadcast.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Callable
 
 from typing_extensions import Buffer

@@ -1,6 +1,5 @@
-from cpython.buffer cimport Py_buffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
-
+# Written from buffer.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from mainstem._core.memory.atomics cimport *
 
 
@@ -8,7 +7,7 @@ cdef class AtomicBuffer:
     cdef Py_buffer raw
     cdef bint held
     cdef readonly object owner
-    cdef uint8_t *base
-    cdef readonly int64_t capacity
+    cdef unsigned char *base
+    cdef readonly long long capacity
 
-    cdef int check(self, int64_t offset, int64_t length) except -1
+    cdef int check(self, long long offset, long long length) except -1

@@ -1,9 +1,22 @@
 """AtomicBuffer: bounds-checked typed access, with named orderings, to a mapped file, a bytearray or a view."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 if cython.compiled:
-    from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+    from cython.cimports.cpython.buffer import (
+        Py_buffer,
+        PyBUF_SIMPLE,
+        PyBUF_WRITABLE,
+        PyBuffer_Release,
+        PyObject_GetBuffer,
+    )
 else:
     from mainstem._core.memory.plain import *
     from mainstem._core.memory.plain import Memory
@@ -15,9 +28,21 @@ from mmap import mmap
 @cython.no_gc
 @cython.cclass
 class AtomicBuffer:
-    """A writable region of memory. Other compiled modules read ``base`` and ``capacity`` directly."""
+    """Bounds-checked typed access, with named orderings, to a mapped file, a bytearray or a view.
 
-    def __init__(self, source, offset: cython.longlong = 0, length: cython.longlong = -1):
+    Little-endian, as everything that Aeron shares is. ``_acquire`` and ``_release`` name the ordering; the others
+    are plain. Every access outside the region raises IndexError.
+    """
+
+    raw: Py_buffer
+    held: cython.bint
+    owner: readonly[object]
+    base: cython.p_uchar
+    capacity: readonly[cython.longlong]
+
+    def __init__(
+        self, source: Buffer | AtomicBuffer, offset: cython.longlong = 0, length: cython.longlong = -1
+    ) -> None:
         if isinstance(source, AtomicBuffer):
             source = source.view()
         view = memoryview(source).cast("B")
@@ -45,7 +70,7 @@ class AtomicBuffer:
             if self.held:
                 PyBuffer_Release(cython.address(self.raw))
 
-    def close(self):
+    def close(self) -> None:
         """Lets go of the memory, so that a mapping under it can be closed. Any later access raises IndexError."""
         self.capacity = 0
         if cython.compiled:
@@ -59,85 +84,86 @@ class AtomicBuffer:
             self.owner.release()
             self.owner = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.capacity
 
-    def check(self, offset, length):
+    @cython.exceptval(-1)
+    def check(self, offset: cython.longlong, length: cython.longlong) -> cython.int:
         if offset < 0 or length < 0 or offset + length > self.capacity:
             raise IndexError(f"access [{offset}, {offset + length}) lies outside a buffer of {self.capacity} bytes")
         return 0
 
-    def get_u8(self, offset: cython.longlong):
+    def get_u8(self, offset: cython.longlong) -> int:
         self.check(offset, 1)
         return get8(self.base, offset)
 
-    def put_u8(self, offset: cython.longlong, value: cython.uchar):
+    def put_u8(self, offset: cython.longlong, value: cython.uchar) -> None:
         self.check(offset, 1)
         put8(self.base, offset, value)
 
-    def get_u16(self, offset: cython.longlong):
+    def get_u16(self, offset: cython.longlong) -> int:
         self.check(offset, 2)
         return get16(self.base, offset)
 
-    def get_i32(self, offset: cython.longlong):
+    def get_i32(self, offset: cython.longlong) -> int:
         self.check(offset, 4)
         return get32(self.base, offset)
 
-    def put_i32(self, offset: cython.longlong, value: cython.int):
+    def put_i32(self, offset: cython.longlong, value: cython.int) -> None:
         self.check(offset, 4)
         put32(self.base, offset, value)
 
-    def get_i64(self, offset: cython.longlong):
+    def get_i64(self, offset: cython.longlong) -> int:
         self.check(offset, 8)
         return get64(self.base, offset)
 
-    def put_i64(self, offset: cython.longlong, value: cython.longlong):
+    def put_i64(self, offset: cython.longlong, value: cython.longlong) -> None:
         self.check(offset, 8)
         put64(self.base, offset, value)
 
-    def get_i32_acquire(self, offset: cython.longlong):
+    def get_i32_acquire(self, offset: cython.longlong) -> int:
         self.check(offset, 4)
         return ld32(self.base, offset)
 
-    def put_i32_release(self, offset: cython.longlong, value: cython.int):
+    def put_i32_release(self, offset: cython.longlong, value: cython.int) -> None:
         self.check(offset, 4)
         st32(self.base, offset, value)
 
-    def get_i64_acquire(self, offset: cython.longlong):
+    def get_i64_acquire(self, offset: cython.longlong) -> int:
         self.check(offset, 8)
         return ld64(self.base, offset)
 
-    def put_i64_release(self, offset: cython.longlong, value: cython.longlong):
+    def put_i64_release(self, offset: cython.longlong, value: cython.longlong) -> None:
         self.check(offset, 8)
         st64(self.base, offset, value)
 
-    def add_i64(self, offset: cython.longlong, delta: cython.longlong):
+    def add_i64(self, offset: cython.longlong, delta: cython.longlong) -> int:
         """Adds atomically and returns the value from before."""
         self.check(offset, 8)
         return fadd64(self.base, offset, delta)
 
-    def compare_and_set_i32(self, offset: cython.longlong, expected: cython.int, value: cython.int):
+    def compare_and_set_i32(self, offset: cython.longlong, expected: cython.int, value: cython.int) -> bool:
         self.check(offset, 4)
         return bool(cas32(self.base, offset, expected, value))
 
-    def compare_and_set_i64(self, offset: cython.longlong, expected: cython.longlong, value: cython.longlong):
+    def compare_and_set_i64(self, offset: cython.longlong, expected: cython.longlong, value: cython.longlong) -> bool:
         self.check(offset, 8)
         return bool(cas64(self.base, offset, expected, value))
 
-    def get_bytes(self, offset: cython.longlong, length: cython.longlong):
+    def get_bytes(self, offset: cython.longlong, length: cython.longlong) -> bytes:
         self.check(offset, length)
         return bytes(self.owner[offset : offset + length])
 
-    def put_bytes(self, offset: cython.longlong, data):
+    def put_bytes(self, offset: cython.longlong, data: Buffer) -> None:
         n = len(data)
         self.check(offset, n)
         self.owner[offset : offset + n] = data
 
-    def zero(self, offset: cython.longlong, length: cython.longlong):
+    def zero(self, offset: cython.longlong, length: cython.longlong) -> None:
         self.check(offset, length)
         zero_out(self.base, offset, length)
 
-    def view(self, offset: cython.longlong = 0, length: cython.longlong = -1):
+    def view(self, offset: cython.longlong = 0, length: cython.longlong = -1) -> memoryview:
         """A writable memoryview of the region; it must be released before ``close``."""
         if length < 0:
             length = self.capacity - offset

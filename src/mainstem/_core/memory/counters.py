@@ -1,6 +1,15 @@
 """Counters: values that one process writes and every process reads (behaviour, sections 8.1 and 8.2)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.layout import *
@@ -15,9 +24,19 @@ NEVER_MS = 0x7FFFFFFFFFFFFFFF
 
 @cython.cclass
 class CounterCell:
-    """One counter's value. Other compiled modules read ``base`` and ``offset`` directly."""
+    """One counter's 64-bit value in shared memory; positions are such cells.
 
-    def __init__(self, values: AtomicBuffer, counter_id: cython.longlong):
+    Each access names its ordering: ``get``/``set`` are plain, ``_acquire``/``_release`` ordered. ``add`` is atomic;
+    ``add_release`` and ``propose_max_release`` are for a cell with one writer. Any use after the buffer was closed
+    raises IndexError.
+    """
+
+    buffer: readonly[AtomicBuffer]
+    base: cython.p_uchar
+    offset: readonly[cython.longlong]
+    counter_id: readonly[cython.int]
+
+    def __init__(self, values: AtomicBuffer, counter_id: cython.longlong) -> None:
         if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > values.capacity:
             raise IndexError(f"counter {counter_id} lies outside a buffer of {values.capacity} bytes")
         self.buffer = values
@@ -25,40 +44,44 @@ class CounterCell:
         self.offset = counter_id * COUNTER_VALUE_LENGTH
         self.counter_id = counter_id
 
-    def check_open(self):
+    @cython.exceptval(-1)
+    def check_open(self) -> cython.int:
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this counter has been closed")
         return 0
 
-    def get(self):
+    def get(self) -> int:
         self.check_open()
         return get64(self.base, self.offset)
 
-    def get_acquire(self):
+    def get_acquire(self) -> int:
         self.check_open()
         return ld64(self.base, self.offset)
 
-    def set(self, value: cython.longlong):
+    def set(self, value: cython.longlong) -> None:
         self.check_open()
         put64(self.base, self.offset, value)
 
-    def set_release(self, value: cython.longlong):
+    def set_release(self, value: cython.longlong) -> None:
         self.check_open()
         st64(self.base, self.offset, value)
 
-    def add(self, delta: cython.longlong):
+    def add(self, delta: cython.longlong) -> int:
+        """Adds atomically and returns the value from before."""
         self.check_open()
         return fadd64(self.base, self.offset, delta)
 
-    def add_release(self, delta: cython.longlong):
+    def add_release(self, delta: cython.longlong) -> None:
+        """Adds, where this is the only writer."""
         self.check_open()
         st64(self.base, self.offset, get64(self.base, self.offset) + delta)
 
-    def compare_and_set(self, expected: cython.longlong, value: cython.longlong):
+    def compare_and_set(self, expected: cython.longlong, value: cython.longlong) -> bool:
         self.check_open()
         return bool(cas64(self.base, self.offset, expected, value))
 
-    def propose_max_release(self, value: cython.longlong):
+    def propose_max_release(self, value: cython.longlong) -> bool:
+        """Raises the value to ``value``; false when it was not below. Where this is the only writer."""
         self.check_open()
         if get64(self.base, self.offset) >= value:
             return False
@@ -68,9 +91,18 @@ class CounterCell:
 
 @cython.cclass
 class CountersReader:
-    """Reads what the driver allocated; any process that maps the two buffers."""
+    """The counters that a driver allocated, read from any process. Iterating gives the allocated ids.
 
-    def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer):
+    ``capacity`` is how many counters there may be. An id outside it raises IndexError.
+    """
+
+    metadata: readonly[AtomicBuffer]
+    values: readonly[AtomicBuffer]
+    meta_base: cython.p_uchar
+    value_base: cython.p_uchar
+    capacity: readonly[cython.int]
+
+    def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer) -> None:
         by_values: cython.longlong = values.capacity // COUNTER_VALUE_LENGTH
         by_metadata: cython.longlong = metadata.capacity // COUNTER_METADATA_LENGTH
         if by_metadata < by_values:
@@ -81,14 +113,15 @@ class CountersReader:
         self.value_base = values.base
         self.capacity = by_values
 
-    def check_id(self, counter_id):
+    @cython.exceptval(-1)
+    def check_id(self, counter_id: cython.longlong) -> cython.int:
         if self.metadata.capacity == 0 or self.values.capacity == 0:
             raise IndexError("the memory of these counters has been closed")
         if counter_id < 0 or counter_id >= self.capacity:
             raise IndexError(f"counter {counter_id} is not one of 0 to {self.capacity - 1}")
         return 0
 
-    def next_allocated(self, start):
+    def next_allocated(self, start: cython.longlong) -> cython.int:
         """The first allocated id from ``start`` on, or NULL_COUNTER_ID; ids behind the first unused one are not in use."""
         counter_id: cython.longlong = start
         state: cython.int
@@ -101,7 +134,7 @@ class CountersReader:
             counter_id += 1
         return -1
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[int]:
         counter_id: cython.longlong = 0
         while counter_id < self.capacity:
             self.check_id(counter_id)
@@ -111,34 +144,38 @@ class CountersReader:
             yield counter_id
             counter_id += 1
 
-    def state(self, counter_id: cython.longlong):
+    def state(self, counter_id: cython.longlong) -> int:
+        """0 never used, 1 allocated, -1 freed."""
         self.check_id(counter_id)
         return ld32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH)
 
-    def type_id(self, counter_id: cython.longlong):
+    def type_id(self, counter_id: cython.longlong) -> int:
         self.check_id(counter_id)
         return get32(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_TYPE_ID_OFFSET)
 
-    def free_for_reuse_ms(self, counter_id: cython.longlong):
+    def free_for_reuse_ms(self, counter_id: cython.longlong) -> int:
+        """Epoch milliseconds from which a freed counter may be used again; NEVER_MS while it is in use."""
         self.check_id(counter_id)
         return ld64(self.meta_base, counter_id * COUNTER_METADATA_LENGTH + COUNTER_FREE_FOR_REUSE_OFFSET)
 
-    def key(self, counter_id: cython.longlong):
+    def key(self, counter_id: cython.longlong) -> bytes:
+        """The 112 bytes of the key."""
         self.check_id(counter_id)
         return self.metadata.get_bytes(
             counter_id * COUNTER_METADATA_LENGTH + COUNTER_KEY_OFFSET, COUNTER_KEY_MAX_LENGTH
         )
 
-    def label_bytes(self, counter_id: cython.longlong):
+    def label_bytes(self, counter_id: cython.longlong) -> bytes:
         self.check_id(counter_id)
         at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
         length: cython.longlong = ld32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET)
         return self.metadata.get_bytes(at + COUNTER_LABEL_OFFSET, min(max(length, 0), COUNTER_LABEL_MAX_LENGTH))
 
-    def label(self, counter_id: cython.longlong):
+    def label(self, counter_id: cython.longlong) -> str:
         return self.label_bytes(counter_id).decode("utf-8", "replace")
 
-    def set_label(self, counter_id: cython.longlong, label):
+    def set_label(self, counter_id: cython.longlong, label: str | bytes) -> None:
+        """Replaces the label, cut to 380 bytes. For the counter's owner."""
         data = label if isinstance(label, bytes) else label.encode("utf-8", "replace")
         data = data[:COUNTER_LABEL_MAX_LENGTH]
         self.check_id(counter_id)
@@ -146,31 +183,33 @@ class CountersReader:
         self.metadata.put_bytes(at + COUNTER_LABEL_OFFSET, data)
         st32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET, len(data))
 
-    def append_to_label(self, counter_id: cython.longlong, text):
+    def append_to_label(self, counter_id: cython.longlong, text: str) -> None:
         # The old bytes stay as they are, so a reader sees the old label or the longer one.
+        """Makes the label longer, up to 380 bytes. For the counter's owner."""
         self.set_label(counter_id, self.label_bytes(counter_id) + text.encode("utf-8", "replace"))
 
-    def value(self, counter_id: cython.longlong):
+    def value(self, counter_id: cython.longlong) -> int:
         self.check_id(counter_id)
         return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH)
 
-    def registration_id(self, counter_id: cython.longlong):
+    def registration_id(self, counter_id: cython.longlong) -> int:
         self.check_id(counter_id)
         return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REGISTRATION_ID_OFFSET)
 
-    def owner_id(self, counter_id: cython.longlong):
+    def owner_id(self, counter_id: cython.longlong) -> int:
         self.check_id(counter_id)
         return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_OWNER_ID_OFFSET)
 
-    def reference_id(self, counter_id: cython.longlong):
+    def reference_id(self, counter_id: cython.longlong) -> int:
         self.check_id(counter_id)
         return ld64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REFERENCE_ID_OFFSET)
 
-    def cell(self, counter_id: cython.longlong):
+    def cell(self, counter_id: cython.longlong) -> CounterCell:
         self.check_id(counter_id)
         return CounterCell(self.values, counter_id)
 
-    def find(self, type_id: cython.int, registration_id: cython.longlong):
+    def find(self, type_id: cython.int, registration_id: cython.longlong) -> int:
+        """The id of the allocated counter of that type and registration, or NULL_COUNTER_ID."""
         self.check_id(0)
         counter_id: cython.longlong = self.next_allocated(0)
         while counter_id >= 0:
@@ -186,15 +225,23 @@ class CountersReader:
 
 @cython.cclass
 class CountersManager(CountersReader):
-    """Allocates and frees counters; the driver's conductor only."""
+    """Allocates, frees and reuses counters; one thread of one process (the driver's conductor).
 
-    def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer, reuse_delay_ms: cython.longlong = 1000):
+    A freed id rests for ``reuse_delay_ms``, so that clients which still look at it do not read another counter.
+    """
+
+    reuse_delay_ms: readonly[cython.longlong]
+    high_water_mark: cython.int
+    freed: object
+
+    def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer, reuse_delay_ms: cython.longlong = 1000) -> None:
         CountersReader.__init__(self, metadata, values)
         self.reuse_delay_ms = reuse_delay_ms
         self.high_water_mark = 0
         self.freed = deque()
 
-    def take_id(self, now_ms):
+    @cython.exceptval(-1)
+    def take_id(self, now_ms: cython.longlong) -> cython.int:
         i: cython.Py_ssize_t
         for i in range(len(self.freed)):
             if self.free_for_reuse_ms(self.freed[i]) <= now_ms:
@@ -211,15 +258,20 @@ class CountersManager(CountersReader):
     def allocate(
         self,
         type_id: cython.int,
-        key,
-        label,
+        key: Buffer,
+        label: str | bytes,
         *,
         now_ms: cython.longlong = 0,
         registration_id: cython.longlong = 0,
         owner_id: cython.longlong = -1,
         reference_id: cython.longlong = 0,
         value: cython.longlong = 0,
-    ):
+    ) -> int:
+        """The id of a new counter. The key is at most 112 bytes (ValueError), the label is cut to 380.
+
+        ``now_ms`` is epoch time and decides which freed ids may be used again; owner -1 is the driver.
+        Raises BufferError when all are in use.
+        """
         self.check_id(0)
         if len(key) > COUNTER_KEY_MAX_LENGTH:
             raise ValueError(f"counter key of {len(key)} bytes exceeds the maximum of {COUNTER_KEY_MAX_LENGTH}")
@@ -238,7 +290,7 @@ class CountersManager(CountersReader):
         st32(self.meta_base, at, COUNTER_ALLOCATED)
         return counter_id
 
-    def free(self, counter_id: cython.longlong, now_ms: cython.longlong):
+    def free(self, counter_id: cython.longlong, now_ms: cython.longlong) -> None:
         if self.state(counter_id) != COUNTER_ALLOCATED:
             raise ValueError(f"counter {counter_id} is not allocated")
         at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
@@ -247,14 +299,14 @@ class CountersManager(CountersReader):
         st32(self.meta_base, at, COUNTER_RECLAIMED)
         self.freed.append(counter_id)
 
-    def set_registration_id(self, counter_id: cython.longlong, registration_id: cython.longlong):
+    def set_registration_id(self, counter_id: cython.longlong, registration_id: cython.longlong) -> None:
         self.check_id(counter_id)
         st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REGISTRATION_ID_OFFSET, registration_id)
 
-    def set_owner_id(self, counter_id: cython.longlong, owner_id: cython.longlong):
+    def set_owner_id(self, counter_id: cython.longlong, owner_id: cython.longlong) -> None:
         self.check_id(counter_id)
         st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_OWNER_ID_OFFSET, owner_id)
 
-    def set_reference_id(self, counter_id: cython.longlong, reference_id: cython.longlong):
+    def set_reference_id(self, counter_id: cython.longlong, reference_id: cython.longlong) -> None:
         self.check_id(counter_id)
         st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REFERENCE_ID_OFFSET, reference_id)

@@ -1,3 +1,4 @@
+# Written from counters.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Iterator
 
 from typing_extensions import Buffer
@@ -25,10 +26,8 @@ class CounterCell:
     def set_release(self, value: int) -> None: ...
     def add(self, delta: int) -> int:
         """Adds atomically and returns the value from before."""
-
     def add_release(self, delta: int) -> None:
         """Adds, where this is the only writer."""
-
     def compare_and_set(self, expected: int, value: int) -> bool: ...
     def propose_max_release(self, value: int) -> bool:
         """Raises the value to ``value``; false when it was not below. Where this is the only writer."""
@@ -46,22 +45,17 @@ class CountersReader:
     def __iter__(self) -> Iterator[int]: ...
     def state(self, counter_id: int) -> int:
         """0 never used, 1 allocated, -1 freed."""
-
     def type_id(self, counter_id: int) -> int: ...
     def free_for_reuse_ms(self, counter_id: int) -> int:
         """Epoch milliseconds from which a freed counter may be used again; NEVER_MS while it is in use."""
-
     def key(self, counter_id: int) -> bytes:
         """The 112 bytes of the key."""
-
-    def label(self, counter_id: int) -> str: ...
     def label_bytes(self, counter_id: int) -> bytes: ...
+    def label(self, counter_id: int) -> str: ...
     def set_label(self, counter_id: int, label: str | bytes) -> None:
         """Replaces the label, cut to 380 bytes. For the counter's owner."""
-
     def append_to_label(self, counter_id: int, text: str) -> None:
         """Makes the label longer, up to 380 bytes. For the counter's owner."""
-
     def value(self, counter_id: int) -> int: ...
     def registration_id(self, counter_id: int) -> int: ...
     def owner_id(self, counter_id: int) -> int: ...
@@ -95,7 +89,6 @@ class CountersManager(CountersReader):
         ``now_ms`` is epoch time and decides which freed ids may be used again; owner -1 is the driver.
         Raises BufferError when all are in use.
         """
-
     def free(self, counter_id: int, now_ms: int) -> None: ...
     def set_registration_id(self, counter_id: int, registration_id: int) -> None: ...
     def set_owner_id(self, counter_id: int, owner_id: int) -> None: ...

@@ -1,4 +1,4 @@
-"""The primitives of atomics.pxd in plain Python, for the modules of this package when they run uncompiled.
+"""The primitives of atomics.pxd and waiting.pxd in plain Python, for the modules of this package when they run uncompiled.
 
 One thread, plain memory: two plain-Python processes that claim space on a shared tail lose claims, and
 ``struct.pack_into`` zeroes before it writes, which a concurrent reader sees. So uncompiled code serves simulation,
@@ -8,6 +8,7 @@ debugging and line-by-line coverage, and refuses a mapped file (see ``buffer.Ato
 from __future__ import annotations
 
 from struct import Struct
+from time import monotonic_ns
 from typing import Any
 
 _I16 = Struct("<H")
@@ -22,6 +23,14 @@ class Memory:
 
     def __init__(self, view: Any) -> None:
         self.u8 = memoryview(view).cast("B")
+
+
+class readonly:
+    """Marks an attribute of a compiled class that Python may read: ``count: readonly[cython.int]``."""
+
+
+class public:
+    """Marks an attribute of a compiled class that Python may read and set: ``key: public[cython.int]``."""
 
 
 def get8(b: Memory, o: int) -> int:
@@ -121,6 +130,22 @@ def zero_out(b: Memory, o: int, n: int) -> None:
 
 def zero_past_caches(b: Memory, o: int, n: int) -> None:
     zero_out(b, o, n)
+
+
+def steady_ns() -> int:
+    return monotonic_ns()
+
+
+def pause_core() -> None:
+    """One thread: there is nothing to wait for."""
+
+
+def yield_core() -> None:
+    """One thread: there is nothing to wait for."""
+
+
+def nap(ns: int) -> None:
+    """Returns at once: an uncompiled loop serves tests."""
 
 
 def wrap_i32(v: int) -> int:

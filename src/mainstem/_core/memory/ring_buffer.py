@@ -1,6 +1,15 @@
 """The many-to-one ring buffer through which every client speaks to the driver (behaviour, section 3)."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import cython
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Buffer
 
 if not cython.compiled:
     from mainstem._core.layout import *
@@ -13,9 +22,18 @@ UNLIMITED = 0x7FFFFFFF
 
 @cython.cclass
 class ManyToOneRingBuffer:
-    """Records of many producers for one consumer, over a buffer whose last 768 bytes are the trailer."""
+    """Records of many producers for one consumer, in memory that several processes map (behaviour, section 3).
 
-    def __init__(self, buffer: AtomicBuffer):
+    The capacity is the buffer's length less 768 bytes and must be a power of two. Payloads are at most an eighth of it
+    (``max_message_length``). Wrong arguments raise ValueError; use after the buffer was closed raises IndexError.
+    """
+
+    buffer: readonly[AtomicBuffer]
+    base: cython.p_uchar
+    capacity: readonly[cython.longlong]
+    max_message_length: readonly[cython.longlong]
+
+    def __init__(self, buffer: AtomicBuffer) -> None:
         capacity: cython.longlong = buffer.capacity - RING_TRAILER_LENGTH
         if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
             raise ValueError(f"ring buffer capacity {capacity} is not a power of two of at least 64 bytes")
@@ -24,12 +42,14 @@ class ManyToOneRingBuffer:
         self.capacity = capacity
         self.max_message_length = capacity // 8
 
-    def check_open(self):
+    @cython.exceptval(-1)
+    def check_open(self) -> cython.int:
         if self.buffer.capacity == 0:
             raise IndexError("the memory of this ring buffer has been closed")
         return 0
 
-    def check_message(self, type_id, length):
+    @cython.exceptval(-1)
+    def check_message(self, type_id: cython.longlong, length: cython.longlong) -> cython.int:
         self.check_open()
         if type_id < 1:
             raise ValueError(f"record type {type_id} is not positive")
@@ -39,7 +59,7 @@ class ManyToOneRingBuffer:
 
     # ---- producers -------------------------------------------------------------------------------------------------
 
-    def claim_record(self, length):
+    def claim_record(self, length: cython.longlong) -> cython.longlong:
         """The offset of a claimed record whose length still reads zero, or INSUFFICIENT_CAPACITY."""
         base = self.base
         capacity: cython.longlong = self.capacity
@@ -77,7 +97,11 @@ class ManyToOneRingBuffer:
             index = 0
         return index
 
-    def try_claim(self, type_id: cython.int, length: cython.longlong):
+    def try_claim(self, type_id: cython.int, length: cython.longlong) -> int:
+        """Claims a record of ``length`` payload bytes, to be filled through ``buffer`` and then committed or aborted.
+
+        Returns the payload's offset, or INSUFFICIENT_CAPACITY (-1). An open claim holds up every later record.
+        """
         self.check_message(type_id, length)
         index: cython.longlong = self.claim_record(length)
         if index < 0:
@@ -88,7 +112,8 @@ class ManyToOneRingBuffer:
         put32(self.base, index + RECORD_TYPE_OFFSET, type_id)
         return index + RECORD_HEADER_LENGTH
 
-    def check_claim(self, payload_offset):
+    @cython.exceptval(-1)
+    def check_claim(self, payload_offset: cython.longlong) -> cython.longlong:
         """The offset of the record that an open claim belongs to."""
         self.check_open()
         index: cython.longlong = payload_offset - RECORD_HEADER_LENGTH
@@ -96,16 +121,19 @@ class ManyToOneRingBuffer:
             raise ValueError(f"offset {payload_offset} is not that of a claim that is still open")
         return index
 
-    def commit(self, payload_offset: cython.longlong):
+    def commit(self, payload_offset: cython.longlong) -> None:
+        """Makes the claimed record readable."""
         index: cython.longlong = self.check_claim(payload_offset)
         st32(self.base, index, -get32(self.base, index))
 
-    def abort(self, payload_offset: cython.longlong):
+    def abort(self, payload_offset: cython.longlong) -> None:
+        """Turns the claimed record into padding, which readers skip."""
         index: cython.longlong = self.check_claim(payload_offset)
         put32(self.base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
         st32(self.base, index, -get32(self.base, index))
 
-    def write(self, type_id: cython.int, payload):
+    def write(self, type_id: cython.int, payload: Buffer) -> bool:
+        """Writes one record; false when the ring is full. ``type_id`` is positive. Any process, any thread."""
         offset: cython.longlong = self.try_claim(type_id, len(payload))
         if offset < 0:
             return False
@@ -113,13 +141,19 @@ class ManyToOneRingBuffer:
         self.commit(offset)
         return True
 
-    def next_correlation_id(self):
+    def next_correlation_id(self) -> int:
+        """A number that no other caller in any process gets."""
         self.check_open()
         return fadd64(self.base, self.capacity + RING_CORRELATION_OFFSET, 1)
 
     # ---- the consumer ----------------------------------------------------------------------------------------------
 
-    def read(self, handler, limit: cython.int = UNLIMITED):
+    def read(self, handler: Callable[[int, bytes], object], limit: cython.int = UNLIMITED) -> int:
+        """Hands up to ``limit`` records to ``handler(type_id, payload)`` and returns how many. The consumer only.
+
+        One call ends at the end of the ring. When the handler raises, its record counts as read. A record with an
+        impossible length raises ValueError and is not passed.
+        """
         self.check_open()
         base = self.base
         head: cython.longlong = get64(base, self.capacity + RING_HEAD_OFFSET)
@@ -150,7 +184,7 @@ class ManyToOneRingBuffer:
                 st64(base, self.capacity + RING_HEAD_OFFSET, head + consumed)
         return count
 
-    def unblock_record(self):
+    def unblock_record(self) -> cython.bint:
         base = self.base
         head: cython.longlong = ld64(base, self.capacity + RING_HEAD_OFFSET)
         tail: cython.longlong = ld64(base, self.capacity + RING_TAIL_OFFSET)
@@ -184,32 +218,39 @@ class ManyToOneRingBuffer:
         st32(base, index, cython.cast(cython.int, scan - index))
         return True
 
-    def unblock(self):
+    def unblock(self) -> bool:
+        """Turns the record of a dead producer at the head into padding; true when there was one. The consumer only.
+
+        To be called only when the head stood still for longer than a living producer takes (the client liveness timeout).
+        """
         self.check_open()
         return bool(self.unblock_record())
 
     @property
-    def consumer_heartbeat_ms(self):
+    def consumer_heartbeat_ms(self) -> int:
+        """When the consumer last said that it lives, in epoch milliseconds; 0 not yet, -1 shut down."""
         self.check_open()
         return ld64(self.base, self.capacity + RING_CONSUMER_HEARTBEAT_OFFSET)
 
     @consumer_heartbeat_ms.setter
-    def consumer_heartbeat_ms(self, value: cython.longlong):
+    def consumer_heartbeat_ms(self, value: cython.longlong) -> None:
         self.check_open()
         st64(self.base, self.capacity + RING_CONSUMER_HEARTBEAT_OFFSET, value)
 
     @property
-    def producer_position(self):
+    def producer_position(self) -> int:
+        """Bytes ever claimed."""
         self.check_open()
         return ld64(self.base, self.capacity + RING_TAIL_OFFSET)
 
     @property
-    def consumer_position(self):
+    def consumer_position(self) -> int:
+        """Bytes ever consumed."""
         self.check_open()
         return ld64(self.base, self.capacity + RING_HEAD_OFFSET)
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Bytes claimed and not yet consumed: the head is read first, so that it is never negative."""
         head: cython.longlong = self.consumer_position
         return self.producer_position - head
