@@ -32,7 +32,7 @@ WORLD = {
 # The doors: who may touch the world, and which part of it. Everything else is arithmetic on memory, handed its time and
 # its chance.
 DOORS: dict[str, set[str]] = {
-    "_core/driver/loop.py": {"time"},
+    "_core/memory/plain.py": {"time"},
     "aeron/driver/media/transport.py": {"socket"},
     "aqueduct/aio.py": {"asyncio", "socket"},
     "aqueduct/handles.py": {"asyncio"},

@@ -90,7 +90,7 @@ class CaptureDecoder:
             i = port
             self.tcp_ports[i & 0xFFFF] = 1
 
-    def set_buckets(self, tcp: cython.longlong, fragments: cython.longlong) -> None:
+    def set_buckets(self, tcp: cython.ulonglong, fragments: cython.ulonglong) -> None:
         """Which flows (a bit for each bucket) are handed over."""
         self.tcp_buckets = tcp
         self.fragment_buckets = fragments
