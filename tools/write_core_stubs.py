@@ -372,8 +372,11 @@ def python_type(annotation: ast.expr | None) -> str:
 
 def layout_pxd(name: str) -> str:
     names = runpy.run_path(str(CORE / f"{name}.py"))
-    lines = [f"    {name} = {value}\n" for name, value in names.items() if name.isupper() and isinstance(value, int)]
-    return HEADER.format(name="layout") + "cdef enum:\n" + "".join(lines)
+    numbers = {name: value for name, value in names.items() if name.isupper() and isinstance(value, int)}
+    # One constant that needs 64 bits would make all of its enum 64 bits wide.
+    groups = ({k: v for k, v in numbers.items() if (v.bit_length() < 32) == small} for small in (True, False))
+    enums = ["cdef enum:\n" + "".join(f"    {k} = {v}\n" for k, v in group.items()) for group in groups if group]
+    return HEADER.format(name="layout") + "\n".join(enums)
 
 
 def generated() -> dict[Path, str]:

@@ -224,3 +224,6 @@ cdef enum:
     EVENT_LOSS = 42
     EVENT_END_OF_STREAM = 43
     EVENT_STATUS_DUE = 44
+
+cdef enum:
+    NEVER_NS = 9223372036854775807

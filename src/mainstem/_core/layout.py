@@ -4,6 +4,9 @@
 form fails when they differ. Plain integers only, so that both readers understand them.
 """
 
+# A time that does not come, in nanoseconds: the greatest int64.
+NEVER_NS = 0x7FFFFFFFFFFFFFFF
+
 # Frames: the data header is the layout of the wire and of the term buffer alike (transport spec, "Data Frame").
 FRAME_ALIGNMENT = 32
 DATA_HEADER_LENGTH = 32

@@ -168,7 +168,7 @@ class Pair:
         self.writer = Writer(self.out_log, self.term_length)
         self.sender_transport = core.datagram.MemoryTransport(max_segments=self.max_segments)
         self.receiver_transport = core.datagram.MemoryTransport()
-        self.send_endpoint = core.send_path.SendEndpoint(self.sender_transport, self.counters, key=1)
+        self.send_endpoint = core.send_path.SendEndpointCore(self.sender_transport, self.counters, key=1)
         self.send_path = core.send_path.SendPath(
             self.out_log, self.counters, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, self.term_length, self.mtu, self.term_length // 2,
             PUBLISHER_LIMIT, PUBLISHER_POSITION, SENDER_POSITION, SENDER_LIMIT, PRESSURE, now_ns=self.now_ns,
@@ -177,7 +177,7 @@ class Pair:
         self.sender = core.send_cycle.SenderCycle(self.counters)
         self.sender.add_endpoint(self.send_endpoint)
         self.sender.add_path(self.send_path, self.send_endpoint)
-        self.receive_endpoint = core.receive_path.ReceiveEndpoint(self.counters, key=1)
+        self.receive_endpoint = core.receive_path.ReceiveEndpointCore(self.counters, key=1)
         self.index = self.receive_endpoint.add_transport(self.receiver_transport)
         self.receive_endpoint.interests.put(STREAM_ID, 0, True)
         self.receive_path = core.receive_path.ReceivePath(

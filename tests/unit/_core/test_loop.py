@@ -8,7 +8,8 @@ import time
 import pytest
 from tests.unit._core import uncompiled
 
-from mainstem._core.driver.loop import NEVER_NS, Cycle, Loop
+from mainstem._core.driver.loop import Cycle, Loop
+from mainstem._core.layout import NEVER_NS
 from mainstem._core.memory.buffer import AtomicBuffer
 
 DEADLINE, ATTENTION, WOKEN, WATCHED, STOPPED = range(5)

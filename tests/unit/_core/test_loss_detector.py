@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit._core.network import Modules, modules
 
-from mainstem._core.driver.loop import NEVER_NS
+from mainstem._core.layout import NEVER_NS
 
 MAX_GAPS = 64
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstem._core.driver.loop import NEVER_NS
 from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem._core.layout import NEVER_NS
 
 UNICAST_ACTIONS = 64
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit._core.network import Writer, modules, new_log
 
 from mainstem._core.driver.datagram import Address
-from mainstem._core.driver.send_path import SendEndpoint, SendPath
+from mainstem._core.driver.send_path import SendEndpointCore, SendPath
 from mainstem._core.driver.udp import UdpTransport
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.driver.media.addresses import InetAddress
@@ -55,7 +55,7 @@ def test_runs_of_a_log_arrive_as_the_datagrams_that_they_are_made_of(
     log = new_log(core)
     path = SendPath(log, counters, 1234, 1001, 7, 65_536, 1408, 32_768, 50, 51, 52, 53, 54)
     cycle = core.send_cycle.SenderCycle(counters)
-    endpoint = SendEndpoint(out, counters, 1, False, to)
+    endpoint = SendEndpointCore(out, counters, 1, False, to)
     cycle.add_endpoint(endpoint)
     cycle.add_path(path, endpoint)
     path.add_receiver(1, 60_000, 0)

@@ -1,4 +1,5 @@
 # Written from loop.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.layout cimport *
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 from mainstem._core.memory.waiting cimport nap, pause_core, steady_ns, yield_core

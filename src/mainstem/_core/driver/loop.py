@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 if cython.compiled:
     from cython.cimports.mainstem._core.memory.waiting import nap, pause_core, steady_ns, yield_core
 else:
+    from mainstem._core.layout import *
     from mainstem._core.memory.plain import *
 
     # A thread drives few cycles: sender, receiver and the conductor's at most, with room for one's own.
@@ -20,7 +21,6 @@ else:
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
-NEVER_NS = 0x7FFFFFFFFFFFFFFF
 # Why ``run`` came back.
 DEADLINE = cython.declare(cython.int, 0)
 ATTENTION = cython.declare(cython.int, 1)

@@ -3,8 +3,6 @@ from collections.abc import Iterable
 
 from mainstem._core.memory.buffer import AtomicBuffer
 
-NEVER_NS: int
-
 class Cycle:
     """The ordinary duty cycle of an agent, compiled: no GIL, no Python.
 

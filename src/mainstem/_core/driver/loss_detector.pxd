@@ -1,5 +1,6 @@
 # Written from loss_detector.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.delay cimport DelayGenerator
+from mainstem._core.layout cimport *
 
 
 cdef enum:

@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 if not cython.compiled:
+    from mainstem._core.layout import *
     from mainstem._core.memory.plain import readonly
 
     # As many gaps as are repaired at once; those behind them wait until these are closed.
     MAX_GAPS = 64
 
 from mainstem._core.driver.delay import DelayGenerator
-
-NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 
 
 @cython.cclass
@@ -54,7 +53,7 @@ class LossDetector:
         self.before = 0
         self.cursor = 0
         self.counted_to = 0
-        self.deadline_ns = NEVER
+        self.deadline_ns = NEVER_NS
 
     def begin(self) -> cython.void:
         i: cython.int
@@ -92,7 +91,7 @@ class LossDetector:
 
     def finish(self) -> cython.void:
         i: cython.int
-        self.deadline_ns = NEVER
+        self.deadline_ns = NEVER_NS
         for i in range(self.count):
             if self.timer[i] < self.deadline_ns:
                 self.deadline_ns = self.timer[i]

@@ -1,7 +1,7 @@
 # Written from receive_cycle.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.events cimport EventBuffer
 from mainstem._core.driver.loop cimport Cycle
-from mainstem._core.driver.receive_path cimport ReceiveEndpoint, ReceivePath
+from mainstem._core.driver.receive_path cimport ReceiveEndpointCore, ReceivePath
 from mainstem._core.driver.table cimport PathTable
 from mainstem._core.memory.buffer cimport AtomicBuffer
 

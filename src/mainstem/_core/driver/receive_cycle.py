@@ -9,7 +9,7 @@ if not cython.compiled:
 
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
-from mainstem._core.driver.receive_path import ReceiveEndpoint, ReceivePath
+from mainstem._core.driver.receive_path import ReceiveEndpointCore, ReceivePath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
@@ -30,19 +30,19 @@ class ReceiverCycle(Cycle):
         self.path_table = PathTable()
         self.endpoint_table = PathTable()
 
-    def add_endpoint(self, endpoint: ReceiveEndpoint) -> None:
+    def add_endpoint(self, endpoint: ReceiveEndpointCore) -> None:
         endpoint.events = self.events
         self.endpoint_table.put(endpoint.key, 0, endpoint)
 
-    def remove_endpoint(self, endpoint: ReceiveEndpoint) -> None:
+    def remove_endpoint(self, endpoint: ReceiveEndpointCore) -> None:
         self.endpoint_table.remove(endpoint.key, 0)
 
-    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
+    def add_path(self, path: ReceivePath, endpoint: ReceiveEndpointCore) -> None:
         path.attach(endpoint, self.events)
         endpoint.paths.put(path.session_id, path.stream_id, path)
         self.path_table.put(path.key, 0, path)
 
-    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpoint) -> None:
+    def remove_from_dispatch(self, path: ReceivePath, endpoint: ReceiveEndpointCore) -> None:
         """Its datagrams are not its any more; its status messages go on."""
         endpoint.paths.remove(path.session_id, path.stream_id)
 
@@ -54,7 +54,7 @@ class ReceiverCycle(Cycle):
         work: cython.int = 0
         nearest: cython.longlong = self.timer_ns
         for i in range(self.endpoint_table.count):
-            work += cython.cast(ReceiveEndpoint, self.endpoint_table.entries[i]).poll(now_ns)
+            work += cython.cast(ReceiveEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
         for i in range(self.path_table.count):
             work += cython.cast(ReceivePath, self.path_table.entries[i]).work(now_ns)
             if cython.cast(ReceivePath, self.path_table.entries[i]).next_python_ns < nearest:

@@ -23,7 +23,7 @@ cdef class Silence:
     cdef public long long until_ns
 
 
-cdef class ReceiveEndpoint:
+cdef class ReceiveEndpointCore:
     cdef readonly PathTable paths
     cdef readonly PathTable interests
     cdef readonly PathTable silences
@@ -39,6 +39,7 @@ cdef class ReceiveEndpoint:
     cdef public long long channel_timestamp_offset
 
     cdef int poll(self, long long now_ns) noexcept nogil
+    cdef int poll_transport(self, Transport transport, int index, long long now_ns) noexcept nogil
     cdef bint dispatch(self, Transport transport, int index, long long now_ns) noexcept nogil
     cdef bint on_data(self, Transport transport, int index, long long now_ns) noexcept nogil
     cdef bint on_setup(self, Transport transport, int index, long long now_ns) noexcept nogil
@@ -112,6 +113,8 @@ cdef class ReceivePath:
 
     cdef bint alive(self, int row, long long now_ns) noexcept nogil
     cdef long long term_at(self, long long position) noexcept nogil
+    cdef int term_id_at(self, long long position) noexcept nogil
+    cdef long long scan_limit(self, long long position) noexcept nogil
     cdef int connection_of(self, Transport transport, int index) noexcept nogil
     cdef long long frames_length(self, const unsigned char *base, long long at, int length) noexcept nogil
     cdef bint on_data(self, Transport transport, int index, long long now_ns) noexcept nogil

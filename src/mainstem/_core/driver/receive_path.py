@@ -43,7 +43,6 @@ from mainstem._core.driver.positions import PositionSet
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
-NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 NO_END = cython.declare(cython.longlong, -1)
 # How often a datagram from an unknown source is mentioned: often enough to connect at once, too seldom to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
@@ -53,7 +52,7 @@ LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
 
 @cython.cclass
 class Silence:
-    """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpoint.silences``."""
+    """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpointCore.silences``."""
 
     until_ns: public[cython.longlong]
 
@@ -62,7 +61,7 @@ class Silence:
 
 
 @cython.cclass
-class ReceiveEndpoint:
+class ReceiveEndpointCore:
     """The sockets of a subscription's channel. Used by the receiver's thread only.
 
     ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
@@ -126,19 +125,27 @@ class ReceiveEndpoint:
         """Takes one batch from every socket; how many datagrams there were."""
         i: cython.int
         n: cython.int = 0
-        octets: cython.longlong = 0
         self.unknown_key = 0
         for i in range(MAX_TRANSPORTS):
             if (self.transports[i] != cython.NULL) if cython.compiled else (self.transports[i] is not None):
-                if cython.cast(Transport, self.transports[i]).receive() > 0:
-                    while cython.cast(Transport, self.transports[i]).next_datagram():
-                        n += 1
-                        octets += cython.cast(Transport, self.transports[i]).length
-                        if not self.dispatch(cython.cast(Transport, self.transports[i]), i, now_ns):
-                            fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
+                n += self.poll_transport(cython.cast(Transport, self.transports[i]), i, now_ns)
+        if n > 0:
+            self.last_packet_ns = now_ns
+        return n
+
+    def poll_transport(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.int:
+        """Takes one batch from one socket."""
+        n: cython.int = 0
+        octets: cython.longlong = 0
+        if transport.receive() <= 0:
+            return 0
+        while transport.next_datagram():
+            n += 1
+            octets += transport.length
+            if not self.dispatch(transport, index, now_ns):
+                fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
         if n > 0:
             fadd64(self.cells, SYSTEM_BYTES_RECEIVED * COUNTER_VALUE_LENGTH, octets)
-            self.last_packet_ns = now_ns
         return n
 
     def dispatch(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
@@ -364,7 +371,7 @@ class ReceivePath:
         self.connection_timeout_ns = 5_000_000_000
         # Behind an open gap the mark moves with every datagram; to look for more gaps this often is enough.
         self.gap_scan_interval_ns = 100_000
-        self.next_python_ns = NEVER
+        self.next_python_ns = NEVER_NS
         self.last_packet_ns = now_ns
         self.rebuild_position = self.join_position
         self.high_water_mark = self.join_position
@@ -379,14 +386,14 @@ class ReceivePath:
         self.is_reliable = True
         self.naks_at = -1
         self.bytes_lost = 0
-        self.loss_due_ns = NEVER
+        self.loss_due_ns = NEVER_NS
         self.reports_loss_at_once = False
         self.noticed_gap = NO_END
         self.noticed_mark = NO_END
         self.gap_scan_due_ns = now_ns
         self.connect_due_ns = now_ns
 
-    def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer) -> None:
+    def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None:
         self.endpoint_key = endpoint.key
         self.media_timestamp_offset = endpoint.media_timestamp_offset
         self.channel_timestamp_offset = endpoint.channel_timestamp_offset
@@ -466,6 +473,15 @@ class ReceivePath:
     def term_at(self, position: cython.longlong) -> cython.longlong:
         """Where the term of ``position`` begins in the log."""
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
+
+    def term_id_at(self, position: cython.longlong) -> cython.int:
+        """The id of the term of ``position``; ids wrap at 32 bits, positions do not."""
+        return wrap32((position >> self.bits) + self.initial_term_id)
+
+    def scan_limit(self, position: cython.longlong) -> cython.longlong:
+        """Where in the term of ``position`` a scan for gaps ends: at the high-water mark, or with the term."""
+        limit: cython.longlong = (position & (self.term_length - 1)) + self.high_water_mark - position
+        return limit if limit < self.term_length else self.term_length
 
     def connection_of(self, transport: Transport, index: cython.int) -> cython.int:
         i: cython.int
@@ -620,9 +636,7 @@ class ReceivePath:
             position = self.rebuild_position
         while position < self.high_water_mark:
             offset = position & (self.term_length - 1)
-            limit = offset + self.high_water_mark - position
-            if limit > self.term_length:
-                limit = self.term_length
+            limit = self.scan_limit(position)
             whole = first_gap(self.base, self.term_at(position), offset, limit)
             position += whole - offset
             if whole < limit:
@@ -661,9 +675,7 @@ class ReceivePath:
         self.detector.begin()
         while position < self.high_water_mark and n < MAX_GAPS:
             offset = position & (self.term_length - 1)
-            limit = offset + self.high_water_mark - position
-            if limit > self.term_length:
-                limit = self.term_length
+            limit = self.scan_limit(position)
             gap = first_gap(self.base, self.term_at(position), offset, limit)
             position += gap - offset
             if gap < limit:
@@ -726,7 +738,7 @@ class ReceivePath:
         put32(
             self.frame,
             SM_CONSUMPTION_TERM_ID_OFFSET,
-            wrap32((self.scheduled_position >> self.bits) + self.initial_term_id),
+            self.term_id_at(self.scheduled_position),
         )
         put32(
             self.frame,
@@ -778,7 +790,7 @@ class ReceivePath:
         put16(self.frame, FRAME_TYPE_OFFSET, TYPE_NAK)
         put32(self.frame, NAK_SESSION_ID_OFFSET, self.session_id)
         put32(self.frame, NAK_STREAM_ID_OFFSET, self.stream_id)
-        put32(self.frame, NAK_TERM_ID_OFFSET, wrap32((position >> self.bits) + self.initial_term_id))
+        put32(self.frame, NAK_TERM_ID_OFFSET, self.term_id_at(position))
         put32(self.frame, NAK_TERM_OFFSET_OFFSET, cython.cast(cython.int, position & (self.term_length - 1)))
         put32(self.frame, NAK_LENGTH_OFFSET, cython.cast(cython.int, length))
         left: cython.int = self.put_to_all(self.frame, NAK_LENGTH, now_ns)
@@ -796,7 +808,7 @@ class ReceivePath:
             self.term_at(position),
             position & (self.term_length - 1),
             length,
-            wrap32((position >> self.bits) + self.initial_term_id),
+            self.term_id_at(position),
         )
 
     def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True) -> None:

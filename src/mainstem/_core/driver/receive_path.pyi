@@ -9,12 +9,12 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
 class Silence:
-    """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpoint.silences``."""
+    """A session whose data is not reported until ``until_ns``; an entry of ``ReceiveEndpointCore.silences``."""
 
     until_ns: int
     def __init__(self, until_ns: int) -> None: ...
 
-class ReceiveEndpoint:
+class ReceiveEndpointCore:
     """The sockets of a subscription's channel. Used by the receiver's thread only.
 
     ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
@@ -93,7 +93,7 @@ class ReceivePath:
         group_tag: int | None = None,
         now_ns: int = 0,
     ) -> None: ...
-    def attach(self, endpoint: ReceiveEndpoint, events: EventBuffer) -> None: ...
+    def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None: ...
     def add_connection(
         self, transport: Transport, index: int, control: Address, source: Address | None, now_ns: int
     ) -> bool:

@@ -13,5 +13,5 @@ cdef class ReceiverTable:
     cdef bint counts[MAX_RECEIVERS]
 
     cdef int find(self, long long receiver_id) noexcept nogil
-    cdef void hear(self, int row, long long edge, long long now_ns) noexcept nogil
+    cdef void refresh(self, int row, long long edge, long long now_ns) noexcept nogil
     cdef long long lowest_edge(self, long long otherwise) noexcept nogil

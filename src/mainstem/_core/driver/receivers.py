@@ -1,4 +1,4 @@
-"""The receivers of one publication: who lives, and how far each allows the sender to go (behaviour, 14.3 and 17)."""
+"""The receivers of one publication: which are alive, and how far each allows the sender to go (behaviour, 14.3 and 17)."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ class ReceiverTable:
                 return i
         return -1
 
-    def hear(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """A status message of a known receiver."""
+    def refresh(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
+        """Notes the edge and the time of a known receiver's status message."""
         self.heard_ns[row] = now_ns
         if self.counts[row]:
             self.edges[row] = edge
 
     def lowest_edge(self, otherwise: cython.longlong) -> cython.longlong:
-        """The least edge of those who have a say, ``otherwise`` where nobody has."""
+        """The least edge of those that count, ``otherwise`` where none does."""
         i: cython.int
-        found: cython.bint = False
+        any_counts: cython.bint = False
         result: cython.longlong = otherwise
         for i in range(self.count):
-            if self.counts[i] and (not found or self.edges[i] < result):
-                found = True
+            if self.counts[i] and (not any_counts or self.edges[i] < result):
+                any_counts = True
                 result = self.edges[i]
         return result
 
     def put(self, receiver_id: cython.longlong, edge: cython.longlong, counts: cython.bint) -> int:
-        """Adds a receiver or changes its say; its row, -1 where there is no room."""
+        """Adds a receiver or changes whether it counts; its row, -1 where there is no room."""
         row: cython.int = self.find(receiver_id)
         if row < 0:
             if self.count == MAX_RECEIVERS:
@@ -81,7 +81,7 @@ class ReceiverTable:
         return True
 
     def discount(self, receiver_id: cython.longlong) -> bool:
-        """Takes its say away; False when it was not known."""
+        """Keeps a receiver without counting it; false when it was not known."""
         row: cython.int = self.find(receiver_id)
         if row >= 0:
             self.counts[row] = False

@@ -6,10 +6,10 @@ class ReceiverTable:
     count: int
     def __init__(self) -> None: ...
     def put(self, receiver_id: int, edge: int, counts: bool) -> int:
-        """Adds a receiver or changes its say; its row, -1 where there is no room."""
+        """Adds a receiver or changes whether it counts; its row, -1 where there is no room."""
     def remove(self, receiver_id: int) -> bool:
         """Forgets a receiver; false when it was not known."""
     def discount(self, receiver_id: int) -> bool:
-        """Takes its say away; False when it was not known."""
+        """Keeps a receiver without counting it; false when it was not known."""
     def rows(self) -> list[tuple[int, int, int, bool]]:
         """(receiver id, edge, last heard of, counts) of each."""

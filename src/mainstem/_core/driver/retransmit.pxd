@@ -1,4 +1,5 @@
 # Written from retransmit.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.layout cimport *
 
 
 cdef enum:

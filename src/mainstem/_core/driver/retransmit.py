@@ -5,12 +5,12 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
+    from mainstem._core.layout import *
     from mainstem._core.memory.plain import readonly
 
     # The reference's pool of a group has no more.
     MAX_ACTIONS = 256
 
-NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 UNICAST_LINGER_NS = 10_000_000
 # A sender answers at most this many times the receivers' initial window for one request.
 UNICAST_WINDOW_MULTIPLE = 16
@@ -72,7 +72,7 @@ class RetransmitHandler:
         self.linger_ns = linger_ns
         self.count = 0
         self.overflows = 0
-        self.deadline_ns = NEVER
+        self.deadline_ns = NEVER_NS
 
     def in_reach(self, position: cython.longlong, sender_position: cython.longlong) -> cython.bint:
         return sender_position - self.reach <= position < sender_position
@@ -148,7 +148,7 @@ class RetransmitHandler:
 
     def set_deadline(self) -> cython.void:
         i: cython.int
-        self.deadline_ns = NEVER
+        self.deadline_ns = NEVER_NS
         for i in range(self.count):
             if self.timer[i] < self.deadline_ns:
                 self.deadline_ns = self.timer[i]

@@ -1,7 +1,7 @@
 # Written from send_cycle.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.driver.events cimport EventBuffer
 from mainstem._core.driver.loop cimport Cycle
-from mainstem._core.driver.send_path cimport SendEndpoint, SendPath
+from mainstem._core.driver.send_path cimport SendEndpointCore, SendPath
 from mainstem._core.driver.table cimport PathTable
 from mainstem._core.layout cimport *
 from mainstem._core.memory.atomics cimport *

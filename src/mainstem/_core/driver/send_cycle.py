@@ -10,7 +10,7 @@ if not cython.compiled:
 
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loop import Cycle
-from mainstem._core.driver.send_path import SendEndpoint, SendPath
+from mainstem._core.driver.send_path import SendEndpointCore, SendPath
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
@@ -48,14 +48,14 @@ class SenderCycle(Cycle):
         self.status_poll_ratio = status_poll_ratio
         self.status_poll_interval_ns = status_poll_interval_ns
 
-    def add_endpoint(self, endpoint: SendEndpoint) -> None:
+    def add_endpoint(self, endpoint: SendEndpointCore) -> None:
         endpoint.events = self.events
         self.endpoint_table.put(endpoint.key, 0, endpoint)
 
-    def remove_endpoint(self, endpoint: SendEndpoint) -> None:
+    def remove_endpoint(self, endpoint: SendEndpointCore) -> None:
         self.endpoint_table.remove(endpoint.key, 0)
 
-    def add_path(self, path: SendPath, endpoint: SendEndpoint) -> None:
+    def add_path(self, path: SendPath, endpoint: SendEndpointCore) -> None:
         path.attach(endpoint, self.events)
         endpoint.paths.put(path.session_id, path.stream_id, path)
         self.path_table.put(path.key, 0, path)
@@ -89,7 +89,7 @@ class SenderCycle(Cycle):
             self.rounds = 0
             self.poll_due_ns = now_ns + self.status_poll_interval_ns
             for i in range(self.endpoint_table.count):
-                work += cython.cast(SendEndpoint, self.endpoint_table.entries[i]).poll(now_ns)
+                work += cython.cast(SendEndpointCore, self.endpoint_table.entries[i]).poll(now_ns)
         self.attention = self.events.count
         if sent > 0:
             work += 1

@@ -15,7 +15,7 @@ from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 
 
-cdef class SendEndpoint:
+cdef class SendEndpointCore:
     cdef readonly Transport transport
     cdef readonly PathTable paths
     cdef readonly int key
@@ -28,6 +28,7 @@ cdef class SendEndpoint:
     cdef Address single
     cdef int first
 
+    cdef int send_runs(self, Address to, const unsigned char *base, RunBatch batch) noexcept nogil
     cdef int send_batch(self, Address only, const unsigned char *base, RunBatch batch) noexcept nogil
     cdef bint put_frame(self, Address only, const unsigned char *base, long long at, int length) noexcept nogil
     cdef int poll(self, long long now_ns) noexcept nogil
@@ -40,7 +41,7 @@ cdef class SendEndpoint:
 cdef class SendPath:
     cdef readonly AtomicBuffer log
     cdef readonly PositionSet spies
-    cdef readonly SendEndpoint endpoint
+    cdef readonly SendEndpointCore endpoint
     cdef readonly Address destination
     cdef readonly int session_id
     cdef readonly int stream_id
@@ -99,6 +100,8 @@ cdef class SendPath:
     cdef bint counts_pressure
 
     cdef long long term_at(self, long long position) noexcept nogil
+    cdef int term_id_at(self, long long position) noexcept nogil
+    cdef long long position_of(self, int term_id, long long offset) noexcept nogil
     cdef long long work(self, long long now_ns) noexcept nogil
     cdef void set_connected(self, bint connected) noexcept nogil
     cdef void move_limits(self) noexcept nogil
@@ -106,9 +109,10 @@ cdef class SendPath:
     cdef long long send_data(self, long long now_ns) noexcept nogil
     cdef void stamp_header(self, int length, int flags, int kind) noexcept nogil
     cdef void send_heartbeat(self, long long now_ns) noexcept nogil
-    cdef bint wants_to_admit(self, int row) noexcept nogil
     cdef void set_sender_limit(self, long long limit) noexcept nogil
-    cdef void on_status(self, int row, long long edge, long long now_ns) noexcept nogil
+    cdef bint report(self, int kind, Transport transport, long long now_ns) noexcept nogil
+    cdef bint on_status_message(self, Transport transport, long long now_ns) noexcept nogil
+    cdef void follow_receiver(self, int row, long long edge, long long now_ns) noexcept nogil
     cdef void expire_receivers(self, long long now_ns) noexcept nogil
     cdef long long resend_range(self, long long position, long long length) noexcept nogil
     cdef bint on_nak(self, int term_id, long long offset, long long length, long long now_ns) noexcept nogil

@@ -31,7 +31,6 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.log.term import RunBatch
 from mainstem._core.memory.buffer import AtomicBuffer
 
-NEVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 # A sender whose window is used up says where it is after this long, then after twice as long each time: when the last datagram
 # before the limit was lost, the receiver knows of nothing to ask for, and would hear of it with the next heartbeat only.
 FIRST_PROBE_NS = cython.declare(cython.longlong, 10_000_000)
@@ -42,7 +41,7 @@ CONTROL_BATCHES = cython.declare(cython.int, 4)
 
 
 @cython.cclass
-class SendEndpoint:
+class SendEndpointCore:
     """The socket of a publication's channel: data out to one destination or to ``many``, control frames in.
 
     ``destination`` None means the address the socket is connected to. Used by the sender's thread only.
@@ -86,31 +85,27 @@ class SendEndpoint:
     def set_destination(self, destination: Address | None) -> None:
         self.single = destination
 
+    def send_runs(self, to: Address, base: cython.p_const_uchar, batch: RunBatch) -> cython.int:
+        """Sends a batch to one address; how many of its runs left whole."""
+        return self.transport.send_runs(to, base, batch.offset, batch.length, batch.segment, batch.count)
+
     def send_batch(self, only: Address, base: cython.p_const_uchar, batch: RunBatch) -> cython.int:
-        """Sends a batch to the one or to every destination; how many runs left whole for all of them."""
+        """Sends a batch to ``only``, to the one destination or to each of many; how many runs left whole for all of them."""
         i: cython.int
         which: cython.int
         left: cython.int
         least: cython.int = batch.count
-        if only is not None or not self.many:
-            if only is None:
-                return self.transport.send_runs(
-                    self.single, base, batch.offset, batch.length, batch.segment, batch.count
-                )
-            return self.transport.send_runs(only, base, batch.offset, batch.length, batch.segment, batch.count)
+        if only is not None:
+            return self.send_runs(only, base, batch)
+        if not self.many:
+            return self.send_runs(self.single, base, batch)
+        # A full socket buffer refuses the last ones, so each batch starts with another destination.
         self.first += 1
         if self.first >= self.destinations.count:
             self.first = 0
         for i in range(self.destinations.count):
             which = (self.first + i) % self.destinations.count
-            left = self.transport.send_runs(
-                cython.cast(Address, self.destinations.entries[which]),
-                base,
-                batch.offset,
-                batch.length,
-                batch.segment,
-                batch.count,
-            )
+            left = self.send_runs(cython.cast(Address, self.destinations.entries[which]), base, batch)
             if left < least:
                 least = left
         return least
@@ -190,15 +185,7 @@ class SendEndpoint:
             return (kind == TYPE_DATA or kind == TYPE_PAD or kind == TYPE_SETUP) and length >= DATA_HEADER_LENGTH
         path = self.paths.find(get32(base, at + 8), get32(base, at + 12))
         if path >= 0:
-            self.events.put_frame(
-                EVENT_FRAME,
-                self.key,
-                cython.cast(SendPath, self.paths.entries[path]).key,
-                now_ns,
-                self.transport,
-                0,
-                WHOLE_FRAME,
-            )
+            cython.cast(SendPath, self.paths.entries[path]).report(EVENT_FRAME, self.transport, now_ns)
         return True
 
     def on_nak(self, now_ns: cython.longlong) -> cython.bint:
@@ -216,69 +203,22 @@ class SendEndpoint:
         )
 
     def on_status(self, now_ns: cython.longlong) -> cython.bint:
+        """A status message: keeps its destination alive, then it is its publication's."""
         base = self.transport.base
         at: cython.longlong = self.transport.at
         index: cython.int
-        row: cython.int
-        flags: cython.int
-        window: cython.longlong
         offset: cython.longlong
-        position: cython.longlong
-        receiver_id: cython.longlong
         if self.transport.length < SM_LENGTH:
             return False
-        flags = get8(base, at + FRAME_FLAGS_OFFSET)
-        window = get32(base, at + SM_RECEIVER_WINDOW_OFFSET)
         offset = get32(base, at + SM_CONSUMPTION_TERM_OFFSET_OFFSET)
-        receiver_id = get64(base, at + SM_RECEIVER_ID_OFFSET)
-        if window < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
+        if get32(base, at + SM_RECEIVER_WINDOW_OFFSET) < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
         fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
         self.last_status_ns = now_ns
-        if self.many and not self.destinations.refresh(self.transport, receiver_id, now_ns):
+        if self.many and not self.destinations.refresh(self.transport, get64(base, at + SM_RECEIVER_ID_OFFSET), now_ns):
             self.events.put_frame(EVENT_DESTINATION, self.key, -1, now_ns, self.transport, 0, WHOLE_FRAME)
         index = self.paths.find(get32(base, at + SM_SESSION_ID_OFFSET), get32(base, at + SM_STREAM_ID_OFFSET))
-        if index < 0:
-            return True
-        path_key: cython.int = cython.cast(SendPath, self.paths.entries[index]).key
-        if flags & SM_FLAG_SEND_SETUP:
-            self.events.put_frame(EVENT_SETUP_ELICITED, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
-            return True
-        if (
-            offset >= cython.cast(SendPath, self.paths.entries[index]).term_length
-            or window > cython.cast(SendPath, self.paths.entries[index]).term_length // 2
-            or before_beginning(
-                get32(base, at + SM_CONSUMPTION_TERM_ID_OFFSET),
-                cython.cast(SendPath, self.paths.entries[index]).initial_term_id,
-            )
-        ):
-            return False
-        position = (
-            cython.cast(
-                cython.longlong,
-                wrap32(
-                    cython.cast(cython.longlong, get32(base, at + SM_CONSUMPTION_TERM_ID_OFFSET))
-                    - cython.cast(SendPath, self.paths.entries[index]).initial_term_id
-                ),
-            )
-            * cython.cast(SendPath, self.paths.entries[index]).term_length
-            + offset
-        )
-        offset = position - cython.cast(SendPath, self.paths.entries[index]).sender_position
-        if 2 * offset > cython.cast(SendPath, self.paths.entries[index]).term_length or (
-            -2 * offset > cython.cast(SendPath, self.paths.entries[index]).term_length
-        ):
-            fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
-            return True
-        if flags & SM_FLAG_EOS:
-            self.events.put_frame(EVENT_RECEIVER_LEFT, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
-            return True
-        row = cython.cast(SendPath, self.paths.entries[index]).table.find(receiver_id)
-        if row < 0 or cython.cast(SendPath, self.paths.entries[index]).wants_to_admit(row):
-            self.events.put_frame(EVENT_NEW_RECEIVER, self.key, path_key, now_ns, self.transport, 0, WHOLE_FRAME)
-        else:
-            cython.cast(SendPath, self.paths.entries[index]).on_status(row, position + window, now_ns)
-        return True
+        return index < 0 or cython.cast(SendPath, self.paths.entries[index]).on_status_message(self.transport, now_ns)
 
 
 @cython.cclass
@@ -296,7 +236,7 @@ class SendPath:
 
     log: readonly[AtomicBuffer]
     spies: readonly[PositionSet]
-    endpoint: readonly[SendEndpoint]
+    endpoint: readonly[SendEndpointCore]
     destination: readonly[Address | None]
     session_id: readonly[cython.int]
     stream_id: readonly[cython.int]
@@ -428,12 +368,12 @@ class SendPath:
         self.setup_elicited = False
         self.received_unicast_eos = False
         self.counts_pressure = True
-        self.limit_cap = NEVER
+        self.limit_cap = NEVER_NS
         self.setup_due_ns = now_ns
         self.setup_interval_ns = 100_000_000
         self.heartbeat_interval_ns = 100_000_000
         self.receiver_timeout_ns = 5_000_000_000
-        self.next_python_ns = NEVER
+        self.next_python_ns = NEVER_NS
         self.heartbeat_due_ns = now_ns
         self.probe_due_ns = now_ns
         self.probe_interval_ns = FIRST_PROBE_NS
@@ -441,7 +381,7 @@ class SendPath:
         self.last_send_ns = now_ns
         self.last_status_ns = now_ns
 
-    def attach(self, endpoint: SendEndpoint, events: EventBuffer) -> None:
+    def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None:
         self.endpoint = endpoint
         self.events = events
 
@@ -462,6 +402,15 @@ class SendPath:
     def term_at(self, position: cython.longlong) -> cython.longlong:
         """Where the term of ``position`` begins in the log."""
         return ((position >> self.bits) % PARTITION_COUNT) << self.bits
+
+    def term_id_at(self, position: cython.longlong) -> cython.int:
+        """The id of the term of ``position``; ids wrap at 32 bits, positions do not."""
+        return wrap32((position >> self.bits) + self.initial_term_id)
+
+    def position_of(self, term_id: cython.int, offset: cython.longlong) -> cython.longlong:
+        """The position in the stream of an offset in a term that is not before the first."""
+        terms: cython.longlong = wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id)
+        return (terms << self.bits) + offset
 
     def work(self, now_ns: cython.longlong) -> cython.longlong:
         """One duty cycle; the bytes that left."""
@@ -600,7 +549,7 @@ class SendPath:
             if self.revoked:
                 flags |= FLAG_REVOKED
         self.stamp_header(0, flags, TYPE_DATA)
-        put32(self.frame, FRAME_TERM_ID_OFFSET, wrap32((self.sender_position >> self.bits) + self.initial_term_id))
+        put32(self.frame, FRAME_TERM_ID_OFFSET, self.term_id_at(self.sender_position))
         put64(self.frame, FRAME_RESERVED_VALUE_OFFSET, 0)
         if self.endpoint.put_frame(self.destination, self.frame, 0, DATA_HEADER_LENGTH):
             fadd64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH, 1)
@@ -614,9 +563,7 @@ class SendPath:
         """Sends a SETUP frame with the place where the stream is now; True when it left."""
         self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP)
         put32(self.frame, SETUP_INITIAL_TERM_ID_OFFSET, self.initial_term_id)
-        put32(
-            self.frame, SETUP_ACTIVE_TERM_ID_OFFSET, wrap32((self.sender_position >> self.bits) + self.initial_term_id)
-        )
+        put32(self.frame, SETUP_ACTIVE_TERM_ID_OFFSET, self.term_id_at(self.sender_position))
         put32(self.frame, SETUP_TERM_LENGTH_OFFSET, cython.cast(cython.int, self.term_length))
         put32(self.frame, SETUP_MTU_OFFSET, self.mtu)
         put32(self.frame, SETUP_TTL_OFFSET, ttl)
@@ -629,10 +576,6 @@ class SendPath:
         """The next idle cycle sends a heartbeat whether one is due or not."""
         self.heartbeat_due_ns = 0
 
-    def wants_to_admit(self, row: cython.int) -> cython.bint:
-        """Whether a receiver has no say and might get one."""
-        return self.tracks_minimum and not self.table.counts[row]
-
     def set_sender_limit(self, limit: cython.longlong) -> cython.void:
         if limit > self.limit_cap:
             limit = self.limit_cap
@@ -640,9 +583,54 @@ class SendPath:
             self.sender_limit = limit
             st64(self.cells, self.sender_limit_at, limit)
 
-    def on_status(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """A status message of a known receiver: its life, and the limit that follows (behaviour, 17)."""
-        self.table.hear(row, edge, now_ns)
+    def report(self, kind: cython.int, transport: Transport, now_ns: cython.longlong) -> cython.bint:
+        """Notes the frame at hand, which concerns this publication, for Python."""
+        return self.events.put_frame(kind, self.endpoint.key, self.key, now_ns, transport, 0, WHOLE_FRAME)
+
+    def on_status_message(self, transport: Transport, now_ns: cython.longlong) -> cython.bint:
+        """A status message for this publication; false where it contradicts the stream (docs/protocols/aeron.md, 17).
+
+        Only that of a receiver which is known already is ordinary, and handled here. Whether a new one is admitted, what its
+        leaving means and when a SETUP follows is the flow control's to decide, in Python.
+        """
+        base = transport.base
+        at: cython.longlong = transport.at
+        flags: cython.int = get8(base, at + FRAME_FLAGS_OFFSET)
+        term_id: cython.int = get32(base, at + SM_CONSUMPTION_TERM_ID_OFFSET)
+        offset: cython.longlong = get32(base, at + SM_CONSUMPTION_TERM_OFFSET_OFFSET)
+        window: cython.longlong = get32(base, at + SM_RECEIVER_WINDOW_OFFSET)
+        position: cython.longlong
+        distance: cython.longlong
+        row: cython.int
+        if flags & SM_FLAG_SEND_SETUP:
+            self.report(EVENT_SETUP_ELICITED, transport, now_ns)
+            return True
+        if (
+            offset >= self.term_length
+            or window > self.term_length // 2
+            or before_beginning(term_id, self.initial_term_id)
+        ):
+            return False
+        position = self.position_of(term_id, offset)
+        distance = position - self.sender_position
+        if 2 * distance > self.term_length or -2 * distance > self.term_length:
+            # Half a term away from the sender: of an earlier life of the stream, or forged. Counted, and not malformed.
+            fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
+            return True
+        if flags & SM_FLAG_EOS:
+            self.report(EVENT_RECEIVER_LEFT, transport, now_ns)
+            return True
+        row = self.table.find(get64(base, at + SM_RECEIVER_ID_OFFSET))
+        # A known receiver without a say is a candidate again where the limit follows the minimum.
+        if row < 0 or (self.tracks_minimum and not self.table.counts[row]):
+            self.report(EVENT_NEW_RECEIVER, transport, now_ns)
+        else:
+            self.follow_receiver(row, position + window, now_ns)
+        return True
+
+    def follow_receiver(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
+        """A known receiver reports the ``edge`` up to which it takes data: refreshes it, and moves the limit (17)."""
+        self.table.refresh(row, edge, now_ns)
         self.last_status_ns = now_ns
         if not self.has_initial_connection:
             self.has_initial_connection = True
@@ -671,7 +659,7 @@ class SendPath:
         row: cython.int = self.table.put(receiver_id, edge, counts)
         if row < 0:
             return False
-        self.on_status(row, edge, now_ns)
+        self.follow_receiver(row, edge, now_ns)
         return True
 
     def remove_receiver(self, receiver_id: cython.longlong) -> bool:
@@ -752,10 +740,7 @@ class SendPath:
         fadd64(self.cells, SYSTEM_NAKS_RECEIVED * COUNTER_VALUE_LENGTH, 1)
         if self.naks_at >= 0:
             fadd64(self.cells, self.naks_at, 1)
-        position = (
-            cython.cast(cython.longlong, wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id))
-            << self.bits
-        ) + offset
+        position = self.position_of(term_id, offset)
         length = self.retransmit.ask(position, length, self.sender_position, now_ns)
         if self.retransmit.overflows != overflows:
             fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)

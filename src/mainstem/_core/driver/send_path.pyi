@@ -12,7 +12,7 @@ from mainstem._core.driver.retransmit import RetransmitHandler
 from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
-class SendEndpoint:
+class SendEndpointCore:
     """The socket of a publication's channel: data out to one destination or to ``many``, control frames in.
 
     ``destination`` None means the address the socket is connected to. Used by the sender's thread only.
@@ -51,7 +51,7 @@ class SendPath:
 
     log: AtomicBuffer
     spies: PositionSet
-    endpoint: SendEndpoint
+    endpoint: SendEndpointCore
     destination: Address | None
     session_id: int
     stream_id: int
@@ -106,7 +106,7 @@ class SendPath:
         spies_simulate_connection: bool = False,
         now_ns: int = 0,
     ) -> None: ...
-    def attach(self, endpoint: SendEndpoint, events: EventBuffer) -> None: ...
+    def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None: ...
     def set_destination(self, destination: Address | None) -> None:
         """Only there from now on, whatever the endpoint's destinations are (response channels)."""
     @property

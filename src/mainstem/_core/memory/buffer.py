@@ -142,14 +142,6 @@ class AtomicBuffer:
         self.check(offset, 8)
         return fadd64(self.base, offset, delta)
 
-    def compare_and_set_i32(self, offset: cython.longlong, expected: cython.int, value: cython.int) -> bool:
-        self.check(offset, 4)
-        return bool(cas32(self.base, offset, expected, value))
-
-    def compare_and_set_i64(self, offset: cython.longlong, expected: cython.longlong, value: cython.longlong) -> bool:
-        self.check(offset, 8)
-        return bool(cas64(self.base, offset, expected, value))
-
     def get_bytes(self, offset: cython.longlong, length: cython.longlong) -> bytes:
         self.check(offset, length)
         return bytes(self.owner[offset : offset + length])

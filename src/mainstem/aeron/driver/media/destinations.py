@@ -10,7 +10,7 @@ from mainstem._core.driver.datagram import Address
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem._core.driver.send_path import SendEndpoint
+    from mainstem._core.driver.send_path import SendEndpointCore
     from mainstem.aeron.counters import Gauge
 
 DESTINATION_TIMEOUT_NS = 5_000_000_000
@@ -36,7 +36,7 @@ class DestinationTracker:
 
     def __init__(
         self,
-        core: SendEndpoint,
+        core: SendEndpointCore,
         *,
         is_manual: bool,
         timeout_ns: int = DESTINATION_TIMEOUT_NS,

@@ -6,8 +6,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from mainstem._core.driver.datagram import Address
-from mainstem._core.driver.receive_path import ReceiveEndpoint
-from mainstem._core.driver.send_path import SendEndpoint
+from mainstem._core.driver.receive_path import ReceiveEndpointCore
+from mainstem._core.driver.send_path import SendEndpointCore
 from mainstem.aeron.driver.media.destinations import DestinationTracker
 from mainstem.aeron.driver.media.transport import TransportRequest
 from mainstem.errors import ConfigurationError
@@ -71,7 +71,7 @@ class SendChannelEndpoint:
             )
         )
         destination = Address(channel.remote_data.packed) if fixed and not connected else None
-        self.core = SendEndpoint(self._open.transport, counters, self.key, many, destination)
+        self.core = SendEndpointCore(self._open.transport, counters, self.key, many, destination)
         self.destinations = DestinationTracker(
             self.core,
             is_manual=channel.is_manual,
@@ -200,7 +200,7 @@ class ReceiveChannelEndpoint:
         self.key = next(_keys)
         self.receiver_id = receiver_id
         self.group_tag = group_tag
-        self.core = ReceiveEndpoint(counters, self.key)
+        self.core = ReceiveEndpointCore(counters, self.key)
         self.destinations: dict[int, ReceiveDestination] = {}
         media, own = channel.uri.media_receive_timestamp_offset, channel.uri.channel_receive_timestamp_offset
         self.core.media_timestamp_offset = NO_TIMESTAMP if media is None else media

@@ -35,7 +35,7 @@ from mainstem._core.driver.receive_path import Silence
 from mainstem.clock import NEVER_NS
 
 if TYPE_CHECKING:
-    from mainstem._core.driver.receive_path import ReceiveEndpoint
+    from mainstem._core.driver.receive_path import ReceiveEndpointCore
 
 PENDING_SETUP_TIMEOUT_NS = 1_000_000_000
 # The conductor responds in milliseconds; if it never does, the next SETUP starts again.
@@ -74,7 +74,7 @@ class _Interest:
 class DataPacketDispatcher:
     """The subscribed sessions of one endpoint; its compiled tables report only what needs a decision."""
 
-    def __init__(self, core: ReceiveEndpoint, *, session_limit: int = 0x7FFFFFFF) -> None:
+    def __init__(self, core: ReceiveEndpointCore, *, session_limit: int = 0x7FFFFFFF) -> None:
         self._core = core
         self._session_limit = session_limit
         self._streams: dict[int, _Interest] = {}

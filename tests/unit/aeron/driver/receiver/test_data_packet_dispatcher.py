@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem._core.driver.receive_path import ReceiveEndpoint
+from mainstem._core.driver.receive_path import ReceiveEndpointCore
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import MAX_SESSIONS, DataPacketDispatcher, SessionState
 
@@ -14,7 +14,7 @@ STREAM, SESSION = 10, 77
 
 @pytest.fixture
 def dispatcher() -> DataPacketDispatcher:
-    made = DataPacketDispatcher(ReceiveEndpoint(AtomicBuffer(bytearray(128 * 64))), session_limit=2)
+    made = DataPacketDispatcher(ReceiveEndpointCore(AtomicBuffer(bytearray(128 * 64))), session_limit=2)
     made.add_subscription(STREAM, None)
     return made
 
