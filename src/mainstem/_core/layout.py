@@ -146,7 +146,7 @@ MAX_MESSAGE_LENGTH = 16777216
 MTU_MIN_LENGTH = 32
 MTU_MAX_LENGTH = 65504
 
-# What offer and claim answer instead of a position.
+# What offer and claim return instead of a position.
 OFFER_NOT_CONNECTED = -1
 OFFER_BACK_PRESSURED = -2
 OFFER_ADMIN_ACTION = -3
@@ -225,12 +225,12 @@ WALK_FULL = 2
 WALK_TORN = 3
 WALK_CORRUPT = 4
 
-# Rows between two looks at capacities: the headers of so many frames stay in the first-level cache.
+# Rows between two checks of capacities: the headers of so many frames stay in the first-level cache.
 COLUMN_CHUNK_ROWS = 512
 # Offsets into a payload column are int32, as Arrow's ``binary`` has them; a batch is cut well before they end.
 COLUMN_MAX_PAYLOAD = 1073741824
 
-# What a controlled poll's handler answers.
+# What a controlled poll's handler returns.
 ACTION_ABORT = 1
 ACTION_BREAK = 2
 ACTION_COMMIT = 3

@@ -1,7 +1,11 @@
-"""Aqueduct's plain messages in runs: bytes without attachments, reliable, one behind the other on one stream.
+"""Aqueduct's writer and reader of runs of messages: the compiled part of a channel (docs/protocols/aqueduct.md).
 
-Most messages are such, and what Python does for each of them is most of what they cost. Whatever is not plain, or not
-as expected, is left to the careful code: nothing is decided here that it would decide otherwise.
+A run is plain messages, bytes without attachments, reliable, one behind the other on one stream. Most messages are such, and
+what Python does for each of them is most of what they cost. ``RunReader`` takes runs out of a stream's bytes, ``MessageWriter``
+packs messages into frames, ``Ledger`` keeps what a sender has not had acknowledged, and ``QuickSender`` joins the two for one
+channel. Anything else, or anything unexpected, is left to ``mainstem.aqueduct``: nothing is decided here otherwise than there.
+
+One thread uses a connection's objects, with the GIL; nothing here is shared between threads or processes.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ ALLOWANCE = cython.declare(
 
 @cython.cclass
 class RunReader:
-    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` tell of the last run:
+    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` are those of the last run:
     where it ended, how many messages it had, and the bytes of their payloads.
     """
 
@@ -81,7 +85,7 @@ class RunReader:
     @cython.ccall
     def whole(self, data: bytes, limit: cython.longlong) -> bytes | None:
         """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
-        ``number`` tell what it is.
+        ``number`` are the message's.
         """
         end: cython.longlong = len(data)
         size: cython.longlong
@@ -107,8 +111,8 @@ class RunReader:
         self, items: list[bytes], start: cython.longlong, count: cython.longlong, limit: cython.longlong
     ) -> list[bytes]:
         """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
-        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` tell what
-        they are.
+        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` are
+        theirs.
         """
         out: list = []
         first: cython.longlong = -1
@@ -187,7 +191,7 @@ class MessageWriter:
     """What the ordered messages of a connection are encoded into until the transport takes them.
 
     It holds the bytes of one stream at a time. ``wake`` is called when the first message is put into it; ``allowance`` is
-    how many more it takes before somebody must have carried off what is there (`renew`).
+    how many more it takes before the caller must have sent what is there (`renew`).
     """
 
     wake: public[Callable[[], None] | None]
@@ -356,7 +360,7 @@ class Ledger:
 
     @cython.ccall
     def put(self, message: object) -> cython.bint:
-        """Send one plain message; False where the careful code has to be asked, which may still take it."""
+        """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""
         writer: MessageWriter = self.writer
         size: cython.longlong
         if not self.is_open or type(message) is not bytes:
@@ -518,7 +522,7 @@ class QuickSender:
 
     @cython.ccall
     def put(self, message: object) -> cython.bint:
-        """Send one plain message; False where the careful code has to be asked, which may still take it."""
+        """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""
         writer: MessageWriter = self.writer
         if type(message) is not bytes or writer.allowance <= 0:
             return False

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 class RunReader:
-    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` tell of the last run:
+    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` are those of the last run:
     where it ended, how many messages it had, and the bytes of their payloads.
     """
 
@@ -15,12 +15,12 @@ class RunReader:
     def __init__(self) -> None: ...
     def whole(self, data: bytes, limit: int) -> bytes | None:
         """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
-        ``number`` tell what it is.
+        ``number`` are the message's.
         """
     def gather(self, items: list[bytes], start: int, count: int, limit: int) -> list[bytes]:
         """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
-        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` tell what
-        they are.
+        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` are
+        theirs.
         """
     def read(self, data: bytes, position: int, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
         """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered
@@ -31,7 +31,7 @@ class MessageWriter:
     """What the ordered messages of a connection are encoded into until the transport takes them.
 
     It holds the bytes of one stream at a time. ``wake`` is called when the first message is put into it; ``allowance`` is
-    how many more it takes before somebody must have carried off what is there (`renew`).
+    how many more it takes before the caller must have sent what is there (`renew`).
     """
 
     wake: Callable[[], None] | None
@@ -82,7 +82,7 @@ class Ledger:
     def is_spent(self) -> bool:
         """The connection's allowance of messages is used up until its output is carried off."""
     def put(self, message: object) -> bool:
-        """Send one plain message; False where the careful code has to be asked, which may still take it."""
+        """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""
     def add(self, size: int, entry: Any) -> int:
         """Note a message that was sent the careful way, and what hangs on it (or None); returns its number."""
     def acknowledge(self, start: int, stop: int) -> list[Any]:
@@ -116,4 +116,4 @@ class QuickSender:
     def is_spent(self) -> bool:
         """The connection's allowance of messages is used up until its output is carried off."""
     def put(self, message: object) -> bool:
-        """Send one plain message; False where the careful code has to be asked, which may still take it."""
+        """Send one plain message; False where ``mainstem.aqueduct`` has to decide, which may still take it."""

@@ -1,4 +1,4 @@
-"""Rows of ``frames`` as the buffers under Arrow columns: written row by row, only the columns that are wanted."""
+"""Rows of ``frames`` as the buffers under Arrow columns: written row by row, only the columns that are selected."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FrameRows:
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:
-        """Fresh buffers: those of the last batch belong to whoever took them."""
+        """Fresh buffers: those of the last batch belong to the caller of ``take``."""
         i: cython.int = 0
         size: cython.longlong = 0
         self.owners = [None] * ROW_COLUMNS

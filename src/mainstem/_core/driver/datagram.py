@@ -63,8 +63,8 @@ class Address:
 class Transport:
     """Sends and receives datagrams in batches; the compiled cycles call it without the GIL.
 
-    ``incoming`` and ``outgoing`` drop datagrams on purpose at this door. ``max_segments`` is how many equal datagrams go as
-    one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
+    ``incoming`` and ``outgoing`` drop datagrams on purpose, on their way in and out. ``max_segments`` is how many equal
+    datagrams go as one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
     """
 
     outgoing: readonly[LossGenerator | None]
@@ -145,7 +145,7 @@ class Transport:
 
     @property
     def arrived_ns(self) -> int:
-        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not tell."""
+        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not report that."""
         return self.slot_ns[0]
 
     def _dropped(self, data) -> int:
@@ -177,7 +177,7 @@ class Transport:
         return now_ns
 
     def arrival_ns(self, now_ns: cython.longlong) -> cython.longlong:
-        """When the datagram at hand reached this machine, as exactly as the transport knows."""
+        """When the datagram at hand reached this machine, as exactly as the transport reports it."""
         if self.slot_ns[self.source // ADDRESS_ROOM] != 0:
             return self.slot_ns[self.source // ADDRESS_ROOM]
         return self.epoch_ns(now_ns)
@@ -294,7 +294,7 @@ class Transport:
 
 @cython.cclass
 class MemoryTransport(Transport):
-    """A transport without a network. Whoever owns it moves datagrams from ``sent`` of one to ``deliver`` of another.
+    """A transport without a network. Its owner moves datagrams from ``sent`` of one to ``deliver`` of another.
 
     ``send_limit`` is None, or how many more runs are accepted: a full socket buffer for tests. ``epoch_offset_ns`` is what the time
     of day is ahead of ``now_ns``, for timestamps in messages.

@@ -23,8 +23,8 @@ class Address:
 class Transport:
     """Sends and receives datagrams in batches; the compiled cycles call it without the GIL.
 
-    ``incoming`` and ``outgoing`` drop datagrams on purpose at this door. ``max_segments`` is how many equal datagrams go as
-    one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
+    ``incoming`` and ``outgoing`` drop datagrams on purpose, on their way in and out. ``max_segments`` is how many equal
+    datagrams go as one run (1 where the kernel has no segmentation offload). ``last_error`` is the errno of the last failed call.
     """
 
     outgoing: LossGenerator | None
@@ -46,14 +46,14 @@ class Transport:
         """Datagrams of control frames dropped on purpose, both directions."""
     @property
     def arrived_ns(self) -> int:
-        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not tell."""
+        """When the kernel received the first datagram of the last batch, in epoch nanoseconds; 0 where it does not report that."""
     def send(self, datagram: Buffer, to: Address | None = None) -> bool:
         """Sends one datagram to ``to``, or to where the socket is connected; False when the network did not take it."""
     def read(self) -> list[tuple[bytes, bytes]]:
         """Receives what is there, one batch of it: (datagram, packed source address)."""
 
 class MemoryTransport(Transport):
-    """A transport without a network. Whoever owns it moves datagrams from ``sent`` of one to ``deliver`` of another.
+    """A transport without a network. Its owner moves datagrams from ``sent`` of one to ``deliver`` of another.
 
     ``send_limit`` is None, or how many more runs are accepted: a full socket buffer for tests. ``epoch_offset_ns`` is what the time
     of day is ahead of ``now_ns``, for timestamps in messages.

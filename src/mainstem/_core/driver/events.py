@@ -8,6 +8,7 @@ if not cython.compiled:
     from mainstem._core.driver.datagram import ADDRESS_ROOM
     from mainstem._core.memory.plain import *
 
+    # An ERR frame with its text is the longest frame that Python has to see whole.
     WHOLE_FRAME = 1088
 
 from mainstem._core.driver.datagram import Transport
@@ -16,7 +17,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 # An event: its own length, kind, endpoint, path, time, a value, transport index, source length, source, then the frame.
 HEADER = cython.declare(cython.longlong, 48 + 32)
 # Room for some 500 NAKs. What does not fit is counted as lost, as if the network had dropped it: every frame that gets
-# here is sent again by its sender until somebody reacts.
+# here is sent again by its sender until it has an effect.
 ROOM = 65_536
 
 
@@ -24,7 +25,7 @@ ROOM = 65_536
 class EventBuffer:
     """What a compiled cycle could not decide by itself, for Python to drain afterwards in the same thread.
 
-    ``lost`` counts events for which there was no room; whoever sent the frame sends it again.
+    ``lost`` counts events for which there was no room; the frame's sender sends it again.
     """
 
     memory: AtomicBuffer

@@ -5,7 +5,7 @@ ROOM: int
 class EventBuffer:
     """What a compiled cycle could not decide by itself, for Python to drain afterwards in the same thread.
 
-    ``lost`` counts events for which there was no room; whoever sent the frame sends it again.
+    ``lost`` counts events for which there was no room; the frame's sender sends it again.
     """
 
     count: int

@@ -1,4 +1,33 @@
-"""IPC publications' ordinary duty cycle, compiled: limit, cleaning, what was produced (behaviour, 11.6)."""
+"""IPC publications' ordinary duty cycle, compiled: limit, cleaning, what was produced (docs/protocols/aeron.md, 11.6).
+
+Theory of operation. Producers and subscribers of an IPC stream share one log and need no driver to move a message. What
+they need it for is flow control: the conductor's cycle reads the subscribers' positions, and from the lowest derives
+how far producers may write.
+
+Who writes what, all in the conductor's thread but where it says otherwise:
+
+- pub-lmt: ``lowest position + window``; producers load it with acquire before each claim.
+- pub-pos, for operators: the tail, as of the last cycle.
+- is-connected, in the log's metadata.
+- zeroes behind the lowest position. Producers write the frames and tails, subscribers their positions, in their own
+  processes.
+
+Invariants:
+
+- The limit is raised only while it is less than two terms ahead of the clean position's term, or two where that
+  position begins one: so no producer writes where it is not zero yet, which three terms later is the same memory.
+- The limit falls only when the last subscriber is gone (to the consumers' position, so that producers stop) and in
+  ``clamp_limit``. Producers that had loaded the higher limit may finish their claim: the window allows for it.
+- ``trip limit`` is ahead of the limit by a fraction of the window. Stores of the limit are that much rarer, and
+  producers share its cache line with the conductor that much less.
+
+What may be reordered: positions are loaded with acquire, so what subscribers read happened before the cleaning; the
+limit is stored with release. Here it is stored before the bytes behind the consumers are zeroed. That is sound because
+the new limit was checked against what earlier cycles cleaned; the zeroes of this cycle serve limits to come.
+
+``populate_ahead`` touches pages before producers do. It writes nothing: MADV_POPULATE_WRITE maps pages and keeps their
+content.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +45,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 # The limit moves in steps of this part of the window, so that producers do not share its cache line with every poll.
 LIMIT_STEPS = cython.declare(cython.longlong, 8)
-# Pages of a log are made in steps that keep no other stream waiting (64 pages, about 0.2 ms), and so far ahead of a producer that
+# Pages of a log are mapped in steps that keep no other stream waiting (64 pages, about 0.2 ms), and so far ahead of a producer that
 # it does not catch up before the next cycle; never more than it has filled already, for most streams are small.
 POPULATE_STEP = cython.declare(cython.longlong, 256 * 1024)
 POPULATE_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
@@ -107,25 +136,25 @@ class IpcPath:
             st64(self.cells, self.limit_at, position)
 
     def work(self) -> cython.int:
-        """One duty cycle; whether the limit moved or pages were made."""
+        """One duty cycle; whether the limit moved or pages were mapped."""
         consumed: cython.longlong
         limit: cython.longlong
         ahead: cython.longlong
         produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
         st64(self.cells, self.produced_at, produced)
-        made: cython.bint = self.populate_ahead(produced)
+        populated: cython.bint = self.populate_ahead(produced)
         if self.subscribers.count == 0:
             if not self.draining and self.publisher_limit > self.consumer_position:
                 self.publisher_limit = self.consumer_position
                 self.trip_limit = self.consumer_position
                 st64(self.cells, self.limit_at, self.consumer_position)
-            return made
+            return populated
         consumed = self.subscribers.lowest(self.consumer_position)
         if consumed > self.consumer_position:
             self.consumer_position = consumed
         limit = consumed + self.window_length
         if self.draining or limit <= self.trip_limit:
-            return made
+            return populated
         # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
         # term between them, so the producers get their room first, and what was read is cleaned afterwards.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
@@ -137,7 +166,7 @@ class IpcPath:
         return 1
 
     def populate_ahead(self, produced: cython.longlong) -> cython.bint:
-        """Makes some of the pages that producers meet for the first time: each would stop them for microseconds."""
+        """Maps some of the pages that producers write for the first time: each fault would stop them for microseconds."""
         at: cython.longlong = self.populated_position
         log_length: cython.longlong = PARTITION_COUNT * self.term_length
         if at >= self.first_position + log_length:

@@ -62,11 +62,11 @@ class Cycle:
         return self.attention != 0
 
     def due(self, now_ns: cython.longlong) -> bool:
-        """Whether Python must look now."""
+        """Whether something exceptional waits for Python."""
         return self.attention != 0 or now_ns >= self.next_python_ns
 
     def set_deadline(self, deadline_ns: cython.longlong) -> None:
-        """When Python must look at the latest (NEVER_NS: not for the sake of time)."""
+        """The latest time at which Python must run (NEVER_NS: none)."""
         self.timer_ns = deadline_ns
         if deadline_ns < self.next_python_ns:
             self.next_python_ns = deadline_ns
@@ -194,7 +194,7 @@ class Loop:
     def turn(self, deadline_ns: cython.longlong, now_ns: cython.longlong, ticking: cython.bint) -> cython.int:
         i: cython.int
         work: cython.int
-        wanted: cython.bint
+        attention: cython.bint
         before: cython.longlong = now_ns
         while True:
             if self.stopping:
@@ -205,16 +205,16 @@ class Loop:
             if self.changed():
                 return WATCHED
             work = 0
-            wanted = False
+            attention = False
             for i in range(self.count):
                 work += cython.cast(Cycle, self.cycles[i]).cycle(now_ns)
                 if (
                     cython.cast(Cycle, self.cycles[i]).attention
                     or now_ns >= cython.cast(Cycle, self.cycles[i]).next_python_ns
                 ):
-                    wanted = True
+                    attention = True
             self.rounds += 1
-            if wanted:
+            if attention:
                 self.idle(True)
                 return ATTENTION
             if now_ns >= deadline_ns:
@@ -238,7 +238,7 @@ class Loop:
         return reason
 
     def run_once(self, now_ns: cython.longlong) -> int:
-        """One round at a given time, without idling; answers as ``run`` does."""
+        """One round at a given time, without idling; returns what ``run`` does."""
         reason: cython.int
         with cython.nogil:
             reason = self.turn(now_ns, now_ns, False)

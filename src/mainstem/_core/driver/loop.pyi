@@ -14,9 +14,9 @@ class Cycle:
     @property
     def needs_python(self) -> bool: ...
     def due(self, now_ns: int) -> bool:
-        """Whether Python must look now."""
+        """Whether something exceptional waits for Python."""
     def set_deadline(self, deadline_ns: int) -> None:
-        """When Python must look at the latest (NEVER_NS: not for the sake of time)."""
+        """The latest time at which Python must run (NEVER_NS: none)."""
 
 class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
@@ -51,4 +51,4 @@ class Loop:
         0: the deadline, 1: a cycle needs Python, 2: woken, 3: a watch changed, 4: stopped.
         """
     def run_once(self, now_ns: int) -> int:
-        """One round at a given time, without idling; answers as ``run`` does."""
+        """One round at a given time, without idling; returns what ``run`` does."""

@@ -1,4 +1,4 @@
-"""Loss on purpose: generators that a transport asks, datagram by datagram, whether to drop."""
+"""Loss on purpose: generators that decide, datagram by datagram, what a transport drops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERY_TYPE = 0xFFFF
 class LossGenerator:
     """Decides which datagrams a transport drops on purpose; this one drops none.
 
-    ``mask`` has a bit for each frame type that may be dropped, by the type of a datagram's first frame. ``then`` is asked
+    ``mask`` has a bit for each frame type that may be dropped, by the type of a datagram's first frame. ``then`` decides
     about what this generator lets through. One generator serves one thread.
     """
 

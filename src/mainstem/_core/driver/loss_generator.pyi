@@ -6,7 +6,7 @@ EVERY_TYPE: int
 class LossGenerator:
     """Decides which datagrams a transport drops on purpose; this one drops none.
 
-    ``mask`` has a bit for each frame type that may be dropped, by the type of a datagram's first frame. ``then`` is asked
+    ``mask`` has a bit for each frame type that may be dropped, by the type of a datagram's first frame. ``then`` decides
     about what this generator lets through. One generator serves one thread.
     """
 

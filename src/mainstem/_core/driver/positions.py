@@ -1,4 +1,24 @@
-"""A set of position counters that is read every duty cycle and changed now and then."""
+"""A set of position counters that is read every duty cycle and changed now and then: the subscribers or the spies of a
+stream.
+
+Theory of operation. The set is a table of offsets into the counters' values. One thread adds and removes, with the GIL;
+compiled cycles in other threads read without the GIL or a lock. Readers want the lowest or the highest position, and
+may err on the safe side by one change that happens at the same time.
+
+Who writes what: the changing thread writes ``slots``, ``slot_base``, ``room`` and ``count``. The values are the
+subscribers'.
+
+Invariants, and what may be reordered:
+
+- The first ``count`` slots hold valid offsets at every moment. An added slot is written before the count rises; a
+  removed one is overwritten by the last before the count falls. A release fence stands between the two stores, and
+  readers load the count before the slots, with an acquire fence between.
+- So a reader sees what is in the set and, at worst, a counter that was removed just now, or the last one twice. A
+  removed counter holds the stream's limit back for one cycle, which is safe: the bytes before a position that still
+  counts are never cleaned.
+- A table that was outgrown stays in ``kept`` until the set goes: a reader may have loaded its address already.
+- A counter must hold its position before it is added: the driver sets it to where the subscriber joins.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +70,7 @@ class PositionSet:
         if self.count >= MOST_POSITIONS:
             raise OverflowError(f"a stream has {MOST_POSITIONS} positions at most")
         if self.count == self.room:
+            # Readers may be in the old table: it is copied, and not resized.
             self.kept.append(self.slots)
             bigger = AtomicBuffer(bytearray(16 * self.room))
             bigger.put_bytes(0, self.slots.get_bytes(0, 8 * self.room))
@@ -66,6 +87,7 @@ class PositionSet:
         last: cython.int = self.count - 1
         for i in range(last + 1):
             if get64(self.slot_base, 8 * i) == counter_id * COUNTER_VALUE_LENGTH:
+                # Until the count falls the last one is there twice, which no minimum or maximum minds.
                 put64(self.slot_base, 8 * i, get64(self.slot_base, 8 * last))
                 fence_release()
                 self.count = last

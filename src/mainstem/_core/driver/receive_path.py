@@ -1,6 +1,48 @@
-"""The receiver's ordinary duty cycle, compiled: datagrams into terms, positions, status messages (behaviour, 15).
+"""The receiver's ordinary duty cycle, compiled: datagrams into terms, positions, status messages (docs/protocols/aeron.md,
+15).
 
-What it meets that is not ordinary it puts in the ``EventBuffer``, for the receiver agent to decide about afterwards.
+Theory of operation. A ``ReceivePath`` is one image: one publication's stream as it arrives here. A
+``ReceiveEndpointCore`` is a channel's sockets, and which image a datagram is for. A datagram's frames are copied from
+the socket's buffer to the place in the image's log that their header names, in whatever order they arrive. From what is
+there the cycle derives two positions: the high-water mark (rcv-hwm, the end of the furthest frame) and the rebuild
+position (rcv-pos, up to which there is no gap). Gaps between them are timed by the ``LossDetector`` and asked for with
+NAKs, or filled with padding where the stream is unreliable. Status messages report the subscribers' position and the
+window to every sender of the image; that is all of the flow control.
+
+What is not ordinary goes into the ``EventBuffer``, for the receiver agent, which drains it after the cycle, in the same
+thread: SETUP, datagrams of unknown sessions or from unknown sources, loss reports, the end of the stream. When the
+buffer is full an event is dropped, and the sender's repetition brings it again.
+
+Who writes what:
+
+- The receiver's thread runs all of this. It alone writes the image's log: frames, padding, zeroes, and in the metadata
+  the end of the stream, the number of live connections and whether the publication was revoked. It moves rcv-hwm and
+  rcv-pos.
+- Subscribers, in other processes, read the log and write their own positions.
+- The conductor's thread may set the public flags (``draining``, ``rejected``, ``status_events``, ``window_length``,
+  ...): each is one word, and one cycle early or late makes no difference to them.
+- Tables and connections are changed by the receiver agent between two cycles, with the GIL. The arrays ``conn_...``
+  hold borrowed pointers to what ``kept`` keeps alive, because a cycle without the GIL cannot count references.
+
+Invariants:
+
+- ``rebuild position <= high-water mark``, and neither falls. The scheduled position, which the next status message
+  reports, does not fall either. Cleaning begins where the stream was joined and reaches to one term behind the
+  scheduled position.
+- A datagram is inserted only between the last status message's position and half a term beyond it. So it lies in memory
+  that was cleaned, and no subscriber is in it: before that it is an under-run, behind it an over-run, counted and
+  dropped.
+- A datagram is checked whole before any of it is inserted: frames of one session, stream and term that follow one
+  another, and do not run over the term. What is inserted once is never changed: repeats are dropped by
+  ``insert_frames``.
+- An image ends when every live connection has named an end; the furthest of these is the stream's.
+
+What may be reordered: ``insert_frames`` stores a frame's first word last, with release. A later frame may be visible
+before an earlier one, but subscribers walk in order. rcv-hwm and rcv-pos are for operators and flow control;
+subscribers do not read them. Subscribers' positions are loaded with acquire before the bytes behind them are zeroed,
+and a status message that lets the sender write there goes out after the zeroes.
+
+Time: nothing here reads a clock but for timestamps in messages. ``now_ns`` is the time of the cycle.
 """
 
 from __future__ import annotations
@@ -44,9 +86,9 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.memory.buffer import AtomicBuffer
 
 NO_END = cython.declare(cython.longlong, -1)
-# How often a datagram from an unknown source is mentioned: often enough to connect at once, too seldom to be a burden.
+# How often a datagram from an unknown source is reported: often enough to connect at once, too seldom to be a burden.
 CONNECT_INTERVAL = cython.declare(cython.longlong, 1_000_000)
-# Loss is gathered this long before Python hears of it: repairing it needs no Python, and a report is not urgent.
+# Loss is gathered this long before it is reported to Python: repairing it needs no Python, and a report is not urgent.
 LOSS_REPORT_DELAY_NS = cython.declare(cython.longlong, 10_000_000)
 
 
@@ -65,7 +107,7 @@ class ReceiveEndpointCore:
     """The sockets of a subscription's channel. Used by the receiver's thread only.
 
     ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
-    ``silences`` sessions that Python knows about and does not want to hear of. The timestamp offsets say where in each message's
+    ``silences`` sessions that are known to Python and not to be reported. The timestamp offsets say where in each message's
     payload the time goes at which the kernel (media) or this driver (channel) received it: -1 nowhere, -8 into the reserved value.
     """
 
@@ -176,7 +218,7 @@ class ReceiveEndpointCore:
             if self.paths.find(get32(base, at + RTTM_SESSION_ID_OFFSET), get32(base, at + RTTM_STREAM_ID_OFFSET)) >= 0:
                 self.events.put_frame(EVENT_FRAME, self.key, -1, now_ns, transport, index, WHOLE_FRAME)
             return True
-        # Control frames that are meant for senders: legal here, and nobody's business.
+        # Control frames that are meant for senders: legal here, and ignored.
         if kind == TYPE_SM:
             least = SM_LENGTH
         elif kind == TYPE_NAK:
@@ -205,7 +247,7 @@ class ReceiveEndpointCore:
             return True
         key = get64(base, at + FRAME_SESSION_ID_OFFSET)
         if key != self.unknown_key or self.events.count == 0:
-            # The first of a batch is enough to say.
+            # One report for each batch is enough.
             self.unknown_key = key
             self.events.put_frame(EVENT_UNKNOWN_SESSION, self.key, -1, now_ns, transport, index, DATA_HEADER_LENGTH)
         return True
@@ -352,7 +394,7 @@ class ReceivePath:
         st64(self.cells, self.rebuilt_at, join_position)
 
     def _begin(self, now_ns: cython.longlong) -> None:
-        """An image as it is before its first datagram."""
+        """The state of an image before its first datagram."""
         self.key = 0
         self.endpoint_key = 0
         self.media_timestamp_offset = NO_TIMESTAMP
@@ -545,12 +587,13 @@ class ReceivePath:
                 return False
         elif transport.length != DATA_HEADER_LENGTH:
             return False
+        # Beyond this no status message has allowed the sender to go, and the memory may not be clean.
         if position + moved > self.last_status_position + self.term_length // 2:
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
         row = self.connection_of(transport, index)
         if row < 0 and now_ns >= self.connect_due_ns:
-            # A way to the sender that no SETUP told of: one of several, or added later.
+            # A way to the sender that no SETUP announced: one of several, or added later.
             self.connect_due_ns = now_ns + CONNECT_INTERVAL
             self.events.put_frame(
                 EVENT_UNKNOWN_SESSION, self.endpoint_key, -1, now_ns, transport, index, DATA_HEADER_LENGTH
@@ -560,6 +603,7 @@ class ReceivePath:
             return True
         if position < self.last_status_position:
             fadd64(self.cells, SYSTEM_UNDER_RUNS * COUNTER_VALUE_LENGTH, 1)
+            # A repeat of what was consumed. It is not inserted, but a sender that repeats lately sent data is alive.
             if position < self.last_status_position - self.scheduled_window:
                 return True
         else:
@@ -598,7 +642,7 @@ class ReceivePath:
     def on_end(
         self, position: cython.longlong, revoked: cython.bint, row: cython.int, now_ns: cython.longlong
     ) -> cython.void:
-        """One sender says that the stream has ended; it has when all who live say so (behaviour, 15.5)."""
+        """One connection carries the end of the stream; it has ended when all live ones do (behaviour, 15.5)."""
         i: cython.int
         end: cython.longlong = position
         if row >= 0:
@@ -632,6 +676,7 @@ class ReceivePath:
         limit: cython.longlong
         whole: cython.longlong
         gap: cython.bint = False
+        # A subscriber ahead of the rebuild position has passed a gap that is complete by now: the scan may start there.
         if position < self.rebuild_position:
             position = self.rebuild_position
         while position < self.high_water_mark:
@@ -665,7 +710,7 @@ class ReceivePath:
                 self.bytes_lost = 0
 
     def find_gaps(self, now_ns: cython.longlong) -> cython.void:
-        """Tells the loss detector of all that is missing up to the high-water mark."""
+        """Reports all that is missing up to the high-water mark to the loss detector."""
         position: cython.longlong = self.rebuild_position
         offset: cython.longlong
         limit: cython.longlong
@@ -715,8 +760,10 @@ class ReceivePath:
         ):
             return False
         self.force_status = False
+        # Subscribers may be gone, or one may have joined behind: what was announced is not taken back.
         if consumed < self.scheduled_position:
             consumed = self.scheduled_position
+        # Clean first, announce afterwards: the window of the next status message reaches into what is cleaned here.
         target = consumed - self.term_length
         while self.clean_position < target:
             before = self.clean_position
@@ -757,6 +804,7 @@ class ReceivePath:
         if self.put_to_all(self.frame, length, now_ns) > 0:
             self.status_messages_sent += 1
             fadd64(self.cells, SYSTEM_STATUS_MESSAGES_SENT * COUNTER_VALUE_LENGTH, 1)
+        # Even where it left for no one: what was scheduled is what the checks of arriving data go by.
         self.last_status_position = self.scheduled_position
 
     def put_to_all(self, base: cython.p_const_uchar, length: cython.int, now_ns: cython.longlong) -> cython.int:

@@ -18,7 +18,7 @@ class ReceiveEndpointCore:
     """The sockets of a subscription's channel. Used by the receiver's thread only.
 
     ``paths`` leads from (session, stream) to an image's path, ``interests`` holds (stream, 0) of subscribed streams, and
-    ``silences`` sessions that Python knows about and does not want to hear of. The timestamp offsets say where in each message's
+    ``silences`` sessions that are known to Python and not to be reported. The timestamp offsets say where in each message's
     payload the time goes at which the kernel (media) or this driver (channel) received it: -1 nowhere, -8 into the reserved value.
     """
 

@@ -1,4 +1,4 @@
-"""Which requests for a retransmission are answered, and when (behaviour, 16.4)."""
+"""Which NAKs lead to a retransmission, and when (behaviour, 16.4)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if not cython.compiled:
     MAX_ACTIONS = 256
 
 UNICAST_LINGER_NS = 10_000_000
-# A sender answers at most this many times the receivers' initial window for one request.
+# At most this many times the receivers' initial window is sent again for one NAK.
 UNICAST_WINDOW_MULTIPLE = 16
 GROUP_WINDOW_MULTIPLE = 4
 DEFAULT_WINDOW_LENGTH = 128 * 1024
-# Requests remembered at once. A receiver of ours asks for 64 gaps together; a group's pool is the channel's ``max-resend``.
+# NAKs remembered at once. A receiver of ours reports 64 gaps together; a group's pool is the channel's ``max-resend``.
 UNICAST_ACTIONS = 64
 DEFAULT_GROUP_ACTIONS = 16
 MOST_MESSAGE_LENGTH = 16 * 1024 * 1024

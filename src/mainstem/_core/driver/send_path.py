@@ -1,6 +1,44 @@
-"""The sender's ordinary duty cycle, compiled: limits, data, heartbeats out; status messages in (behaviour, 14).
+"""The sender's ordinary duty cycle, compiled: limits, data, heartbeats out; status messages in (docs/protocols/aeron.md,
+14).
 
-What it meets that is not ordinary it puts in the ``EventBuffer``, for the sender agent to decide about afterwards.
+Theory of operation. A ``SendPath`` is what the sender does for one network publication; a ``SendEndpointCore`` is the
+socket that several of them share. Each cycle sends what the receivers' window allows, straight from the log: the bytes
+of a term are the bytes of the datagrams, so nothing is copied before the kernel does. Frames are gathered into
+datagrams up to the MTU, and equal datagrams into runs, which one call of sendmmsg takes with segmentation offload.
+
+What is ordinary is handled here, without the GIL. What needs a decision goes into an ``EventBuffer``: a receiver that
+is not known, one that left or fell silent, a SETUP that is due, a frame for Python. The sender agent drains it after
+the cycle, in the same thread. A full buffer drops events as the network drops datagrams: the peer repeats what caused
+them.
+
+Who writes what:
+
+- The sender's thread runs all of this. It writes the counters pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, ``is
+  connected`` in the log's metadata, and zeroes behind the consumers.
+- Producers, in other processes, write frames and tails. Spies, which are subscribers on this host, write their own
+  positions.
+- The public flags (``draining``, ``end_of_stream``, ``revoked``, ...) may be set by the conductor's thread. Each is one
+  aligned word that the cycle reads; one cycle early or late makes no difference to them.
+- Entries of ``paths``, ``destinations`` and ``spies`` are changed by the sender agent, between two cycles, with the
+  GIL. Tables hold borrowed pointers to what Python keeps alive, because a cycle without the GIL cannot count
+  references: ``cython.cast(SendPath, self.paths.entries[i])`` is called on at once, and never stored.
+
+Invariants:
+
+- ``slowest consumer <= sender position <= tail``. ``sender position <= sender limit``, unless the limit was lowered:
+  then nothing is sent until the limit passes the position again.
+- Cleaning begins where the stream did and reaches to one term behind the slowest consumer.
+- The publisher limit is ``min(sender position, slowest spy) + window``, and is raised only where it stays out of memory
+  that is not zero yet: less than two terms ahead of the clean position's term, or two where that position begins one.
+- What lies before the sender position is sent again only for a NAK, and only as far back as the ``RetransmitHandler``
+  reaches.
+
+What may be reordered: a frame's length is loaded with acquire before its bytes go to the kernel. The sender position is
+stored with release after the kernel took them. The clean position is local; zeroes are stored before the limit that
+admits producers to them, which is stored with release and loaded by producers with acquire.
+
+Time: nothing here reads a clock. ``now_ns`` is the time of the cycle; deadlines are compared with it, so a simulator
+can run it.
 """
 
 from __future__ import annotations
@@ -31,10 +69,10 @@ from mainstem._core.driver.table import PathTable
 from mainstem._core.log.term import RunBatch
 from mainstem._core.memory.buffer import AtomicBuffer
 
-# A sender whose window is used up says where it is after this long, then after twice as long each time: when the last datagram
-# before the limit was lost, the receiver knows of nothing to ask for, and would hear of it with the next heartbeat only.
+# A sender whose window is used up reports its position after this long, then after twice as long each time: when the last datagram
+# before the limit was lost, the receiver knows of nothing to ask for, and would learn of it with the next heartbeat only.
 FIRST_PROBE_NS = cython.declare(cython.longlong, 10_000_000)
-# Each receiver's silence is looked at this many times in its timeout.
+# Each receiver's silence is checked this many times in its timeout.
 EXPIRY_CHECKS = cython.declare(cython.longlong, 16)
 # Batches that one control socket may deliver in one cycle, so that a flood of them cannot stop the data.
 CONTROL_BATCHES = cython.declare(cython.int, 4)
@@ -345,7 +383,7 @@ class SendPath:
         self._begin(now_ns)
 
     def _begin(self, now_ns: cython.longlong) -> None:
-        """A publication as it is before anybody has heard of it."""
+        """The state of a publication that no receiver knows yet."""
         self.endpoint = None
         self.destination = None
         self.events = None
@@ -415,14 +453,17 @@ class SendPath:
     def work(self, now_ns: cython.longlong) -> cython.longlong:
         """One duty cycle; the bytes that left."""
         sent: cython.longlong = 0
+        # Only Python knows the flags and the TTL of a SETUP. Where the event does not fit, the next cycle asks again.
         if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
             if self.events.put(EVENT_SETUP_DUE, self.endpoint.key, self.key, now_ns, 0):
                 self.setup_due_ns = now_ns + self.setup_interval_ns
+        # Without receivers but with spies that count as such there is no one to send to: the position follows the spies.
         if self.table.count == 0 and self.spies_simulate_connection and self.spies.count > 0:
             self.follow_spies()
         else:
             sent = self.send_data(now_ns)
         if sent == 0:
+            # Idle: a heartbeat shows receivers where the stream is, so that the loss of its last frames is noticed at all.
             if self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
                 self.send_heartbeat(now_ns)
             elif self.batch.blocked and self.has_initial_connection and now_ns >= self.probe_due_ns:
@@ -454,6 +495,7 @@ class SendPath:
                 (self.table.count > 0 and self.group_ready) or (self.spies_simulate_connection and self.spies.count > 0)
             )
         )
+        # The conductor clamped the limit when it began to drain: it must not rise again.
         if self.draining:
             return
         if not self.connected:
@@ -466,6 +508,7 @@ class SendPath:
             consumer = self.sender_position
         limit = consumer + self.window_length
         if limit > self.publisher_limit:
+            # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
             self.clean_position = clean_to(
                 self.base, self.term_length, self.clean_position, consumer - self.term_length
             )
@@ -515,6 +558,7 @@ class SendPath:
             for i in range(count):
                 stamp_frames(self.base, self.batch.offset[i], self.batch.length[i], self.timestamp_offset, moment)
         accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
+        # A full socket buffer is no error: the position stays before what did not leave, and the next cycle goes on there.
         if accepted < count:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         if accepted <= 0:
@@ -542,7 +586,7 @@ class SendPath:
         put32(self.frame, 16, self.stream_id)
 
     def send_heartbeat(self, now_ns: cython.longlong) -> cython.void:
-        """An empty data frame at the sender's position; it tells the end of the stream too."""
+        """Sends an empty data frame at the sender's position; its flags carry the end of the stream."""
         flags: cython.int = FLAG_UNFRAGMENTED
         if self.end_of_stream:
             flags |= FLAG_EOS
@@ -621,7 +665,7 @@ class SendPath:
             self.report(EVENT_RECEIVER_LEFT, transport, now_ns)
             return True
         row = self.table.find(get64(base, at + SM_RECEIVER_ID_OFFSET))
-        # A known receiver without a say is a candidate again where the limit follows the minimum.
+        # A known receiver that does not count is a candidate again where the limit follows the minimum.
         if row < 0 or (self.tracks_minimum and not self.table.counts[row]):
             self.report(EVENT_NEW_RECEIVER, transport, now_ns)
         else:
@@ -690,7 +734,7 @@ class SendPath:
         return tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
 
     def resend_range(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
-        """Sends again what was asked for, from the log; the bytes that left. Stops at the first frame that is not there."""
+        """Sends again what was asked for, from the log; the bytes that left. Stops at the first frame that is not complete."""
         offset: cython.longlong = position & (self.term_length - 1)
         window: cython.longlong = length
         sent: cython.longlong = 0
@@ -730,7 +774,7 @@ class SendPath:
     def on_nak(
         self, term_id: cython.int, offset: cython.longlong, length: cython.longlong, now_ns: cython.longlong
     ) -> cython.bint:
-        """A receiver misses something: sent again, unless it is on its way already. False for a malformed request."""
+        """A NAK: sends the range again unless it is on its way already. False for a malformed request."""
         position: cython.longlong
         overflows: cython.longlong = self.retransmit.overflows
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
@@ -741,6 +785,7 @@ class SendPath:
         if self.naks_at >= 0:
             fadd64(self.cells, self.naks_at, 1)
         position = self.position_of(term_id, offset)
+        # The handler refuses what is on its way already, and cuts what was not sent yet or is cleaned.
         length = self.retransmit.ask(position, length, self.sender_position, now_ns)
         if self.retransmit.overflows != overflows:
             fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)
@@ -769,7 +814,7 @@ class SendPath:
             i = self.retransmit.next_due(i + 1)
 
     def set_retransmit(self, retransmit: RetransmitHandler) -> None:
-        """How requests are answered, in place of the unicast defaults; before the path is driven."""
+        """Sets how NAKs are served, in place of the unicast defaults; before the path is driven."""
         self.retransmit = retransmit
 
     def set_nak_counter(self, counter_id: cython.longlong) -> None:

@@ -137,7 +137,7 @@ class SendPath:
     def producer_position(self) -> int:
         """Where the producers are, from the tail."""
     def set_retransmit(self, retransmit: RetransmitHandler) -> None:
-        """How requests are answered, in place of the unicast defaults; before the path is driven."""
+        """Sets how NAKs are served, in place of the unicast defaults; before the path is driven."""
     def set_nak_counter(self, counter_id: int) -> None:
         """Counts the requests for this publication there, besides the system's own counter."""
     def resend(self, position: int, length: int) -> int:

@@ -4,11 +4,12 @@ FIRST_ROOM: int
 MOST_PATHS: int
 
 class PathTable:
-    """Open addressing with linear probing, at most half full.
+    """Paths by (session id, stream id), read once for each datagram, and changed by the thread that reads it.
 
-    The indexes lead to ``entries``: borrowed references to what ``paths`` holds.
-
-    Changed with the GIL by the thread that reads it. Removing rebuilds: it is rare, and so no tombstones are needed.
+    Open addressing with linear probing, at most half full. ``find`` returns an index into ``entries``, which are borrowed
+    references to what ``paths`` holds: the cycle runs without the GIL and cannot count references. A path is called on where it
+    stands, ``cython.cast(SendPath, table.entries[index]).work(now_ns)``, and valid until the table is changed. Removing rebuilds:
+    it is rare, and so no tombstones are needed.
     """
 
     count: int

@@ -29,7 +29,7 @@ class UdpTransport(Transport):
     """Datagrams over the non-blocking UDP socket ``fd``, which stays its opener's to close, after this transport.
 
     Batches go through sendmmsg and recvmmsg, equal datagrams in one call with segmentation offload and coalesced where the
-    kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` tells
+    kernel has them; ``offload=False`` does without. ``timestamps`` asks the kernel when each datagram arrived. ``coalesces`` is
     what was found for receiving, ``max_segments`` for sending; ``slots`` is how many datagrams or runs come at once, 0 for
     as many as is usual.
     """
@@ -126,7 +126,7 @@ class UdpTransport(Transport):
             self.outgoing_messages[i].msg_hdr.msg_controllen = 0
 
     def push(self, count: cython.int) -> cython.int:
-        """Sends what is prepared; how many messages the kernel took. ``last_error`` tells why not all of them."""
+        """Sends what is prepared; how many messages the kernel took. ``last_error`` is why not all of them."""
         done: cython.int = 0
         refused: cython.int = 0
         n: cython.int

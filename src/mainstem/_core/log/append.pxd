@@ -57,7 +57,7 @@ cdef class Appender:
     cdef int check_length(self, long long length) except -1
     cdef long long append(self, const unsigned char *source, long long length, object reserved) except? -99
     cdef object append_batch(self, Messages messages)
-    cdef long long wanted(self, Messages messages, long long k, long long left) noexcept
+    cdef long long claim_length(self, Messages messages, long long k, long long left) noexcept
     cdef long long fill(self, Messages messages, long long k, long long claimed) noexcept
 
 

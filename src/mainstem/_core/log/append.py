@@ -1,8 +1,45 @@
-"""Appending to a log: what a publication's ``offer``, ``try_claim`` and batches do to the terms.
+"""Appending to a log: what a publication's ``offer``, ``try_claim`` and batches do to the terms (docs/protocols/aeron.md,
+11).
 
-Several publishers of one stream, in several processes, claim space by one fetch-and-add on the tail of the active partition,
-each writes its own frame, and a frame is there for readers once its positive length is stored, last of all and with release.
-A claim that runs over the end of the term owns the rest of it: its owner pads that and rotates to the next partition.
+Theory of operation. Each of the three partitions has a tail counter in the log's metadata: the term id in the upper
+half, the offset of the next free byte in the lower. ``active term count`` says which partition is written to. To append
+is: read tail and limit; claim bytes by moving the tail; write the frame; make it visible.
+
+Who writes what:
+
+- The tail of the active partition: every concurrent publication of the stream, in any process, by fetch-and-add. An
+  exclusive publication is the only one of its log: it keeps the tail itself and stores it with release for others to
+  read.
+- The frame in the claimed bytes: the claim's owner, until its length is positive. From then on it is not written until
+  it is cleaned.
+- ``active term count``, and the tail of the next term: the publication that meets the end of a term first, by
+  compare-and-set.
+- The publisher's limit, a counter: the driver. Producers only load it, with acquire.
+- ``is connected``, the cleaning of terms and the filling of a dead producer's claim: the driver.
+
+Invariants:
+
+- What lies from the tail up to the limit, and as far beyond it as claims may overrun it, is zero: the driver sees to
+  that.
+- A message begins only where ``position < limit``. The check and the claim are two steps, so publications that race
+  overrun the limit, each by no more than one claim; a claim takes no more than the longest message does. The driver's
+  window allows for it.
+- The tail's offset may pass the term's end. The one claim that begins before the end and runs over it owns the rest of
+  the term: it pads that, and rotates. Claims that begin at or behind the end own nothing, and only help to rotate. All
+  of them return ADMIN_ACTION, and the caller offers again, in the next term.
+- Rotation happens once: the next tail is set only if it still holds the term id of three terms before, and the active
+  count is raised only from the value seen. Either fails harmlessly when another did it. A fetch-and-add may still reach
+  a tail that was rotated between the check and the claim: the term id that it returns tells where the claim is.
+
+What may be reordered:
+
+- The negative length is stored first, before a release fence: the driver can then see how long a dead claim is.
+- Header fields and payload are plain stores in any order; the positive length is stored last, with release. A reader
+  that loads it with acquire sees all of the frame.
+- Fragments of a message are made visible one by one, in order; readers cannot pass one that is not there.
+- A batch is written in runs. The first frame of a run is made visible last, so a reader finds all of the run at once,
+  while the later frames are complete already. Each of those stores its length last as well: if this process dies, the
+  driver pads over the first frame only, and the next must be whole or nothing.
 """
 
 from __future__ import annotations
@@ -133,7 +170,7 @@ class Appender:
     ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher
     limit's counter. Raises ValueError when either is not what it should be.
 
-    Positions are answered as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
+    Positions are returned as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
     -3 the log rotated, offer again, -4 closed, -5 the stream has used up its positions.
     """
 
@@ -153,7 +190,7 @@ class Appender:
     is_closed: readonly[cython.bint]
     bits: cython.int
     mtu: readonly[cython.longlong]
-    # What the last look() and take() found, for the code that called them.
+    # What the last look() and take() returned besides their result: a C function returns one value.
     room: cython.longlong
     taken_count: cython.longlong
     taken_offset: cython.longlong
@@ -188,7 +225,7 @@ class Appender:
         self.is_closed = False
 
     def detach(self) -> None:
-        """Lets go of the memory: every later offer answers CLOSED."""
+        """Lets go of the memory: every later offer returns CLOSED."""
         self.is_closed = True
         self.log = None
         self.limits = None
@@ -244,6 +281,7 @@ class Appender:
     @cython.exceptval(check=False)
     def meet_term_end(self) -> cython.longlong:
         """The last take ran over the end of its term: pads what is left of it and rotates."""
+        # Only the claim that began before the end has something to pad; the later ones found the tail past it.
         left: cython.longlong = self.term_length - self.taken_offset
         if left > 0:
             self.put_pad((self.taken_count << self.bits) + self.taken_offset, left)
@@ -265,6 +303,7 @@ class Appender:
     ) -> cython.void:
         """A header whose length is negative: claimed, not there yet."""
         base = self.base
+        # Before the rest of the header, so that the driver knows how much to pad should this process die here.
         st32(base, p, cython.cast(cython.int, -length))
         fence_release()
         put32(base, p + FRAME_VERSION_OFFSET, (flags << 8) | (kind << 16))
@@ -289,6 +328,7 @@ class Appender:
         if length <= self.max_payload_length:
             self.put_header(p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, reserved)
             copy_bytes(base, p + DATA_HEADER_LENGTH, source, 0, length)
+            # The release that makes header and payload visible: nothing above may sink below it.
             st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))
             self.expect_next(p, align_frame(length + DATA_HEADER_LENGTH))
             return
@@ -381,7 +421,7 @@ class Appender:
         fence_release()
         while True:
             # Pairs of fields as one store each: little-endian, as every Aeron program lays them out. The length comes last: if
-            # this process dies, the driver clears the first frame away, and no half of a later one may look whole.
+            # this process dies, the driver pads over the first frame, and no half of a later one may pass for a whole one.
             put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
             put64(base, p + FRAME_STREAM_ID_OFFSET, stream)
             put64(base, p + FRAME_RESERVED_VALUE_OFFSET, 0)
@@ -403,7 +443,7 @@ class Appender:
         self.taken_offset = offset
         return k
 
-    # -- the public faces ------------------------------------------------------------------------------------------
+    # -- the public methods ---------------------------------------------------------------------------------------
 
     @cython.exceptval(-1)
     def check_length(self, length: cython.longlong) -> cython.int:
@@ -435,7 +475,7 @@ class Appender:
     def offer(self, data: Buffer, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
         """Appends one message and returns the position after it, or a negative status; never blocks.
 
-        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is asked for each with
+        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is called for each with
         the frame (header and payload) before it is committed; when it raises, the message becomes padding. Raises
         ValueError for a message longer than ``max_message_length``.
         """
@@ -461,7 +501,7 @@ class Appender:
         return self.offer(b"".join(parts), reserved_value=reserved_value)
 
     def try_claim(self, length: cython.longlong, claim: BufferClaim) -> int:
-        """Claims a frame for ``length`` payload bytes, to be written in place; answers as ``offer`` does.
+        """Claims a frame for ``length`` payload bytes, to be written in place; returns what ``offer`` does.
 
         Raises ValueError for more than ``max_payload_length``, or when the claim is still open.
         """
@@ -509,7 +549,7 @@ class Appender:
         done: cython.longlong = 0
         total: cython.longlong
         offset: cython.longlong = 0
-        answer: cython.longlong = self.position if messages.count == 0 else 0
+        position: cython.longlong = self.position if messages.count == 0 else 0
         while done < messages.count:
             if k == messages.loaded:
                 messages.load(done)
@@ -517,21 +557,21 @@ class Appender:
             offset = self.look(messages.length[k])
             if offset < 0:
                 break
-            total = self.wanted(messages, k, self.term_length - offset)
+            total = self.claim_length(messages, k, self.term_length - offset)
             offset = self.take(total)
             before = k
             k = self.fill(messages, k, total)
             if k > before:
-                answer = (self.taken_count << self.bits) + self.taken_offset
+                position = (self.taken_count << self.bits) + self.taken_offset
                 done += k - before
             if offset + total > self.term_length:
                 offset = self.meet_term_end()
                 if offset == OFFER_MAX_POSITION_EXCEEDED:
                     break
-        return done, answer if done > 0 or messages.count == 0 else offset
+        return done, position if done > 0 or messages.count == 0 else offset
 
     @cython.exceptval(check=False)
-    def wanted(self, messages: Messages, k: cython.longlong, left: cython.longlong) -> cython.longlong:
+    def claim_length(self, messages: Messages, k: cython.longlong, left: cython.longlong) -> cython.longlong:
         """The bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
 
         No more than the longest message may take (plus one message, to meet the end of a term), so that publishers who
@@ -571,7 +611,7 @@ class Appender:
         return k
 
     def append_padding(self, length: cython.longlong) -> int:
-        """Appends padding of ``length`` bytes and a header, which readers skip; answers as ``offer`` does."""
+        """Appends padding of ``length`` bytes and a header, which readers skip; returns what ``offer`` does."""
         if length < 0:
             raise ValueError(f"a padding of {length} bytes")
         self.check_length(length)
@@ -611,7 +651,7 @@ class Appender:
 
     @property
     def is_connected(self) -> bool:
-        """Whether somebody consumes the stream."""
+        """Whether the stream has a consumer."""
         return not self.is_closed and ld32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET) == 1
 
 
@@ -630,7 +670,7 @@ class ConcurrentAppender(Appender):
         term_id: cython.longlong = raw >> 32
         offset: cython.longlong = raw - (term_id << 32)
         if count != wrap_i32(term_id - self.initial_term_id):
-            return OFFER_ADMIN_ACTION
+            return OFFER_ADMIN_ACTION  # count and tail were loaded on both sides of a rotation
         if offset > self.term_length:
             offset = self.term_length
         position: cython.longlong = (count << self.bits) + offset
@@ -642,8 +682,9 @@ class ConcurrentAppender(Appender):
 
     @cython.exceptval(check=False)
     def take(self, framed: cython.longlong) -> cython.longlong:
+        # The one contended instruction of an offer. It cannot fail, so no publication waits for another.
         raw: cython.longlong = fadd64(self.base, self.meta + (self.taken_count % PARTITION_COUNT) * 8, framed)
-        # The partition may have been rotated since the look: what counts is the term that the claim fell into.
+        # The partition may have been rotated since ``look``: what counts is the term that the claim fell into.
         term_id: cython.longlong = raw >> 32
         self.taken_count = wrap_i32(term_id - self.initial_term_id)
         self.taken_offset = raw - (term_id << 32)
@@ -656,6 +697,7 @@ class ConcurrentAppender(Appender):
         next_term_id: cython.longlong = wrap_i32(self.initial_term_id + next_count)
         tail: cython.longlong = self.meta + (next_count % PARTITION_COUNT) * 8
         stale: cython.longlong = wrap_i32(next_term_id - PARTITION_COUNT)
+        # Ends: a failed compare-and-set means that the tail was rotated, or that a late claim raised a stale tail once more.
         raw: cython.longlong = ld64(base, tail)
         while (raw >> 32) == stale and not cas64(base, tail, raw, next_term_id << 32):
             raw = ld64(base, tail)
@@ -711,12 +753,13 @@ class ExclusiveAppender(Appender):
         self.term_count = count + 1
         self.term_offset = 0
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
+        # The tail before the count: who loads the new count finds the tail of that term.
         put64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, term_id << 32)
         st32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET, cython.cast(cython.int, self.term_count))
         return OFFER_ADMIN_ACTION
 
     def offer_block(self, block: Buffer) -> int:
-        """Appends whole frames that are laid out already; answers as ``offer`` does.
+        """Appends whole frames that are laid out already; returns what ``offer`` does.
 
         The first frame must name this session, stream, term and offset, and the block must fit into the term. Raises
         ValueError when it does not.
@@ -770,14 +813,16 @@ class ExclusiveAppender(Appender):
     @cython.exceptval(-1)
     def check_block_header(self, source: cython.p_const_uchar, offset: cython.longlong) -> cython.int:
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
-        found = (
+        actual = (
             get32(source, FRAME_TERM_OFFSET_OFFSET),
             get32(source, FRAME_SESSION_ID_OFFSET),
             get32(source, FRAME_STREAM_ID_OFFSET),
             get32(source, FRAME_TERM_ID_OFFSET),
         )
-        wanted = (offset, self.session_id, self.stream_id, term_id)
-        if found != wanted:
+        expected = (offset, self.session_id, self.stream_id, term_id)
+        if actual != expected:
             names = "(term offset, session id, stream id, term id)"
-            raise ValueError(f"the block's first frame has {names} {found}, and this place in the stream is {wanted}")
+            raise ValueError(
+                f"the block's first frame has {names} {actual}, and this place in the stream is {expected}"
+            )
         return 0

@@ -39,7 +39,7 @@ class Appender:
     ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher
     limit's counter. Raises ValueError when either is not what it should be.
 
-    Positions are answered as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
+    Positions are returned as ints; a negative one is a status (``layout.OFFER_...``): -1 not connected, -2 back pressured,
     -3 the log rotated, offer again, -4 closed, -5 the stream has used up its positions.
     """
 
@@ -54,11 +54,11 @@ class Appender:
     mtu: int
     def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: int) -> None: ...
     def detach(self) -> None:
-        """Lets go of the memory: every later offer answers CLOSED."""
+        """Lets go of the memory: every later offer returns CLOSED."""
     def offer(self, data: Buffer, *, reserved_value: int | Callable[[memoryview], int] | None = None) -> int:
         """Appends one message and returns the position after it, or a negative status; never blocks.
 
-        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is asked for each with
+        A message longer than one frame is split. ``reserved_value`` is an int64 for every frame, or is called for each with
         the frame (header and payload) before it is committed; when it raises, the message becomes padding. Raises
         ValueError for a message longer than ``max_message_length``.
         """
@@ -67,7 +67,7 @@ class Appender:
     ) -> int:
         """Appends the parts, one after the other, as one message."""
     def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Claims a frame for ``length`` payload bytes, to be written in place; answers as ``offer`` does.
+        """Claims a frame for ``length`` payload bytes, to be written in place; returns what ``offer`` does.
 
         Raises ValueError for more than ``max_payload_length``, or when the claim is still open.
         """
@@ -82,7 +82,7 @@ class Appender:
     ) -> tuple[int, int]:
         """As ``offer_many``, for rows of an Arrow binary column: its data and its int32 (``wide``: int64) offsets."""
     def append_padding(self, length: int) -> int:
-        """Appends padding of ``length`` bytes and a header, which readers skip; answers as ``offer`` does."""
+        """Appends padding of ``length`` bytes and a header, which readers skip; returns what ``offer`` does."""
     @property
     def position(self) -> int:
         """Where the next message will be appended, or CLOSED."""
@@ -94,7 +94,7 @@ class Appender:
         """Bytes up to the limit, or CLOSED."""
     @property
     def is_connected(self) -> bool:
-        """Whether somebody consumes the stream."""
+        """Whether the stream has a consumer."""
 
 class ConcurrentAppender(Appender):
     """Any number of these may append to one log, in any number of threads and processes."""
@@ -103,7 +103,7 @@ class ExclusiveAppender(Appender):
     """The only writer of its log: it keeps the tail itself and only publishes it."""
     def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: int) -> None: ...
     def offer_block(self, block: Buffer) -> int:
-        """Appends whole frames that are laid out already; answers as ``offer`` does.
+        """Appends whole frames that are laid out already; returns what ``offer`` does.
 
         The first frame must name this session, stream, term and offset, and the block must fit into the term. Raises
         ValueError when it does not.

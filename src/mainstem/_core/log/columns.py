@@ -100,7 +100,7 @@ class FrameWalk:
     many frames of other types (padding), ``last`` where the last frame of all starts, ``stopped`` why the walk ended
     (``layout.WALK_...``).
 
-    With ``term_mask`` (a term's length less one; 0 does not look) a frame whose header tells another offset in its term
+    With ``term_mask`` (a term's length less one; 0: unchecked) a frame whose header has another offset in its term
     than it lies at counts as corrupt. The memory must begin where a term does.
     """
 
@@ -301,7 +301,7 @@ class Columns:
 
     @cython.exceptval(-1)
     def start(self) -> cython.int:
-        """Fresh buffers for a new batch: those of the last one belong to whoever took them."""
+        """Fresh buffers for a new batch: those of the last one belong to the caller of ``take``."""
         i: cython.int = 0
         self.owners = [None] * 12
         for i in range(12):
@@ -483,9 +483,6 @@ class Columns:
         self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
     ) -> cython.void:
         """Appends ``n`` of the frames that were found, from the ``first``, as rows: a loop for each column."""
-        if self.wanted == COLUMNS_OF_MESSAGES:
-            self.fill_messages(base, first, n, zero_position)
-            return
         wanted: cython.int = self.wanted
         row: cython.longlong = self.rows
         i: cython.int = 0
@@ -496,6 +493,9 @@ class Columns:
             at = cython.address(self.at[first])
         else:
             at = self.at[first:]
+        if wanted == COLUMNS_OF_MESSAGES:
+            self.fill_messages(base, at, n, zero_position)
+            return
         # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
         column = self.column[0]
         if wanted & COLUMN_POSITION:
@@ -542,18 +542,14 @@ class Columns:
         self.rows = row + n
 
     def fill_messages(
-        self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
+        self, base: cython.p_uchar, at: cython.p_longlong, n: cython.int, zero_position: cython.longlong
     ) -> cython.void:
-        """The same for the columns that a poll asks for, in one loop: each header is looked at once."""
+        """Does the same for the columns that a poll selects, in one loop: each header is read once."""
         row: cython.longlong = self.rows
         i: cython.int = 0
         o: cython.longlong = 0
         length: cython.longlong = 0
         used: cython.longlong = self.payload_length
-        if cython.compiled:
-            at = cython.address(self.at[first])
-        else:
-            at = self.at[first:]
         positions = self.column[0]
         sessions = self.column[1]
         reserved = self.column[7]

@@ -18,7 +18,7 @@ class FrameWalk:
     many frames of other types (padding), ``last`` where the last frame of all starts, ``stopped`` why the walk ended
     (``layout.WALK_...``).
 
-    With ``term_mask`` (a term's length less one; 0 does not look) a frame whose header tells another offset in its term
+    With ``term_mask`` (a term's length less one; 0: unchecked) a frame whose header has another offset in its term
     than it lies at counts as corrupt. The memory must begin where a term does.
     """
 

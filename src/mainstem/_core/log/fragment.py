@@ -1,4 +1,4 @@
-"""What a poll hands to its handler: one flyweight that is moved from frame to frame and costs nothing until it is asked."""
+"""What a poll hands to its handler: one flyweight, moved from frame to frame, that reads a field when it is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 @cython.cclass
 class Header:
-    """The header of a frame where it lies in memory (transport spec, "Data Frame"); read when asked.
+    """The header of a frame where it lies in memory (transport spec, "Data Frame"); each field is read when it is used.
 
     Any use after the frame's memory is gone raises ValueError.
     """
@@ -175,7 +175,7 @@ class Fragment(Header):
             self.check()
             if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
                 raise BufferError("a fragment is read-only")
-            # The memory's owner is what the view holds on to, so that nothing is unmapped under a view somebody kept.
+            # The memory's owner is what the view holds on to, so that nothing is unmapped under a view that outlives the call.
             PyObject_GetBuffer(self.log.owner, buffer, PyBUF_SIMPLE)
             buffer.buf = self.base + self.start
             buffer.len = self.length

@@ -1,7 +1,30 @@
-"""Reading a log: what an image's and a subscription's polls do.
+"""Reading a log: what an image's and a subscription's polls do (docs/protocols/aeron.md, 12).
 
-A reader walks committed frames from its position, hands them over, and stores the new position once, with release, when the
-poll ends, however it ends: that store is what gives the publisher room. Padding is passed and never counted.
+Theory of operation. A reader walks complete frames from its position, hands them over, and stores the new position
+once, with release, when the poll ends, however it ends. That store is what gives the publisher room, and what lets the
+driver clean.
+
+Who writes what: the subscriber position, a counter, is written by this reader alone, after the driver set it to where
+the image was joined. Nothing of the log is written. Producers (IPC) or the receiver (network) write frames; the driver
+cleans behind all subscribers' positions.
+
+Invariants:
+
+- The position rises, by whole frames. It never passes a length that is 0 or negative, so it never skips what is not
+  complete.
+- What lies between the position and the tail is neither cleaned nor overwritten, in this process or another: the driver
+  keeps the window behind the lowest subscriber. So payloads are handed over where they lie, without a copy, and stay
+  valid until the store.
+- A poll ends at the end of a term. Padding is passed and never counted.
+- One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
+  position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
+- ``detach`` may come while a handler runs (an image goes when its publisher does): ``is_closed`` is checked after each
+  handler, and the last position is kept for questions afterwards. It waits for a thread inside ``wait_for_data``, which
+  uses the memory without the GIL.
+
+What may be reordered: a frame's length is loaded with acquire, so header and payload are read after it. The position is
+loaded plainly, since this thread is its only writer, and stored with release: no load of a payload may move behind it,
+or the publisher could overwrite bytes that are still being read.
 """
 
 from __future__ import annotations
@@ -29,7 +52,7 @@ class ImageReader:
 
     ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the
     subscriber position's counter. Raises ValueError when either is not what it should be. A closed image polls nothing.
-    One thread polls; RuntimeError says when a second one, or a handler, polls the same image meanwhile.
+    One thread polls; a second one, or a handler, that polls the same image meanwhile gets RuntimeError.
     """
 
     log: readonly[AtomicBuffer]
@@ -91,7 +114,7 @@ class ImageReader:
         self.builder = MessageBuilder()
 
     def detach(self) -> None:
-        """Lets go of the memory. What is asked afterwards is answered from what was known then."""
+        """Releases the memory; afterwards properties return what was true at this moment."""
         if self.is_closed:
             return
         self.ended = self.is_end_of_stream
@@ -174,6 +197,7 @@ class ImageReader:
         """Ends a walk that passed so many bytes."""
         self.busy = False
         self.fragment.base = cython.NULL if cython.compiled else None
+        # One store for the poll, not one for each frame: it takes the counter's cache line from the driver.
         if passed > 0 and not self.is_closed:
             st64(self.position_base, self.position_offset, get64(self.position_base, self.position_offset) + passed)
 
@@ -202,7 +226,7 @@ class ImageReader:
             while count < limit and p < end:
                 length = ld32(base, p)
                 if length <= 0:
-                    break
+                    break  # nothing there, or a producer is still writing it: what follows is not read
                 at = p
                 p += align_frame(length)
                 prefetch(base, p)  # the next header arrives while the handler works on this message
@@ -276,6 +300,7 @@ class ImageReader:
                     break
                 if action is None or action == ACTION_CONTINUE:
                     continue
+                # ABORT: the frame is handed over again by the next poll.
                 if action == ACTION_ABORT:
                     count -= 1
                     p -= aligned
@@ -284,6 +309,7 @@ class ImageReader:
                     break
                 if action != ACTION_COMMIT:
                     raise ValueError(f"a controlled poll's handler returned {action!r}, which is no action")
+                # COMMIT: the position moves before the handler sees the next one.
                 position += p - start
                 st64(self.position_base, self.position_offset, position)
                 start = p
@@ -387,7 +413,7 @@ class ImageReader:
         return self.deliver(handler, message_limit, -1, True)
 
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
-        """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
+        """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
         return self.control(handler, fragment_limit)
 
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: cython.longlong) -> int:
@@ -506,7 +532,7 @@ class SubscriptionReader:
         return count
 
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: cython.longlong = 10) -> int:
-        """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
+        """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
         images: tuple = self.images
         n: cython.longlong = len(images)
         first: cython.longlong = self.start()

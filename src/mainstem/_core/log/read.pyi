@@ -9,7 +9,7 @@ class ImageReader:
 
     ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the
     subscriber position's counter. Raises ValueError when either is not what it should be. A closed image polls nothing.
-    One thread polls; RuntimeError says when a second one, or a handler, polls the same image meanwhile.
+    One thread polls; a second one, or a handler, that polls the same image meanwhile gets RuntimeError.
     """
 
     log: AtomicBuffer
@@ -24,7 +24,7 @@ class ImageReader:
     is_closed: bool
     def __init__(self, log: AtomicBuffer, positions: AtomicBuffer, position_counter_id: int) -> None: ...
     def detach(self) -> None:
-        """Lets go of the memory. What is asked afterwards is answered from what was known then."""
+        """Releases the memory; afterwards properties return what was true at this moment."""
     @property
     def position(self) -> int:
         """How far this subscriber has read."""
@@ -52,7 +52,7 @@ class ImageReader:
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: int = 10) -> int:
         """As ``poll``, with whole messages: split ones are put together first."""
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: int = 10) -> int:
-        """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
+        """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: int) -> int:
         """Hands over whole frames, headers included, as one block of at most so many bytes; returns how many.
 
@@ -83,7 +83,7 @@ class SubscriptionReader:
     def poll_messages(self, handler: Callable[[Fragment], object], message_limit: int = 10) -> int:
         """As ``poll``, with whole messages: split ones are put together first."""
     def controlled_poll(self, handler: Callable[[Fragment], int | None], fragment_limit: int = 10) -> int:
-        """As ``poll``; the handler's answer decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
+        """As ``poll``; what the handler returns decides how to go on (``layout.ACTION_...``; None is CONTINUE)."""
     def block_poll(self, handler: Callable[[Fragment], object], block_length_limit: int) -> int:
         """One block of every image, each at most so many bytes; returns how many bytes that was."""
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:

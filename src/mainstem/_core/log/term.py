@@ -1,7 +1,37 @@
-"""Operations on the terms of a log that the driver performs: scanning for datagrams and gaps, inserting, filling, unblocking.
+"""Operations on the terms of a log that the driver performs: scanning for datagrams and gaps, inserting, filling,
+unblocking.
 
-Memory is a base pointer, ``term`` the offset of a term in it, ``offset`` a place inside that term, ``at`` their sum.
-Frames become visible by the release store of their first word, and are read after an acquire load of it.
+Theory of operation. A log is three terms of equal, power-of-two length, and metadata behind them. A stream is a
+sequence of terms; its position is ``terms * term_length + offset``, term n of it lies in partition n % 3. Frames are
+aligned to 32 bytes and do not cross a term's end; padding frames fill what is left. The first word of a frame is its
+length, and its state: 0 nothing there, negative claimed by a producer and not complete, positive complete.
+
+Below, memory is a base pointer, ``term`` the offset of a term in it, ``offset`` a place inside that term, ``at`` their
+sum.
+
+Who writes what:
+
+- Of a publication's log: producers write frames and tails, in any process (log/append). The driver only reads frames,
+  cleans, and, when a producer died, unblocks. The sender cleans a network publication's log, the conductor an IPC
+  publication's.
+- Of an image's log: the receiver alone writes: ``insert_frames``, ``fill_with_padding``, cleaning. Subscribers read.
+
+Invariants: what lies between the furthest byte that may be written and the cleaned position, three terms behind it, is
+all zero. Positions of frames are never written twice before they were cleaned: an insert that finds a word there drops
+the datagram.
+
+What may be reordered. A frame becomes visible by the release store of its first word, and is read after an acquire load
+of that word; all its other bytes are plain. ``insert_frames`` copies the payload, then the header from its end, and
+stores the first eight bytes last. A datagram may hold several frames: the later ones may be visible before the first,
+but a reader walks from frame to frame and cannot reach them before it. ``clean_bytes`` stores the first word last: a
+region whose first word is zero is clean, so nothing that ends at a zero length reads a stale frame. One thread inserts,
+fills and cleans in a log.
+
+Unblocking (docs/protocols/aeron.md, 11.7): a producer that died in a claim left 0 or a negative length where the stream
+must go on. The negative length says how long the claim is. Behind a 0 the next frame, or the term's end where the tail
+ran over it, shows where the claim ends; the zeroes before it are scanned once more, backwards, for a producer that
+lives after all. The driver calls it only when the consumers' position stood still for longer than a living producer
+takes.
 """
 
 from __future__ import annotations
@@ -144,6 +174,7 @@ def scan_runs(
     most: cython.int
     extends: cython.bint = False
     batch.blocked = False
+    # One pass: datagrams of equal size that follow one another become one run, which the kernel segments by itself.
     while at < term_length:
         most = mtu
         if window - (at - offset) < mtu:
@@ -214,7 +245,7 @@ def insert_frames(
     The payload goes first, then the header backwards, then its first word: a reader that sees it sees all.
     """
     if ld64(base, at) != 0:
-        return False
+        return False  # a repeat, or overlapping data: what is there was checked, and may be in a subscriber's hands
     copy_bytes(base, at + DATA_HEADER_LENGTH, source, start + DATA_HEADER_LENGTH, length - DATA_HEADER_LENGTH)
     put64(base, at + 24, get64(source, start + 24))
     put64(base, at + 16, get64(source, start + 16))
@@ -278,7 +309,7 @@ def fill_with_padding(
 
 
 def clean_bytes(base: cython.p_uchar, at: cython.longlong, length: cython.longlong, is_far: cython.bint) -> cython.void:
-    """Zeroes a region; its first word last, so that nobody meets a length without the frame."""
+    """Zeroes a region; its first word last, so that no reader finds a length without the frame."""
     if is_far:
         zero_past_caches(base, at + 8, length - 8)
     else:
@@ -309,6 +340,7 @@ def tail_position(
     raw: cython.longlong = ld64(base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (count % PARTITION_COUNT))
     terms: cython.longlong = wrap32((raw >> 32) - initial_term_id)
     offset: cython.longlong = raw - ((raw >> 32) << 32)
+    # Claims that met the end of the term have raised the tail past it.
     if offset > term_length:
         offset = term_length
     return terms * term_length + offset
@@ -319,6 +351,7 @@ def rotate(base: cython.p_uchar, meta: cython.longlong, term_count: cython.int, 
     following: cython.int = wrap32(cython.cast(cython.longlong, term_id) + 1)
     tail: cython.longlong = meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((term_count + 1) % PARTITION_COUNT)
     expected: cython.int = wrap32(cython.cast(cython.longlong, following) - PARTITION_COUNT)
+    # The next tail still holds its term of three terms ago. Where it does not, another thread has rotated it already.
     raw: cython.longlong = ld64(base, tail)
     while (raw >> 32) == expected:
         if cas64(base, tail, raw, cython.cast(cython.longlong, following) << 32):
@@ -348,6 +381,7 @@ def unblock_term(
     while at < tail:
         if ld32(base, term + at) != 0:
             back = at - FRAME_ALIGNMENT
+            # A producer may have woken up behind the scan: only a gap that is zero still is a dead claim.
             while back >= offset and ld32(base, term + back) == 0:
                 back -= FRAME_ALIGNMENT
             if back >= offset:

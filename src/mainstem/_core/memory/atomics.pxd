@@ -1,6 +1,6 @@
 # The primitives under everything compiled: memory seen as a base pointer and a byte offset.
 #
-# The name of each says its ordering:
+# The name of each gives its ordering:
 #   ld32 ld64        load-acquire          st32 st64        store-release
 #   get8 .. get64    plain load            put8 .. put64    plain store
 #   cas32 cas64      compare-and-set (acquire-release), true when it was set

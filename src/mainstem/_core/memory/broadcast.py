@@ -1,4 +1,34 @@
-"""The broadcast buffer through which the driver speaks to every client at once (behaviour, section 4)."""
+"""The broadcast buffer: responses and errors from the driver to every client (docs/protocols/aeron.md, 4).
+
+Theory of operation. One transmitter writes records into a ring, over the oldest ones, and waits for no receiver: it
+does not even know them. A receiver therefore copies a record first and checks afterwards whether the transmitter had
+begun to overwrite it. It is a sequence lock whose sequence is a position in the stream.
+
+The memory is a data region, whose length is a power of two, and a trailer of 128 bytes with three positions (bytes
+since the buffer was created, masked for an offset): ``tail intent``, how far the transmitter is about to write;
+``tail``, how far it has written; ``latest``, where the last whole record begins. ``latest <= tail <= tail intent`` at
+all times, and the three only rise.
+
+Who writes what: the transmitter, one thread of the driver, writes all of the memory. Receivers write nothing; each
+keeps its cursor in its own memory. So no receiver can hold up another one, or the driver, and any number may come and
+go unannounced.
+
+What may be reordered:
+
+- The transmitter stores the intent, then a release fence, then the record with plain stores, then ``latest`` and
+  ``tail``, both with release. Nothing of a record is visible before the intent that covers it, and nothing is missing
+  once the tail covers it.
+- A receiver loads the tail with acquire, copies the record with plain loads, then an acquire fence, then loads the
+  intent. While ``cursor + capacity > intent``, no byte of the copy had been overwritten. A copy that fails the check is
+  discarded: its length may be of one record and its type of another, so the length is bounded before the copy and
+  trusted only after the check.
+
+A record never crosses the end of the region; a padding record fills what is left, and the next one starts at offset 0.
+
+A receiver that is overrun before it read the record goes on with the latest one and counts that (``lapped_count``). One
+that is overrun during the copy returns OVERRUN. Either way responses are lost, and a client must take that as fatal: it
+cannot know whether one of them was for it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +60,7 @@ def capacity_of(buffer: AtomicBuffer) -> cython.longlong:
 
 @cython.cclass
 class BroadcastTransmitter:
-    """The single sender of the to-clients buffer (behaviour, section 4); it waits for nobody.
+    """The single sender of the to-clients buffer (behaviour, section 4); it waits for no receiver.
 
     The capacity is the buffer's length less 128 bytes and must be a power of two; payloads are at most an eighth of it.
     """
@@ -58,6 +88,7 @@ class BroadcastTransmitter:
         base = self.base
         capacity: cython.longlong = self.capacity
         required: cython.longlong = (length + RECORD_HEADER_LENGTH + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1)
+        # A plain load: this thread is the tail's only writer.
         position: cython.longlong = get64(base, capacity + BROADCAST_TAIL_OFFSET)
         index: cython.longlong = position & (capacity - 1)
         to_end: cython.longlong = capacity - index
@@ -117,12 +148,14 @@ class BroadcastReceiver:
             return False
         self.cursor = self.next_record
         if not self.validate():
+            # The next record is gone. The latest one is the only other place that is known to begin a record.
             self.lapped_count += 1
             self.cursor = ld64(base, capacity + BROADCAST_LATEST_OFFSET)
         offset: cython.longlong = self.cursor & mask
         length: cython.longlong = get32(base, offset)
         self.next_record = self.cursor + ((length + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1))
         if get32(base, offset + RECORD_TYPE_OFFSET) == RECORD_TYPE_PADDING:
+            # One tail store covers padding and record, so the record behind the padding is there too.
             self.cursor = self.next_record
             offset = 0
             length = get32(base, 0)
@@ -149,7 +182,7 @@ class BroadcastReceiver:
                 payload = self.buffer.get_bytes(
                     self.record_offset + RECORD_HEADER_LENGTH, length - RECORD_HEADER_LENGTH
                 )
-            # Copied first, believed afterwards: the transmitter may have overwritten it meanwhile.
+            # Copied first, trusted afterwards: the transmitter may have overwritten it meanwhile.
             if payload is None or not self.validate():
                 self.cursor = self.next_record = ld64(self.base, self.capacity + BROADCAST_LATEST_OFFSET)
                 return OVERRUN

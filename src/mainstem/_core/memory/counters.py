@@ -1,4 +1,33 @@
-"""Counters: values that one process writes and every process reads (behaviour, sections 8.1 and 8.2)."""
+"""Counters that the driver allocates and any process reads (docs/protocols/aeron.md, 5).
+
+Theory of operation. Two arrays in the CnC file are indexed by the counter id: the values file, 128 bytes a counter, and
+the metadata file, 512 bytes a counter. A value record holds the 64-bit value and three ids (registration, owner,
+reference); a metadata record holds the state, the type, the time from which a freed id may be used again, a key and a
+label.
+
+Who writes what:
+
+- The conductor, one thread of the driver, allocates and frees: it writes all of the metadata, and the ids of the value
+  record.
+- The value has one owner, given by the type: the sender moves a sender position, a subscriber its own position, and
+  so on. ``set``, ``set_release``, ``add_release`` and ``propose_max_release`` are for that owner alone: they load, then
+  store. ``add`` and ``compare_and_set`` are atomic, for counters that several threads count in, as most system counters
+  are.
+- All other threads and processes read, at any time, without a lock.
+
+The state goes from UNUSED to ALLOCATED, to RECLAIMED, to ALLOCATED again; never back to UNUSED. Ids are given out in
+order, so the first UNUSED one ends every search.
+
+What may be reordered: ``allocate`` writes ids, value, type, key and label and then stores ALLOCATED with release;
+readers load the state with acquire before anything else, and so see a counter whole or not at all. In a label the bytes
+come first and the length follows with release: a label that grows is read as the old one or the new one. ``free``
+stores RECLAIMED last; a reader that checked before may read the value of a counter that is gone. That is why a freed id
+rests for ``reuse_delay_ms``: such a reader sees an old value, and not another counter's. A reader that keeps an id for
+longer compares the registration id as well.
+
+A position is such a counter. Its owner stores it with release after it is done with the bytes before it; a thread that
+loads it with acquire may then overwrite, clean or send them.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +159,7 @@ class CountersReader:
             if state == COUNTER_ALLOCATED:
                 return cython.cast(cython.int, counter_id)
             if state == COUNTER_UNUSED:
-                break
+                break  # ids are given out in order: none behind this one was ever used
             counter_id += 1
         return -1
 
@@ -181,6 +210,7 @@ class CountersReader:
         self.check_id(counter_id)
         at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
         self.metadata.put_bytes(at + COUNTER_LABEL_OFFSET, data)
+        # The length goes last: a reader copies no byte that is not written.
         st32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET, len(data))
 
     def append_to_label(self, counter_id: cython.longlong, text: str) -> None:
@@ -227,7 +257,7 @@ class CountersReader:
 class CountersManager(CountersReader):
     """Allocates, frees and reuses counters; one thread of one process (the driver's conductor).
 
-    A freed id rests for ``reuse_delay_ms``, so that clients which still look at it do not read another counter.
+    A freed id rests for ``reuse_delay_ms``, so that clients which still read it do not read another counter.
     """
 
     reuse_delay_ms: readonly[cython.longlong]
@@ -278,6 +308,7 @@ class CountersManager(CountersReader):
         counter_id: cython.longlong = self.take_id(now_ms)
         at: cython.longlong = counter_id * COUNTER_METADATA_LENGTH
         cell: cython.longlong = counter_id * COUNTER_VALUE_LENGTH
+        # All that a reader may ask for is there before the state says ALLOCATED, whose store is the last and releases the rest.
         put64(self.value_base, cell + COUNTER_REGISTRATION_ID_OFFSET, registration_id)
         put64(self.value_base, cell + COUNTER_OWNER_ID_OFFSET, owner_id)
         put64(self.value_base, cell + COUNTER_REFERENCE_ID_OFFSET, reference_id)

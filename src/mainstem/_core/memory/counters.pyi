@@ -67,7 +67,7 @@ class CountersReader:
 class CountersManager(CountersReader):
     """Allocates, frees and reuses counters; one thread of one process (the driver's conductor).
 
-    A freed id rests for ``reuse_delay_ms``, so that clients which still look at it do not read another counter.
+    A freed id rests for ``reuse_delay_ms``, so that clients which still read it do not read another counter.
     """
 
     reuse_delay_ms: int

@@ -1,4 +1,39 @@
-"""The many-to-one ring buffer through which every client speaks to the driver (behaviour, section 3)."""
+"""The many-to-one ring buffer: commands from every client to the driver (docs/protocols/aeron.md, 3).
+
+Theory of operation. The memory is a data region, whose length is a power of two, and a trailer of 768 bytes. The
+trailer's words are 64 bits wide and lie on cache lines of their own. Tail and head count bytes since the buffer was
+created: they only rise, and masked with ``capacity - 1`` they are offsets. What lies between head and tail is claimed;
+all the rest of the data is zero.
+
+Who writes what:
+
+- tail: any producer, in any process, by compare-and-set. That is the one point where producers contend.
+- head cache: any producer. It is a copy of the head, so that producers leave the consumer's cache line alone. It may
+  lag; as the head only rises, a stale copy understates the room, and a producer reads the head itself before it gives
+  up.
+- a record (length, type, payload): the producer that claimed it, until its length is positive; from then on the
+  consumer.
+- head: the consumer, which is one thread of one process.
+- correlation id: any process, by fetch-and-add. Consumer heartbeat: the consumer.
+
+The length word of a record is its state, and goes round: 0 (free, or claimed this moment), negative (claimed, being
+written), positive (readable), 0 again (consumed and zeroed). A record never crosses the end of the region: where it
+would, its producer claims the bytes up to the end too and fills them with a padding record, which consumers skip.
+
+What may be reordered:
+
+- The negative length is stored before anything else of the record (release fence). So a length of 0 means that not a
+  byte of the record was written, which is what ``unblock`` relies on.
+- Type and payload are plain stores, in any order. The positive length is stored last, with release; the consumer loads
+  lengths with acquire. What it reads behind a positive length is complete.
+- The consumer zeroes what it read with plain stores and then stores the head with release. A producer loads the head,
+  or its copy, which was stored with release by a producer that had acquired it, before it claims: it finds zeroes.
+
+A producer that dies between claim and commit would stop every later record. ``unblock`` turns its record into padding:
+by the negative length where that was stored; else the dead claim ends where the next record begins, or at the end of
+the region. The scan for that is repeated backwards, because a living producer may have stored a length behind the scan
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +111,7 @@ class ManyToOneRingBuffer:
                 head = ld64(base, capacity + RING_HEAD_OFFSET)
                 if required > capacity - (tail - head):
                     return -1
+                # Racing producers may store an older head over a newer one: harmless, it only understates the room.
                 st64(base, capacity + RING_HEAD_CACHE_OFFSET, head)
             padding = 0
             index = tail & mask
@@ -90,6 +126,7 @@ class ManyToOneRingBuffer:
             if cas64(base, capacity + RING_TAIL_OFFSET, tail, tail + required + padding):
                 break
         if padding:
+            # The padding is this producer's own record at the old tail; its states are those of any other.
             put32(base, index, cython.cast(cython.int, -padding))
             fence_release()
             put32(base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
@@ -156,6 +193,7 @@ class ManyToOneRingBuffer:
         """
         self.check_open()
         base = self.base
+        # A plain load: this thread is the head's only writer.
         head: cython.longlong = get64(base, self.capacity + RING_HEAD_OFFSET)
         start: cython.longlong = head & (self.capacity - 1)
         contiguous: cython.longlong = self.capacity - start
@@ -169,6 +207,7 @@ class ManyToOneRingBuffer:
                 offset = start + consumed
                 length = ld32(base, offset)
                 if length <= 0:
+                    # Free, or claimed and not committed: what was committed behind it has to wait, records keep their order.
                     break
                 if length < RECORD_HEADER_LENGTH or consumed + length > contiguous:
                     raise ValueError(f"record of {length} bytes at offset {offset} does not fit in the ring buffer")
@@ -179,12 +218,14 @@ class ManyToOneRingBuffer:
                 count += 1
                 handler(type_id, self.buffer.get_bytes(offset + RECORD_HEADER_LENGTH, length - RECORD_HEADER_LENGTH))
         finally:
+            # Also when a handler raised: its record counts as read. Zeroes first, then the head, which gives them to producers.
             if consumed > 0 and self.buffer.capacity:
                 zero_out(base, start, consumed)
                 st64(base, self.capacity + RING_HEAD_OFFSET, head + consumed)
         return count
 
     def unblock_record(self) -> cython.bint:
+        """Makes the dead record at the head readable as padding; false where there is none, or its end is not known."""
         base = self.base
         head: cython.longlong = ld64(base, self.capacity + RING_HEAD_OFFSET)
         tail: cython.longlong = ld64(base, self.capacity + RING_TAIL_OFFSET)
@@ -206,9 +247,10 @@ class ManyToOneRingBuffer:
         scan: cython.longlong = index + RECORD_ALIGNMENT
         while scan < end and ld32(base, scan) == 0:
             scan += RECORD_ALIGNMENT
-        # Nothing behind the claim tells its length, unless the tail passed the end of the ring: no record crosses it.
+        # Nothing behind the claim shows its length, unless the tail passed the end of the ring: no record crosses it.
         if scan >= end and not wrapped:
             return False
+        # The scan and a living producer may have crossed: only where all is zero still, nothing of the claim was written.
         back: cython.longlong = scan - RECORD_ALIGNMENT
         while back >= index:
             if ld32(base, back) != 0:
@@ -228,7 +270,7 @@ class ManyToOneRingBuffer:
 
     @property
     def consumer_heartbeat_ms(self) -> int:
-        """When the consumer last said that it lives, in epoch milliseconds; 0 not yet, -1 shut down."""
+        """The consumer's last heartbeat in epoch milliseconds; 0 before the first, -1 after a shutdown."""
         self.check_open()
         return ld64(self.base, self.capacity + RING_CONSUMER_HEARTBEAT_OFFSET)
 

@@ -45,7 +45,7 @@ class ManyToOneRingBuffer:
         """
     @property
     def consumer_heartbeat_ms(self) -> int:
-        """When the consumer last said that it lives, in epoch milliseconds; 0 not yet, -1 shut down."""
+        """The consumer's last heartbeat in epoch milliseconds; 0 before the first, -1 after a shutdown."""
     @consumer_heartbeat_ms.setter
     def consumer_heartbeat_ms(self, value: int) -> None: ...
     @property
