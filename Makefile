@@ -50,7 +50,7 @@ format: build
 	$(BIN)/ruff format
 
 generate: build
-	$(BIN)/python tools/write_layout_pxd.py
+	$(BIN)/python tools/write_core_stubs.py
 	$(BIN)/python tools/write_table_docs.py
 	$(BIN)/python tools/write_reference.py
 
