@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from mainstem._core import layout
+
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_SECOND = 1_000_000_000
-NEVER_NS = (1 << 63) - 1  # a deadline that never comes: the largest int64, as in compiled state
+NEVER_NS = layout.NEVER_NS  # a deadline that never comes: the largest int64
 
 
 class Clock(Protocol):
