@@ -40,7 +40,7 @@ def test_every_row_names_a_test_that_is_there() -> None:
         if not (ROOT / path).exists() or name not in functions_in(path)
     ]
     assert missing == []
-    headings = ("| section |", "| feature |", "| parameter |", "| group |", "| command or answer |")
+    headings = ("| section |", "| feature |", "| parameter |", "| group |", "| command or reply |")
     silent = [row for row in ROWS if "::test_" not in row and "scenario `" not in row and not row.startswith(headings)]
     assert silent == []
 
