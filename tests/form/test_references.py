@@ -152,3 +152,13 @@ def test_sections_are_numbered_in_order() -> None:
         if places != sorted(set(places)):
             wrong.append(f"{page.name}: {', '.join(numbers)}")
     assert wrong == [], "\n".join(wrong)
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|pxd|md))`", text)
+    assert [
+        name
+        for name in named
+        if not any((base / name).exists() for base in (ROOT, ROOT / "src/mainstem", ROOT / "src/mainstem/_core"))
+    ] == []
