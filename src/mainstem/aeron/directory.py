@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import tempfile
 from typing import TYPE_CHECKING
 
+from mainstem.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from mainstem.aeron.files import Files
 
 CNC_FILE = "cnc.dat"
 LOSS_REPORT_FILE = "loss-report.dat"
 PUBLICATIONS = "publications"
 IMAGES = "images"
+_MADE_BY_DRIVERS = re.compile(rf"{LOSS_REPORT_FILE}|({PUBLICATIONS}|{IMAGES})/\d+\.logbuffer")
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> str:
@@ -23,7 +29,9 @@ def default_directory(environ: Mapping[str, str] = os.environ) -> str:
 
 def user_directory(environ: Mapping[str, str] = os.environ) -> str:
     """Returns the default directory: ``/dev/shm/aeron-USER`` where there is shared memory, else in the temporary directory."""
-    user = environ.get("USER") or _user_name()
+    user = environ.get("USER", "")
+    if not user or "/" in user:  # what has a slash would name another place
+        user = _user_name()
     shared_memory = "/dev/shm"
     return f"{shared_memory if os.path.isdir(shared_memory) else tempfile.gettempdir()}/aeron-{user}"
 
@@ -33,6 +41,29 @@ def _user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return "default"  # a container may run under a user without an entry
+
+
+def check_deletable(files: Files, directory: str) -> None:
+    """Raises ConfigurationError unless a driver may delete the directory: it is missing, or a driver's own.
+
+    A driver's own directory has a CnC file, or no other files than those that drivers make; it belongs to this user and is no
+    symbolic link.
+    """
+    info = files.inspect(directory)
+    if info is None:
+        return
+    reason = ""
+    if info.is_link:
+        reason = "it is a symbolic link"
+    elif not info.is_directory:
+        reason = "it is not a directory"
+    elif info.owner:
+        reason = f"it belongs to user {info.owner}"
+    elif CNC_FILE not in info.files:
+        others = [name for name in info.files if not _MADE_BY_DRIVERS.fullmatch(name)]
+        reason = f"it holds {others[0]!r} and no {CNC_FILE}" if others else ""
+    if reason:
+        raise ConfigurationError(f"{directory} is not a driver's directory, which a driver would delete: {reason}")
 
 
 def cnc_path(directory: str) -> str:

@@ -9,15 +9,29 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import pwd
 import shutil
+import stat
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import StorageSpaceError
 
 FILE_MODE = 0o666  # less the umask, as the reference creates them, so that a group may share a driver
 DIRECTORY_MODE = 0o777
+
+
+class DirectoryInfo(NamedTuple):
+    """What there is under the name of a directory.
+
+    ``files`` are the paths of all files below it, relative to it; ``owner`` is the user who owns it, empty for this one.
+    """
+
+    is_directory: bool
+    is_link: bool = False
+    owner: str = ""
+    files: tuple[str, ...] = ()
 
 
 class Files(Protocol):
@@ -69,9 +83,20 @@ class Files(Protocol):
         """Removes the directory and all in it, if it is there."""
         ...
 
+    def inspect(self, path: str) -> DirectoryInfo | None:
+        """Returns what there is under that name, without following a link; None when there is nothing."""
+        ...
+
     def free_space(self, path: str) -> int:
         """Returns the bytes that a new file under that directory may still take."""
         ...
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class MappedFiles:
@@ -146,6 +171,19 @@ class MappedFiles:
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
 
+    def inspect(self, path: str) -> DirectoryInfo | None:
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        owner = "" if status.st_uid == os.geteuid() else _user_name(status.st_uid)
+        if not stat.S_ISDIR(status.st_mode):
+            return DirectoryInfo(is_directory=False, is_link=stat.S_ISLNK(status.st_mode), owner=owner)
+        files = tuple(
+            os.path.relpath(os.path.join(folder, name), path) for folder, _, names in os.walk(path) for name in names
+        )
+        return DirectoryInfo(is_directory=True, owner=owner, files=files)
+
     def free_space(self, path: str) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
@@ -204,6 +242,13 @@ class MemoryFiles:
         inside = path + "/"
         self._files = {name: data for name, data in self._files.items() if not name.startswith(inside)}
         self._directories = {name for name in self._directories if name != path and not name.startswith(inside)}
+
+    def inspect(self, path: str) -> DirectoryInfo | None:
+        inside = path + "/"
+        files = tuple(name.removeprefix(inside) for name in self._files if name.startswith(inside))
+        if path in self._directories or files:
+            return DirectoryInfo(is_directory=True, files=files)
+        return DirectoryInfo(is_directory=False) if path in self._files else None
 
     def free_space(self, path: str) -> int:
         del path  # one file system

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.cnc import CncFile
-from mainstem.aeron.directory import IMAGES, PUBLICATIONS
+from mainstem.aeron.directory import IMAGES, PUBLICATIONS, check_deletable
 from mainstem.aeron.error_log import read_errors
 from mainstem.errors import ActiveDriverError, ConfigurationError
 
@@ -25,9 +25,11 @@ def claim_directory(
 ) -> None:
     """Makes ``directory`` fresh and empty for a driver.
 
-    Raises ActiveDriverError when a driver's heartbeat there is younger than ``driver_timeout_ms``, unless
+    Raises ConfigurationError when what is there is not a driver's directory, and ActiveDriverError when a driver's heartbeat
+    there is younger than ``driver_timeout_ms``, unless
     ``delete_on_start`` overrides that.
     """
+    check_deletable(files, directory)
     if files.exists(directory):
         if warn_if_exists:
             logger.warning("directory %s exists already", directory)
@@ -38,6 +40,16 @@ def claim_directory(
     files.make_directory(directory)
     for folder in (PUBLICATIONS, IMAGES):
         files.make_directory(f"{directory}/{folder}")
+
+
+def delete_own_directory(files: Files, directory: str) -> None:
+    """Deletes the directory at a driver's end; what has taken its place meanwhile is left, with a warning."""
+    try:
+        check_deletable(files, directory)
+    except ConfigurationError as error:
+        logger.warning("not deleted at the end: %s", error)
+    else:
+        files.delete_directory(directory)
 
 
 def _map(files: Files, directory: str) -> CncFile | None:

@@ -16,7 +16,7 @@ from mainstem.aeron.driver.conductor.conductor import DriverConductor
 from mainstem.aeron.driver.conductor.raw_log_factory import RawLogFactory
 from mainstem.aeron.driver.conductor.resources import Resources
 from mainstem.aeron.driver.counters import DriverCounters
-from mainstem.aeron.driver.directory_lock import claim_directory
+from mainstem.aeron.driver.directory_lock import claim_directory, delete_own_directory
 from mainstem.aeron.driver.errors import ErrorRecorder
 from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.media.transport import check_buffers
@@ -142,7 +142,7 @@ class DriverCore:
         if self._event_log is not None:
             self._event_log.close()
         if self.context.settings.dir_delete_on_shutdown:
-            self.context.files.delete_directory(self.context.directory)
+            delete_own_directory(self.context.files, self.context.directory)
 
 
 def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
