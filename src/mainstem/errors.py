@@ -286,14 +286,28 @@ class BackPressured(OfferError):
 
 
 class NotConnected(OfferError):
-    """No subscriber is connected.
+    """No subscriber is connected, or the group of receivers that flow control waits for is not complete.
+
+    Args:
+        message: The sentence.
+        receivers: How many receivers flow control counts; None where it counts none.
+        group_size: How many receivers the channel requires (``g:/3`` in ``fc``); None where it requires none.
+
+    Attributes:
+        receivers: As the argument.
+        group_size: As the argument.
 
     Example:
         >>> try:
         ...     publication.send(b"tick", timeout=1.0)
-        ... except NotConnected:
-        ...     print("no subscriber yet")
+        ... except NotConnected as error:
+        ...     print(error.receivers, "of", error.group_size)
     """
+
+    def __init__(self, message: str, *, receivers: int | None = None, group_size: int | None = None) -> None:
+        self.receivers = receivers
+        self.group_size = group_size
+        super().__init__(message)
 
 
 class AdminAction(OfferError):

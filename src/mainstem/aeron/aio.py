@@ -161,7 +161,7 @@ class AsyncPublication(_AsyncResource):
 
         Raises:
             BackPressured: A subscriber was slower than the publisher for the whole time.
-            NotConnected: No subscriber was connected for the whole time.
+            NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
             AdminAction: The log was rotating when the time was over.
             ClosedError: The publication is closed.
             MaxPositionExceeded: The stream has used up its positions.
@@ -177,7 +177,7 @@ class AsyncPublication(_AsyncResource):
                 raise offer_error(status, f"send on {self._inner!r}")
             pause = pause or Pause(self._clock, timeout)
             if not await pause.step():
-                raise offer_error(status, f"send on {self._inner!r}", f", for {timeout:g} s")
+                raise self._inner.offer_error(status, f"send on {self._inner!r}", f", for {timeout:g} s")
         return position
 
 

@@ -22,7 +22,7 @@ from mainstem.cli._stream import (
     wait_until,
 )
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
-from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, NotConnected
+from mainstem.errors import ClosedError, ConfigurationError, MaxPositionExceeded, TimedOut
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -59,7 +59,11 @@ def run(
     with connect(directory, "mainstem pub") as aeron, stopping() as stop:
         add = aeron.add_exclusive_publication if exclusive else aeron.add_publication
         with add(channel, stream) as publication:
-            wait_until(lambda: publication.is_connected, "no subscriber connected", patience=patience, stop=stop)
+            try:
+                wait_until(lambda: publication.is_connected, "no subscriber connected", patience=patience, stop=stop)
+            except TimedOut as error:
+                not_connected = publication.offer_error(OfferStatus.NOT_CONNECTED, str(error))
+                raise not_connected if getattr(not_connected, "receivers", None) else error from None
             sender = _Sender(publication, stop, patience)
             pacer = Pacer(rate, sender.meter.start_ns)
             if length is None:
@@ -105,7 +109,7 @@ class _Sender:
         if status is OfferStatus.MAX_POSITION_EXCEEDED:
             raise MaxPositionExceeded(f"{self.publication!r} has used up its positions")
         if status is OfferStatus.NOT_CONNECTED and 0 < self.patience < seconds:
-            raise NotConnected(f"{self.publication!r}: no subscriber for {self.patience:g} s")
+            raise self.publication.offer_error(status, repr(self.publication), f", for {self.patience:g} s")
         if status is not OfferStatus.ADMIN_ACTION:
             time.sleep(MIN_PAUSE_S)
 

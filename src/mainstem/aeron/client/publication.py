@@ -8,6 +8,9 @@ from mainstem._core.log.append import BufferClaim, ConcurrentAppender, Exclusive
 from mainstem.aeron.client.arrow import arrow_buffers
 from mainstem.aeron.client.offer_status import OfferStatus, offer_error
 from mainstem.aeron.client.resource import Resource
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.group import group_size, incomplete_group
+from mainstem.errors import NotConnected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.command.responses import OnPublicationReady
+    from mainstem.errors import MainstemError
 
 __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 
@@ -54,7 +58,7 @@ class PublicationOperations(Resource):
 
         Raises:
             BackPressured: A subscriber was slower than the publisher for the whole time.
-            NotConnected: No subscriber was connected for the whole time.
+            NotConnected: No subscriber was connected for the whole time, or the group of receivers was not complete.
             AdminAction: The log was rotating when the time was over.
             ClosedError: The publication is closed; DriverTimeout or ClientTimeout where that is why.
             MaxPositionExceeded: The stream has used up its positions.
@@ -74,9 +78,35 @@ class PublicationOperations(Resource):
                     self._conductor.raise_failure()
                 raise offer_error(status, f"send on {self!r}")
             if not waiting.step():
-                raise offer_error(status, f"send on {self!r}", f", for {timeout:g} s")
+                raise self.offer_error(status, f"send on {self!r}", f", for {timeout:g} s")
             position = self.offer(data, reserved_value=reserved_value)
         return position
+
+    def offer_error(self, status: int, subject: str, waited: str = "") -> MainstemError:
+        """Returns the error for a status that an offer returned, with what the counters show of its reason.
+
+        Args:
+            status: The negative status.
+            subject: What was tried, for the message.
+            waited: How long it was tried, for the message.
+
+        Returns:
+            The error; a NotConnected names an incomplete group of receivers.
+
+        Example:
+            >>> if (position := publication.offer(b"tick")) < 0:
+            ...     raise publication.offer_error(position, "tick")
+        """
+        if status != OfferStatus.NOT_CONNECTED or self._closed:
+            return offer_error(status, subject, waited)
+        counters = self._conductor.counters
+        counter_id = counters.find(CounterType.FLOW_CONTROL_RECEIVERS, self.original_registration_id)
+        receivers = counters.value(counter_id) if counter_id >= 0 else None
+        size = group_size(self.channel)
+        if receivers is None or not (receivers or size):
+            return NotConnected(f"{subject}: no subscriber is connected{waited}", receivers=receivers, group_size=size)
+        reason = incomplete_group(receivers, size)
+        return NotConnected(f"{subject}: {reason}{waited}", receivers=receivers, group_size=size)
 
     def offer_arrow(
         self: Any, column: pa.Array[Any] | pa.ChunkedArray[Any], *, first: int = 0, count: int = -1

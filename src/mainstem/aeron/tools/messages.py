@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.group import group_size, incomplete_group
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
@@ -65,16 +66,18 @@ def no_subscriber(status: PublicationStatus) -> str:
 
 def group_incomplete(status: PublicationStatus) -> str:
     """A group that is still too small."""
-    responding = _number(status.publication.receivers or 0, "receiver responds", "receivers respond")
+    channel = status.publication.key.channel
+    group = incomplete_group(status.publication.receivers or 0, group_size(channel))
     return (
-        f"{responding}, and the flow control of {status.publication.key.channel} waits for more of them: offers return "
-        "NOT_CONNECTED until the group is complete"
+        f"{group}, and the flow control of {channel} waits for more: offers return NOT_CONNECTED until it is complete"
     )
 
 
 def no_receiver(status: PublicationStatus) -> str:
     """No receiver sends status messages."""
     text = "no receiver has responded within the connection timeout: offers return NOT_CONNECTED"
+    if size := group_size(status.publication.key.channel):
+        text += f"; flow control waits for {size} receivers, and all subscriptions on one driver are one receiver"
     if status.publication.destinations is not None:
         text += f"; destinations known: {status.publication.destinations}"
     if status.publication.subscribers:

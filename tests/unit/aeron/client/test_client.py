@@ -11,7 +11,7 @@ from tests.unit.aeron.client.hand_driver import DIRECTORY, LIVENESS_NS, HandDriv
 
 from mainstem.aeron.client import Action, Aeron, ClientContext, ClientSettings, FragmentAssembler, OfferStatus
 from mainstem.aeron.command import commands, responses
-from mainstem.aeron.counters import ChannelStatus
+from mainstem.aeron.counters import ChannelStatus, CounterType, stream_counter
 from mainstem.errors import (
     BackPressured,
     ClientTimeout,
@@ -160,6 +160,39 @@ def test_a_controlled_poll_takes_actions(world: World):
     assert subscription.controlled_poll(lambda f: Action.ABORT) == 0
     assert subscription.controlled_poll(lambda f: Action.BREAK) == 1
     assert subscription.controlled_poll(lambda f: Action.COMMIT) == 1
+
+
+@pytest.mark.parametrize(
+    ("flow_control", "receivers", "reason"),
+    [
+        ("|fc=min,g:/3", 1, "its group has 1 of 3 receivers, where all subscriptions on one driver are one receiver"),
+        ("|fc=min,g:/3", 0, "its group has 0 of 3 receivers"),
+        ("|fc=tagged,g:7/2", 1, "its group has 1 of 2 receivers"),
+        ("|fc=min", 1, r"its group has too few \(1\) receivers"),
+        ("|fc=min", 0, "no subscriber is connected"),
+        ("", None, "no subscriber is connected"),
+    ],
+)
+def test_an_incomplete_group_is_not_called_a_missing_subscriber(
+    world: World, flow_control: str, receivers: int | None, reason: str
+):
+    channel = f"aeron:udp?endpoint=localhost:20121{flow_control}"
+    publication = world.aeron.add_publication(channel, 1001)
+    world.driver.counters.cell(world.driver.publications[publication.registration_id].position_limit_id).set(0)
+    log = world.driver.files.map(f"{DIRECTORY}/{publication.registration_id}.logbuffer")
+    log.put_i32(3 * 65536 + 136, 0)
+    if receivers is not None:
+        spec = stream_counter(
+            CounterType.FLOW_CONTROL_RECEIVERS,
+            publication.registration_id,
+            session_id=1,
+            stream_id=1001,
+            channel=channel,
+        )
+        spec.allocate(world.driver.counters, now_ms=0, registration_id=publication.registration_id, value=receivers)
+    with pytest.raises(NotConnected, match=reason) as error:
+        publication.send(b"x", timeout=0.1)
+    assert error.value.receivers == receivers
 
 
 def test_send_waits_for_room_and_says_what_was_in_the_way(world: World):

@@ -1,0 +1,21 @@
+"""The group of receivers that ``min`` and ``tagged`` flow control wait for before a publication is connected."""
+
+from __future__ import annotations
+
+from mainstem.aeron.channel import ChannelUri
+from mainstem.errors import ChannelUriError
+
+
+def group_size(channel: str) -> int | None:
+    """Returns the number of receivers that a channel requires (``fc=min,g:/3``); None where it names none."""
+    try:
+        flow_control = ChannelUri.parse(channel).flow_control
+    except ChannelUriError:
+        return None  # the longest text that a counter has room for may be cut
+    return None if flow_control is None else flow_control.group_min_size
+
+
+def incomplete_group(receivers: int, size: int | None) -> str:
+    """Returns the sentence about a group that is not complete."""
+    count = f"{receivers} of {size}" if size else f"too few ({receivers})"
+    return f"its group has {count} receivers, where all subscriptions on one driver are one receiver"
