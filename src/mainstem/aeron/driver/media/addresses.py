@@ -83,8 +83,13 @@ def wildcard(*, v6: bool, port: int = 0) -> InetAddress:
 
 
 def control_group(data: InetAddress) -> InetAddress:
-    """The multicast group of control frames: the data's address plus one in its last byte (docs/protocols/aeron.md, 19.2)."""
-    return data._replace(ip=str(_parsed(data.ip) + 1))
+    """Returns the multicast group of control frames (docs/protocols/aeron.md, 19.2).
+
+    It is the data's address plus one in its last byte, which wraps: that of 224.10.9.255 is 224.10.9.0.
+    """
+    packed = bytearray(_parsed(data.ip).packed)
+    packed[-1] = (packed[-1] + 1) & 0xFF
+    return data._replace(ip=str(ipaddress.ip_address(bytes(packed))))
 
 
 def has_odd_last_byte(address: InetAddress) -> bool:

@@ -47,6 +47,20 @@ def test_multicast_control_is_the_next_address_and_loopback_the_last_choice() ->
     assert six.interface_index == 2
 
 
+@pytest.mark.parametrize(
+    ("data", "control"),
+    [
+        ("224.10.9.255", "224.10.9.0"),
+        ("239.255.255.255", "239.255.255.0"),
+        ("[ff02::1:ff]", "ff02::1:0"),
+        ("[ff02::ffff]", "ff02::ff00"),
+    ],
+)
+def test_multicast_control_wraps_in_the_last_byte_as_the_references(data: str, control: str) -> None:
+    uri = f"aeron:udp?endpoint={data}:4050" + ("|interface=[fe80::]/16" if ":" in data else "")
+    assert channel(uri).remote_control == InetAddress(control, 4050)
+
+
 def test_a_multicast_data_address_must_be_odd() -> None:
     with pytest.raises(ChannelUriError, match=r"224\.10\.9\.8 must be odd"):
         channel("aeron:udp?endpoint=224.10.9.8:4050")
