@@ -63,8 +63,8 @@ def step(conn: AqueductConnection, kind: int, stream_id: int, body: bytes, now: 
 
 
 def act(conn: AqueductConnection, number: int, body: bytes, now: int) -> None:
-    core = conn._core
-    senders, receivers = sorted(core.senders), sorted({*core.receivers, *core.drained})
+    state = conn._state
+    senders, receivers = sorted(state.senders), sorted({*state.receivers, *state.drained})
     if number % 3 == 0 and senders:
         channel_id = senders[number % len(senders)]
         try:
@@ -79,7 +79,7 @@ def act(conn: AqueductConnection, number: int, body: bytes, now: int) -> None:
 
 def listen(conn: AqueductConnection, now: int) -> None:
     while (event := conn.next_event()) is not None:
-        if isinstance(event, PeerHeaders) and not conn._core.is_client:
+        if isinstance(event, PeerHeaders) and not conn._state.is_client:
             conn.accept((), now)
         elif isinstance(event, ConnectionEnded) and event.error is not None:
             assert isinstance(event.error, RemoteProtocolError)

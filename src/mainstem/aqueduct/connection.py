@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct import frame_dispatch, lifecycle, receiving, sending
+from mainstem.aqueduct import acknowledgements, frame_dispatch, lifecycle, receiving, sending
 from mainstem.aqueduct.channel_halves import Delivery, ReceiverHalf, SenderHalf
 from mainstem.aqueduct.channel_id import ENTRYPOINT
 from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers, violation
-from mainstem.aqueduct.connection_state import Core, Counts, Timing
+from mainstem.aqueduct.connection_state import ConnectionState, Counts, Timing
 from mainstem.aqueduct.events import (
     Attach,
     Attachment,
@@ -66,8 +66,10 @@ class AqueductConnection:
         peer: str = "",
         early_data: bool = False,
     ) -> None:
-        self._core = Core(is_client=is_client, limits=limits, timing=timing, instrument=instrument, peer=peer)
-        self._core.resume = self._resume
+        self._state = ConnectionState(
+            is_client=is_client, limits=limits, timing=timing, instrument=instrument, peer=peer
+        )
+        self._state.resume = self._resume
         self._headers = as_headers(headers)
         self._control_id: int | None = None
         self._early = early_data and not is_client
@@ -79,43 +81,43 @@ class AqueductConnection:
         self._ended = False
         if is_client:
             # Whatever the client sends before the server has answered begins with a Version frame.
-            self._core.out.plain.opening = VERSION_BYTES
-            lifecycle.create_sender(self._core, ENTRYPOINT, minted_here=True, reachable=True)
+            self._state.out.plain.opening = VERSION_BYTES
+            lifecycle.create_sender(self._state, ENTRYPOINT, minted_here=True, reachable=True)
 
     # The beginning.
 
     def start(self, now_ns: int) -> None:
         """Client: open the connection control stream. Messages may follow at once."""
-        core = self._core
-        core.now_ns = now_ns
-        if not core.is_client or self._control_id is not None:
+        state = self._state
+        state.now_ns = now_ns
+        if not state.is_client or self._control_id is not None:
             raise LocalProtocolError("only a client starts a connection, and once", rule="start")
-        self._control_id = core.out.open(unidirectional=False)
-        stream = Stream(self._control_id, Role.CONNECTION, opened_here=True, limits=core.limits)
-        core.streams[self._control_id] = stream
+        self._control_id = state.out.open(unidirectional=False)
+        stream = Stream(self._control_id, Role.CONNECTION, opened_here=True, limits=state.limits)
+        state.streams[self._control_id] = stream
         data = ConnectionControl(self._headers).encode()
-        core.out.write(self._control_id, data)
-        core.sent_frame(data)
+        state.out.write(self._control_id, data)
+        state.sent_frame(data)
 
     def accept(
         self, headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None, now_ns: int
     ) -> None:
         """Server: answer the client's headers. What has arrived meanwhile is processed now."""
-        core = self._core
-        core.now_ns = now_ns
-        if core.is_client or not self._peer_headers_seen or self._ready:
+        state = self._state
+        state.now_ns = now_ns
+        if state.is_client or not self._peer_headers_seen or self._ready:
             raise LocalProtocolError("a server accepts once, after the client's headers came", rule="accept")
         assert self._control_id is not None
         data = ConnectionControl(as_headers(headers)).encode()
-        core.out.write(self._control_id, VERSION_BYTES + data)
-        core.sent_frame(data)
+        state.out.write(self._control_id, VERSION_BYTES + data)
+        state.sent_frame(data)
         self._ready = True
-        lifecycle.create_receiver(core, ENTRYPOINT, minted_here=False, taken=True)
+        lifecycle.create_receiver(state, ENTRYPOINT, minted_here=False, taken=True)
         self._guard(self._release)
 
     def handshake_completed(self, now_ns: int) -> None:
         """The TLS handshake is over, or the early data cannot be a replay: what was held is processed now."""
-        self._core.now_ns = now_ns
+        self._state.now_ns = now_ns
         if self._early:
             self._early = False
             self._guard(self._release)
@@ -124,11 +126,11 @@ class AqueductConnection:
 
     def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
         """Bytes of a stream, in order; ``fin`` where they are its last."""
-        core = self._core
-        core.now_ns = now_ns
+        state = self._state
+        state.now_ns = now_ns
         if self._ended:
             return
-        stream = core.streams.get(stream_id)
+        stream = state.streams.get(stream_id)
         if stream is None:
             if fin and stream_id & UNIDIRECTIONAL and self._take_run([data], 0, False):
                 # Most often one message without attachments, and all there is on the stream.
@@ -136,41 +138,41 @@ class AqueductConnection:
         elif not fin and stream.is_read and stream.reader.awaits_more_than(len(data)):
             # The middle of a large message.
             stream.reader.feed(data)
-            self._guard(lambda: core.account_stream(stream))
+            self._guard(lambda: state.account_stream(stream))
             return
         try:
             self._receive_stream(stream_id, data, fin)
-            lifecycle.settle(core)
+            lifecycle.settle(state)
         except RemoteProtocolError as error:
             self._fail(error)
 
     def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
         """The peer reset its direction of a stream."""
-        self._core.now_ns = now_ns
+        self._state.now_ns = now_ns
         if not self._ended:
             self._guard(lambda: self._receive_reset(stream_id, code))
 
     def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
         """The peer reads no more of a stream; the QUIC connection has reset it."""
-        self._core.now_ns = now_ns
-        lifecycle.stream_stopped(self._core, stream_id)
+        self._state.now_ns = now_ns
+        lifecycle.stream_stopped(self._state, stream_id)
 
     def receive_datagram(self, data: bytes, now_ns: int) -> None:
         """One datagram."""
-        self._core.now_ns = now_ns
+        self._state.now_ns = now_ns
         if self._ended:
             return
         if self._is_gated:
             self._guard(lambda: self._hold_datagram(data))
         else:
-            self._guard(lambda: frame_dispatch.read_datagram(self._core, data, must_begin_with_version=False))
+            self._guard(lambda: frame_dispatch.read_datagram(self._state, data, must_begin_with_version=False))
 
     def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
         """The last bytes of several streams of one direction. For most they are the first as well."""
-        core = self._core
-        core.now_ns = now_ns
+        state = self._state
+        state.now_ns = now_ns
         index = 0
-        are_new = core.streams.keys().isdisjoint(stream_ids)
+        are_new = state.streams.keys().isdisjoint(stream_ids)
         while index < len(pieces) and not self._ended:
             taken = self._take_run(pieces, index, False) if are_new else 0
             if not taken:
@@ -180,7 +182,7 @@ class AqueductConnection:
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
         """Several datagrams, in the order in which they came."""
-        self._core.now_ns = now_ns
+        self._state.now_ns = now_ns
         index = 0
         while index < len(datagrams) and not self._ended:
             taken = self._take_run(datagrams, index, True)
@@ -195,17 +197,17 @@ class AqueductConnection:
         if self._is_gated:
             return 0
         try:
-            return receiving.receive_alone(self._core, items, start, unreliable=unreliable)
+            return receiving.receive_alone(self._state, items, start, unreliable=unreliable)
         except RemoteProtocolError as error:
             self._fail(error)
             return len(items)
 
     def stream_delivered(self, stream_id: int, now_ns: int) -> None:
         """All that was written to the stream has reached the peer (the answer to `WatchDelivery`)."""
-        self._core.now_ns = now_ns
-        stream = self._core.streams.get(stream_id)
+        self._state.now_ns = now_ns
+        stream = self._state.streams.get(stream_id)
         if stream is not None:
-            self._core.heard(stream)
+            self._state.heard(stream)
 
     def transport_state(
         self,
@@ -219,57 +221,57 @@ class AqueductConnection:
         """What the QUIC connection has room for: streams that may be opened, datagrams that may be queued, the largest
         datagram in bytes (0 where the peer takes none), and its estimate of the round trip. None leaves a value
         alone."""
-        self._core.out.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
+        self._state.out.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
         if rtt_ns is not None:
-            self._core.rtt_ns = rtt_ns
+            self._state.rtt_ns = rtt_ns
 
     def connection_lost(self, error: Exception | None, now_ns: int) -> None:
         """The QUIC connection is gone; ``error`` is None after an orderly close by the peer."""
-        self._core.now_ns = now_ns
+        self._state.now_ns = now_ns
         self._end(error)
 
     # What the QUIC connection is asked to do.
 
     def data_to_send(self, now_ns: int) -> list[Command]:
         """The commands that are due, in the order in which they must be carried out."""
-        core = self._core
-        core.now_ns = now_ns
+        state = self._state
+        state.now_ns = now_ns
         if not self._ended:
-            if core.awaiting_control:
-                lifecycle.open_control_streams(core)
-            if core.notices:
-                lifecycle.send_notices(core)
-            if core.waiting:
-                sending.pump(core)
-                lifecycle.settle(core)
-        return core.out.take()
+            if state.awaiting_control:
+                lifecycle.open_control_streams(state)
+            if state.notices:
+                lifecycle.send_notices(state)
+            if state.waiting:
+                sending.pump(state)
+                lifecycle.settle(state)
+        return state.out.take()
 
     def next_event(self) -> Event | None:
         """The next thing that the application should know."""
-        return self._core.events.popleft() if self._core.events else None
+        return self._state.events.popleft() if self._state.events else None
 
     def next_timeout_ns(self) -> int | None:
         """When `handle_timeout` is due."""
-        core = self._core
-        due = core.ack_due_ns
-        if core.declare_due_ns is not None and (due is None or core.declare_due_ns < due):
-            due = core.declare_due_ns
-        if core.nack_heap and (due is None or core.nack_heap[0][0] < due):
-            due = core.nack_heap[0][0]
+        state = self._state
+        due = state.ack_due_ns
+        if state.declare_due_ns is not None and (due is None or state.declare_due_ns < due):
+            due = state.declare_due_ns
+        if state.nack_heap and (due is None or state.nack_heap[0][0] < due):
+            due = state.nack_heap[0][0]
         return due
 
     def handle_timeout(self, now_ns: int) -> None:
         """Do what is due."""
-        core = self._core
-        core.now_ns = now_ns
+        state = self._state
+        state.now_ns = now_ns
         if self._ended:
             return
-        if core.declare_due_ns is not None and core.declare_due_ns <= now_ns:
-            sending.declare_due(core)
-        if core.ack_due_ns is not None and core.ack_due_ns <= now_ns:
-            receiving.acks_due(core)
-        receiving.nacks_due(core)
-        lifecycle.settle(core)
+        if state.declare_due_ns is not None and state.declare_due_ns <= now_ns:
+            acknowledgements.declare_due(state)
+        if state.ack_due_ns is not None and state.ack_due_ns <= now_ns:
+            acknowledgements.acks_due(state)
+        receiving.nacks_due(state)
+        lifecycle.settle(state)
 
     # What the application asks for.
 
@@ -289,16 +291,16 @@ class AqueductConnection:
         ids are returned in that order. With a ``tag``, an `Acknowledged` or a `Lost` event tells later what became of
         the message. Raises LocalProtocolError, BackPressured (a `Writable` event will follow) and ClosedError.
         """
-        core = self._core
-        core.now_ns = now_ns
+        state = self._state
+        state.now_ns = now_ns
         self._check_open()
-        ids = sending.send(core, sending.require_sender(core, channel_id), payload, mode=mode, attach=attach, tag=tag)
-        lifecycle.settle(core)
+        ids = sending.send(state, sending.require_sender(state, channel_id), payload, mode=mode, attach=attach, tag=tag)
+        lifecycle.settle(state)
         return ids
 
     def has_room(self, channel_id: int) -> bool:
         """Another reliable message may be sent; where not, a `Writable` event will follow."""
-        sender = self._core.senders.get(channel_id)
+        sender = self._state.senders.get(channel_id)
         if sender is None:
             return False
         if not sender.has_room:
@@ -308,7 +310,7 @@ class AqueductConnection:
 
     def set_bounds(self, channel_id: int, *, messages: int | None = None, size: int | None = None) -> None:
         """Bound a sender's queued and unacknowledged messages, and their bytes."""
-        sender = sending.require_sender(self._core, channel_id)
+        sender = sending.require_sender(self._state, channel_id)
         if messages is not None:
             sender.ledger.max_messages = max(1, messages)
         if size is not None:
@@ -316,51 +318,51 @@ class AqueductConnection:
 
     def finish(self, channel_id: int, now_ns: int) -> None:
         """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
-        core = self._core
-        core.now_ns = now_ns
-        sender = core.senders.get(channel_id)
+        state = self._state
+        state.now_ns = now_ns
+        sender = state.senders.get(channel_id)
         if sender is not None and not self._ended:
-            core.move_sender(sender, SenderInput.FINISH)
-            lifecycle.try_finish(core, sender)
+            state.move_sender(sender, SenderInput.FINISH)
+            lifecycle.try_finish(state, sender)
 
     def cancel(self, channel_id: int, now_ns: int) -> None:
         """Abandon a channel as soon as may be: what is on its way or unread at the peer is dropped.
 
         Without effect once the channel has finished: there is nothing left to abandon.
         """
-        core = self._core
-        core.now_ns = now_ns
-        sender = core.senders.get(channel_id)
+        state = self._state
+        state.now_ns = now_ns
+        sender = state.senders.get(channel_id)
         if sender is not None and not self._ended:
-            lifecycle.cancel(core, sender)
-            lifecycle.settle(core)
+            lifecycle.cancel(state, sender)
+            lifecycle.settle(state)
 
     def close_receiver(self, channel_id: int, now_ns: int) -> None:
         """Close a receiver: no more of its messages are wanted, and those unread are dropped."""
-        core = self._core
-        core.now_ns = now_ns
-        receiver = core.receivers.get(channel_id)
+        state = self._state
+        state.now_ns = now_ns
+        receiver = state.receivers.get(channel_id)
         if receiver is not None:
-            lifecycle.close_by_application(core, receiver)
+            lifecycle.close_by_application(state, receiver)
         else:
-            drained = core.drained.pop(channel_id, None)
+            drained = state.drained.pop(channel_id, None)
             if drained is not None:
-                lifecycle.drop_queue(core, drained, as_lost=False)
-        lifecycle.settle(core)
+                lifecycle.drop_queue(state, drained, as_lost=False)
+        lifecycle.settle(state)
 
     def receive(self, channel_id: int, now_ns: int) -> Incoming | None:
         """The oldest unread message of a receiver; None where there is none now.
 
         The halves attached to it belong to the application from here on.
         """
-        core = self._core
-        core.now_ns = now_ns
-        receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+        state = self._state
+        state.now_ns = now_ns
+        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
         if receiver is None or not receiver.queue or not receiver.taken:
             return None
-        delivery = receiving.take(core, receiver)
-        if core.unblocked:
-            self._guard(lambda: lifecycle.settle(core))
+        delivery = receiving.take(state, receiver)
+        if state.unblocked:
+            self._guard(lambda: lifecycle.settle(state))
         if isinstance(delivery, bytes):
             return Incoming(channel_id, delivery, ())
         attachments: tuple[Attachment, ...] = ()
@@ -375,39 +377,39 @@ class AqueductConnection:
 
         None where there is none now, or where `receive` has to be asked.
         """
-        core = self._core
-        core.now_ns = now_ns
-        receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+        state = self._state
+        state.now_ns = now_ns
+        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
         if receiver is None or not receiver.queue or not receiver.taken:
             return None
-        run = receiving.take_run(core, receiver)
-        if core.unblocked:
-            self._guard(lambda: lifecycle.settle(core))
+        run = receiving.take_run(state, receiver)
+        if state.unblocked:
+            self._guard(lambda: lifecycle.settle(state))
         return run
 
     def receive_next(self, channel_id: int, now_ns: int) -> deque[bytes] | Incoming | None:
         """What `receive_run` or else `receive` gives; where that is nothing, the application waits for it (`want`)."""
-        core = self._core
-        receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
+        state = self._state
+        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
         if receiver is None or not receiver.queue:
-            receiving.want(core, channel_id)
+            receiving.want(state, channel_id)
             return None
         return self.receive_run(channel_id, now_ns) or self.receive(channel_id, now_ns)
 
     def want(self, channel_id: int) -> None:
         """The application waits for a message of this receiver, which has none."""
-        receiving.want(self._core, channel_id)
+        receiving.want(self._state, channel_id)
 
     def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
         """The short way for a live sender's plain messages: its ``put`` takes them while nothing is in the way."""
-        sender = self._core.senders.get(channel_id)
+        sender = self._state.senders.get(channel_id)
         if sender is None:
             return None
-        return sender.ledger if mode is Mode.ORDERED else sending.quick_sender(self._core, sender, mode)
+        return sender.ledger if mode is Mode.ORDERED else sending.quick_sender(self._state, sender, mode)
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
         """``wake`` is called when the short way has put something where there was nothing to send."""
-        self._core.out.plain.wake = wake
+        self._state.out.plain.wake = wake
 
     def drop(self, attachment: Attachment, now_ns: int) -> None:
         """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
@@ -418,9 +420,9 @@ class AqueductConnection:
 
     def close(self, now_ns: int, *, reason: str = "") -> None:
         """Close the connection, with all its channels."""
-        self._core.now_ns = now_ns
+        self._state.now_ns = now_ns
         if not self._ended:
-            self._core.out.command(CloseConnection(EXPLICIT_CLOSE, reason))
+            self._state.out.command(CloseConnection(EXPLICIT_CLOSE, reason))
             self._end(None)
 
     # What can be asked about it.
@@ -437,36 +439,36 @@ class AqueductConnection:
     @property
     def has_output(self) -> bool:
         """`data_to_send` has something, or may have."""
-        core = self._core
-        return core.out.is_pending or bool(core.waiting or core.awaiting_control or core.notices)
+        state = self._state
+        return state.out.is_pending or bool(state.waiting or state.awaiting_control or state.notices)
 
     @property
     def counts(self) -> Counts:
-        return self._core.counts
+        return self._state.counts
 
     @property
     def live_halves(self) -> int:
         """Halves that exist here, those included that wait to be read or taken."""
-        return len(self._core.senders) + len(self._core.receivers) + len(self._core.drained)
+        return len(self._state.senders) + len(self._state.receivers) + len(self._state.drained)
 
     @property
     def open_streams(self) -> int:
         """QUIC streams that this side still has a record of."""
-        return len(self._core.streams)
+        return len(self._state.streams)
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes that wait here to be read."""
-        return self._core.buffered
+        return self._state.buffered
 
     def sender_state(self, channel_id: int) -> SenderState | None:
         """The state of a live sender."""
-        sender = self._core.senders.get(channel_id)
+        sender = self._state.senders.get(channel_id)
         return None if sender is None else sender.state
 
     def receiver_state(self, channel_id: int) -> ReceiverState | None:
         """The state of a live receiver, or of one with something left to read."""
-        receiver = self._core.receivers.get(channel_id) or self._core.drained.get(channel_id)
+        receiver = self._state.receivers.get(channel_id) or self._state.drained.get(channel_id)
         return None if receiver is None else receiver.state
 
     # Inside.
@@ -483,15 +485,15 @@ class AqueductConnection:
         """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
         try:
             step()
-            lifecycle.settle(self._core)
+            lifecycle.settle(self._state)
         except RemoteProtocolError as error:
             self._fail(error)
 
     def _fail(self, error: RemoteProtocolError) -> None:
-        error.peer = self._core.peer
+        error.peer = self._state.peer
         if not self._ended:
-            self._core.out.clear()
-            self._core.out.command(CloseConnection(error.code or 1, str(error)))
+            self._state.out.clear()
+            self._state.out.command(CloseConnection(error.code or 1, str(error)))
             self._end(error)
 
     def _end(self, error: Exception | None) -> None:
@@ -501,38 +503,38 @@ class AqueductConnection:
             return
         self._ended = True
         unread: list[Delivery] = []
-        core = self._core
-        for sender in list(core.senders.values()):
-            core.move_sender(sender, SenderInput.DISCONNECT)
+        state = self._state
+        for sender in list(state.senders.values()):
+            state.move_sender(sender, SenderInput.DISCONNECT)
             sender.take_outstanding()
-            core.emit(SenderEnded(sender.channel_id, sender.state))
-        for receiver in list(core.receivers.values()):
-            core.move_receiver(receiver, ReceiverInput.DISCONNECT)
+            state.emit(SenderEnded(sender.channel_id, sender.state))
+        for receiver in list(state.receivers.values()):
+            state.move_receiver(receiver, ReceiverInput.DISCONNECT)
             receiver.blocked.clear()
             unread += receiver.take_queue()
-            core.emit(ReceiverEnded(receiver.channel_id, receiver.state))
-        for receiver in [receiver for receiver in core.drained.values() if not receiver.taken]:
-            del core.drained[receiver.channel_id]
+            state.emit(ReceiverEnded(receiver.channel_id, receiver.state))
+        for receiver in [receiver for receiver in state.drained.values() if not receiver.taken]:
+            del state.drained[receiver.channel_id]
             unread += receiver.take_queue()
         while unread:
             # Nobody can take any more what is attached to these, nor what is attached to that.
             for half in unread.pop().halves:
-                if isinstance(half, ReceiverHalf) and core.drained.pop(half.channel_id, None) is not None:
+                if isinstance(half, ReceiverHalf) and state.drained.pop(half.channel_id, None) is not None:
                     unread += half.take_queue()
-        core.disconnect()
+        state.disconnect()
         self._held_streams.clear()
         self._held_datagrams.clear()
-        core.emit(ConnectionEnded(error))
+        state.emit(ConnectionEnded(error))
 
     def _receive_stream(self, stream_id: int, data: bytes, fin: bool) -> None:
-        core = self._core
-        stream = core.streams.get(stream_id)
+        state = self._state
+        stream = state.streams.get(stream_id)
         if stream is None:
             stream = self._new_stream(stream_id)
             if stream is None:
                 return
         elif not stream.heard:
-            core.heard(stream)
+            state.heard(stream)
         if stream.in_done:
             return
         if data and stream.last_seen:
@@ -541,7 +543,7 @@ class AqueductConnection:
         if stream.role is Role.ABANDONED:
             if fin:
                 stream.in_done = True
-                core.forget_if_done(stream)
+                state.forget_if_done(stream)
             return
         if data:
             stream.reader.feed(data)
@@ -550,30 +552,30 @@ class AqueductConnection:
         elif stream.blocked_on is None:
             self._read(stream)
         else:
-            core.account_stream(stream)
+            state.account_stream(stream)
 
     def _new_stream(self, stream_id: int) -> Stream | None:
-        core = self._core
+        state = self._state
         opened_by_client = not stream_id & OPENED_BY_SERVER
-        if opened_by_client == core.is_client:
+        if opened_by_client == state.is_client:
             # It was opened here and is over: a late word on it.
             return None
-        if len(core.streams) >= core.limits.max_streams:
-            raise violation(f"more than {core.limits.max_streams} streams at once", "stream limit")
-        stream = Stream(stream_id, Role.NEW, opened_here=False, limits=core.limits)
+        if len(state.streams) >= state.limits.max_streams:
+            raise violation(f"more than {state.limits.max_streams} streams at once", "stream limit")
+        stream = Stream(stream_id, Role.NEW, opened_here=False, limits=state.limits)
         # Until the server has answered, the client must begin everything with a Version frame.
-        stream.must_begin_with_version = not core.is_client and not self._ready
-        core.streams[stream_id] = stream
+        stream.must_begin_with_version = not state.is_client and not self._ready
+        state.streams[stream_id] = stream
         return stream
 
     def _receive_reset(self, stream_id: int, code: int) -> None:
-        core = self._core
-        stream = core.streams.get(stream_id)
+        state = self._state
+        stream = state.streams.get(stream_id)
         if stream is None:
             stream = self._new_stream(stream_id)
             if stream is None:
                 return
-        core.heard(stream)
+        state.heard(stream)
         if stream.in_done:
             return
         if stream in self._held_streams:
@@ -583,82 +585,82 @@ class AqueductConnection:
                 return
             del self._held_streams[stream]
         stream.fin = True
-        frame_dispatch.reset_arrived(core, stream, code)
+        frame_dispatch.reset_arrived(state, stream, code)
 
     # Reading.
 
     def _read(self, stream: Stream) -> None:
         """Process the frames that are there, until the stream is held, abandoned or read dry."""
-        core = self._core
+        state = self._state
         reader = stream.reader
         while True:
             if stream.role is Role.MESSAGES and isinstance(stream.half, ReceiverHalf):
-                stream.frames += receiving.receive_run(core, stream, stream.half)
+                stream.frames += receiving.receive_run(state, stream, stream.half)
             frame = reader.next_frame()
             if frame is None:
                 break
             if type(frame) is Message and stream.role is Role.MESSAGES:
                 stream.frames += 1
-                core.saw_frame(frame)
-                if not receiving.receive_message(core, frame, stream=stream):
+                state.saw_frame(frame)
+                if not receiving.receive_message(state, frame, stream=stream):
                     stream.held_frame = frame
                     break
             else:
                 self._route(stream, frame)
-            lifecycle.settle(core)
+            lifecycle.settle(state)
             if stream.role is Role.ABANDONED or stream.blocked_on is not None:
                 break
-        core.account_stream(stream)
+        state.account_stream(stream)
         if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
-            frame_dispatch.end_of_stream(core, stream)
+            frame_dispatch.end_of_stream(state, stream)
 
     def _route(self, stream: Stream, frame: Frame) -> None:
         if isinstance(frame, ConnectionControl):
             self._connection_control(stream, frame)
         else:
-            frame_dispatch.route_frame(self._core, stream, frame)
+            frame_dispatch.route_frame(self._state, stream, frame)
 
     def _resume(self, stream: Stream) -> None:
         """A held stream goes on: first with the message that had not fitted."""
-        core = self._core
+        state = self._state
         if stream.role is Role.ABANDONED or stream.in_done or self._ended:
             return
         frame, stream.held_frame = stream.held_frame, None
-        if isinstance(frame, Message) and not receiving.receive_message(core, frame, stream=stream):
+        if isinstance(frame, Message) and not receiving.receive_message(state, frame, stream=stream):
             stream.held_frame = frame
             return
-        core.out.command(HoldStream(stream.stream_id, held=False))
+        state.out.command(HoldStream(stream.stream_id, held=False))
         self._read(stream)
 
     def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
-        core = self._core
-        core.saw_frame(frame)
-        frame_dispatch.check_connection_control(core, stream, self._control_id, is_second=self._peer_headers_seen)
+        state = self._state
+        state.saw_frame(frame)
+        frame_dispatch.check_connection_control(state, stream, self._control_id, is_second=self._peer_headers_seen)
         stream.frames += 1
         stream.role = Role.CONNECTION
         self._control_id = stream.stream_id
         self._peer_headers_seen = True
-        core.emit(PeerHeaders(frame.headers))
-        if core.is_client:
+        state.emit(PeerHeaders(frame.headers))
+        if state.is_client:
             self._ready = True
-            core.out.plain.opening = b""
+            state.out.plain.opening = b""
             self._release()
 
     # What comes before its time.
 
     def _hold_stream(self, stream: Stream) -> None:
         """Keep a stream for later; at a server, look whether it is the connection control stream."""
-        core = self._core
+        state = self._state
         self._held_streams[stream] = None
-        if self._early or core.is_client or self._peer_headers_seen or stream.held_frame is not None:
-            core.account_stream(stream)
+        if self._early or state.is_client or self._peer_headers_seen or stream.held_frame is not None:
+            state.account_stream(stream)
             return
         if stream.frames == 0:
             frame = stream.reader.next_frame()
             if frame is None:
-                core.account_stream(stream)
+                state.account_stream(stream)
                 return
-            frame_dispatch.route_frame(core, stream, frame)
+            frame_dispatch.route_frame(state, stream, frame)
         if stream.is_bidirectional:
             frame = stream.reader.next_frame()
             if isinstance(frame, ConnectionControl):
@@ -666,15 +668,15 @@ class AqueductConnection:
                 self._connection_control(stream, frame)
             else:
                 stream.held_frame = frame
-        core.account_stream(stream)
+        state.account_stream(stream)
 
     def _hold_datagram(self, data: bytes) -> None:
-        self._core.account(len(data))
-        self._held_datagrams.append((data, not self._core.is_client and not self._ready))
+        self._state.account(len(data))
+        self._held_datagrams.append((data, not self._state.is_client and not self._ready))
 
     def _release(self) -> None:
         """A gate opened: process what it held, in the order in which it came."""
-        if not self._early and not self._core.is_client and not self._peer_headers_seen:
+        if not self._early and not self._state.is_client and not self._peer_headers_seen:
             for stream in list(self._held_streams):
                 self._hold_stream(stream)
         if self._is_gated:
@@ -685,14 +687,14 @@ class AqueductConnection:
             frame, stream.held_frame = stream.held_frame, None
             if frame is not None:
                 self._route(stream, frame)
-                lifecycle.settle(self._core)
+                lifecycle.settle(self._state)
             if stream.role is not Role.ABANDONED and stream.blocked_on is None:
                 self._read(stream)
             if stream.held_reset is not None and not stream.in_done:
                 stream.fin = True
-                frame_dispatch.reset_arrived(self._core, stream, stream.held_reset)
-                lifecycle.settle(self._core)
+                frame_dispatch.reset_arrived(self._state, stream, stream.held_reset)
+                lifecycle.settle(self._state)
         for data, must_begin_with_version in datagrams:
-            self._core.account(-len(data))
-            frame_dispatch.read_datagram(self._core, data, must_begin_with_version=must_begin_with_version)
-            lifecycle.settle(self._core)
+            self._state.account(-len(data))
+            frame_dispatch.read_datagram(self._state, data, must_begin_with_version=must_begin_with_version)
+            lifecycle.settle(self._state)

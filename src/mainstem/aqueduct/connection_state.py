@@ -68,7 +68,7 @@ class Counts:
     """Unreliable messages dropped here because there was no room to send them."""
 
 
-class Core:
+class ConnectionState:
     """One connection's shared state."""
 
     def __init__(self, *, is_client: bool, limits: Limits, timing: Timing, instrument: Instrument, peer: str) -> None:

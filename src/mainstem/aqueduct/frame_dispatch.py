@@ -28,12 +28,12 @@ from mainstem.aqueduct.state import ReceiverInput, SenderInput
 from mainstem.aqueduct.streams import Role, Stream
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.connection_state import Core
+    from mainstem.aqueduct.connection_state import ConnectionState
 
 
-def route_frame(core: Core, stream: Stream, frame: Frame) -> None:
+def route_frame(state: ConnectionState, stream: Stream, frame: Frame) -> None:
     """Process one frame of a stream. Raises RemoteProtocolError where it may not stand there."""
-    core.saw_frame(frame)
+    state.saw_frame(frame)
     if isinstance(frame, Version):
         if stream.frames:
             raise violation("a Version frame that is not the first in its stream", "version place")
@@ -46,59 +46,59 @@ def route_frame(core: Core, stream: Stream, frame: Frame) -> None:
         )
     stream.frames += 1
     if stream.role is Role.CONTROL:
-        _on_control(core, stream, frame)
+        _on_control(state, stream, frame)
     elif stream.role is Role.CONNECTION:
         raise violation(f"a {type(frame).__name__} frame on the connection control stream", "frame place")
     elif stream.is_bidirectional:
-        _first_on_bidirectional(core, stream, frame)
+        _first_on_bidirectional(state, stream, frame)
     else:
-        _on_unidirectional(core, stream, frame)
+        _on_unidirectional(state, stream, frame)
 
 
-def _first_on_bidirectional(core: Core, stream: Stream, frame: Frame) -> None:
+def _first_on_bidirectional(state: ConnectionState, stream: Stream, frame: Frame) -> None:
     if not isinstance(frame, ChannelControl):
         raise violation(f"a bidirectional stream that begins with a {type(frame).__name__} frame", "frame place")
     stream.role = Role.CONTROL
-    if receiving.attach_control(core, stream, frame) is None:
+    if receiving.attach_control(state, stream, frame) is None:
         # A ghost receiver's, or one that raced with the channel's end: the peer discards its half.
-        core.reset_stream(stream, RESET_LOST)
-        core.abandon(stream)
+        state.reset_stream(stream, RESET_LOST)
+        state.abandon(stream)
 
 
-def _on_unidirectional(core: Core, stream: Stream, frame: Frame) -> None:
+def _on_unidirectional(state: ConnectionState, stream: Stream, frame: Frame) -> None:
     if stream.role is Role.NOTICE:
         raise violation("another frame beside a ClosedChannelLost", "frame place")
     if isinstance(frame, Message):
         stream.role = Role.MESSAGES
-        if not receiving.receive_message(core, frame, stream=stream):
+        if not receiving.receive_message(state, frame, stream=stream):
             stream.held_frame = frame
     elif isinstance(frame, ClosedChannelLost):
         if stream.role is Role.MESSAGES:
             raise violation("a ClosedChannelLost frame behind another frame", "frame place")
         stream.role = Role.NOTICE
-        receiving.closed_channel_lost(core, frame)
+        receiving.closed_channel_lost(state, frame)
     else:
         raise violation(f"a {type(frame).__name__} frame on a unidirectional stream", "frame place")
 
 
-def _on_control(core: Core, stream: Stream, frame: Frame) -> None:
+def _on_control(state: ConnectionState, stream: Stream, frame: Frame) -> None:
     half = stream.half
     if isinstance(half, ReceiverHalf):
         if isinstance(frame, SentUnreliable):
-            receiving.declared(core, half, frame.count)
+            receiving.declared(state, half, frame.count)
         elif isinstance(frame, FinishSender):
             _note_last(stream)
-            receiving.finished(core, half, frame.count)
+            receiving.finished(state, half, frame.count)
         else:
             raise _misplaced(frame, half)
     elif isinstance(half, SenderHalf):
         if isinstance(frame, AckReliable):
-            sending.acknowledged_reliable(core, half, frame.counts)
+            sending.acknowledged_reliable(state, half, frame.counts)
         elif isinstance(frame, AckNackUnreliable):
-            sending.answered_unreliable(core, half, frame.counts)
+            sending.answered_unreliable(state, half, frame.counts)
         elif isinstance(frame, CloseReceiver):
             _note_last(stream)
-            sending.closed(core, half, frame.counts)
+            sending.closed(state, half, frame.counts)
         else:
             raise _misplaced(frame, half)
 
@@ -123,13 +123,13 @@ def _misplaced(frame: Frame, half: ReceiverHalf | SenderHalf) -> Exception:
     )
 
 
-def read_datagram(core: Core, data: bytes, *, must_begin_with_version: bool) -> None:
+def read_datagram(state: ConnectionState, data: bytes, *, must_begin_with_version: bool) -> None:
     """Process the frames of a datagram. Raises RemoteProtocolError."""
     position, end = 0, len(data)
     first = True
     while position < end or first:
         try:
-            frame, position = decode_frame(data, position, end, core.limits)
+            frame, position = decode_frame(data, position, end, state.limits)
         except Incomplete:
             raise violation("a datagram that ends within a frame", "partial frame") from None
         if isinstance(frame, Version):
@@ -138,14 +138,14 @@ def read_datagram(core: Core, data: bytes, *, must_begin_with_version: bool) -> 
         elif first and must_begin_with_version:
             raise violation("a datagram without a Version frame, before the server's answer", "version first")
         elif isinstance(frame, Message):
-            core.saw_frame(frame)
-            receiving.receive_message(core, frame, stream=None)
+            state.saw_frame(frame)
+            receiving.receive_message(state, frame, stream=None)
         else:
             raise violation(f"a {type(frame).__name__} frame in a datagram", "frame place")
         first = False
 
 
-def end_of_stream(core: Core, stream: Stream) -> None:
+def end_of_stream(state: ConnectionState, stream: Stream) -> None:
     """A stream ended after whole frames, or not. Raises RemoteProtocolError."""
     if stream.reader.buffered:
         raise violation("a stream that ends within a frame", "partial frame")
@@ -158,10 +158,10 @@ def end_of_stream(core: Core, stream: Stream) -> None:
     if stream.role is Role.NEW and stream.is_bidirectional:
         raise violation("a bidirectional stream that is for nothing", "frame place")
     stream.in_done = True
-    core.forget_if_done(stream)
+    state.forget_if_done(stream)
 
 
-def reset_arrived(core: Core, stream: Stream, code: int) -> None:
+def reset_arrived(state: ConnectionState, stream: Stream, code: int) -> None:
     """The peer reset its direction of a stream. Raises RemoteProtocolError."""
     stream.in_done = True
     if stream.role is Role.CONNECTION:
@@ -170,31 +170,33 @@ def reset_arrived(core: Core, stream: Stream, code: int) -> None:
     if stream.role is not Role.CONTROL or half is None:
         # A stream of messages, whatever the code; or one whose purpose is not known and now never will be.
         if stream.role is not Role.ABANDONED:
-            core.abandon(stream)
+            state.abandon(stream)
         if stream.is_bidirectional:
-            core.reset_stream(stream, RESET_LOST)
-        core.forget_if_done(stream)
+            state.reset_stream(stream, RESET_LOST)
+        state.forget_if_done(stream)
     elif code == RESET_LOST:
-        core.reset_stream(stream, RESET_LOST)
+        state.reset_stream(stream, RESET_LOST)
         if isinstance(half, SenderHalf):
             if half.ordered_stream is not None:
-                core.out.reset(half.ordered_stream, RESET_LOST)
+                state.out.reset(half.ordered_stream, RESET_LOST)
                 half.ordered_stream = None
-            end_sender(core, half, SenderInput.LOSE)
+            end_sender(state, half, SenderInput.LOSE)
         else:
-            end_receiver(core, half, ReceiverInput.LOSE)
+            end_receiver(state, half, ReceiverInput.LOSE)
     elif code == RESET_CANCELLED and isinstance(half, ReceiverHalf):
-        _cancelled(core, half)
+        _cancelled(state, half)
     else:
         raise violation(f"the control stream of {describe(half.channel_id)} was reset with code {code}", "reset code")
 
 
-def _cancelled(core: Core, receiver: ReceiverHalf) -> None:
+def _cancelled(state: ConnectionState, receiver: ReceiverHalf) -> None:
     """The sender cancelled: the receiver closes at once and drops what was not received."""
-    close_receiver(core, receiver, ReceiverInput.CANCEL)
+    close_receiver(state, receiver, ReceiverInput.CANCEL)
 
 
-def check_connection_control(core: Core, stream: Stream, control_id: int | None, *, is_second: bool) -> None:
+def check_connection_control(
+    state: ConnectionState, stream: Stream, control_id: int | None, *, is_second: bool
+) -> None:
     """A ConnectionControl frame came on a stream: may it? Raises RemoteProtocolError."""
     if stream.role is Role.CONNECTION and is_second:
         raise violation("a second ConnectionControl frame", "connection control once")
@@ -203,7 +205,7 @@ def check_connection_control(core: Core, stream: Stream, control_id: int | None,
             "a ConnectionControl frame that does not follow a Version frame at a stream's start",
             "connection control place",
         )
-    if core.is_client:
+    if state.is_client:
         if stream.stream_id != control_id:
             raise violation(
                 "a ConnectionControl frame away from the connection control stream", "connection control place"

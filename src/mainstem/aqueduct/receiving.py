@@ -11,14 +11,13 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct import lifecycle
+from mainstem.aqueduct.acknowledgements import flush_acks, schedule_ack
 from mainstem.aqueduct.channel_halves import Delivery, Half, ReceiverHalf, SenderHalf, Unreliable
 from mainstem.aqueduct.channel_id import describe
 from mainstem.aqueduct.codec import violation
 from mainstem.aqueduct.events import HoldStream, Readable
-from mainstem.aqueduct.frames import AckNackUnreliable, AckReliable, ChannelControl, ClosedChannelLost, Message
 from mainstem.aqueduct.limits import QUEUED_MESSAGE_OVERHEAD
 from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderState
-from mainstem.errors import LocalProtocolError
 
 RUN_LIMIT = 1024
 """Plain messages taken from a stream at once; a run is within one piece of a stream, so it is bounded in bytes too."""
@@ -27,73 +26,73 @@ ALONE_LIMIT = 64
 """Messages that travelled alone, processed at once: what cannot be is looked at again with the next."""
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.connection_state import Core
+    from mainstem.aqueduct.connection_state import ConnectionState
+    from mainstem.aqueduct.frames import ChannelControl, ClosedChannelLost, Message
     from mainstem.aqueduct.streams import Stream
 
 
-def receive_message(core: Core, message: Message, *, stream: Stream | None) -> bool:
+def receive_message(state: ConnectionState, message: Message, *, stream: Stream | None) -> bool:
     """Process a message from a stream, or from a datagram (``stream`` None); False where the stream must be held."""
     channel_id = message.channel_id
-    receiver = core.receivers.get(channel_id)
+    receiver = state.receivers.get(channel_id)
     if receiver is None:
-        receiver = _missing_receiver(core, channel_id)
+        receiver = _missing_receiver(state, channel_id)
         if receiver is None:
-            core.counts.messages_discarded += 1
+            state.counts.messages_discarded += 1
             return True
     if receiver.state is ReceiverState.CLOSE_PENDING:
         # Never acknowledged, so given up when the last word can be said.
-        core.counts.messages_discarded += 1
+        state.counts.messages_discarded += 1
         return True
-    if receiver.is_full(core.limits):
+    if receiver.is_full(state.limits):
         if stream is not None:
             stream.blocked_on = receiver
             receiver.blocked[stream] = None
-            core.out.command(HoldStream(stream.stream_id, held=True))
+            state.out.command(HoldStream(stream.stream_id, held=True))
             return False
-        if not _evict(core, receiver):
-            core.counts.messages_discarded += 1
+        if not _evict(state, receiver):
+            state.counts.messages_discarded += 1
             return True
     if receiver.oneshot and (message.number or receiver.reliable_count or receiver.received.top or receiver.mark):
         raise violation(f"a second message on the oneshot {describe(channel_id)}", "oneshot")
     if stream is not None:
-        receiver.note_reliable(message.number, 1, len(message.payload), core.limits)
-    elif not receiver.note_unreliable(message.number, 1, core.limits):
-        core.counts.unreliable_late += 1
+        receiver.note_reliable(message.number, 1, len(message.payload), state.limits)
+    elif not receiver.note_unreliable(message.number, 1, state.limits):
+        state.counts.unreliable_late += 1
         return True
-    halves = tuple(_take_attachment(core, attached) for attached in message.attachments)
-    core.counts.messages_received += 1
+    halves = tuple(_take_attachment(state, attached) for attached in message.attachments)
+    state.counts.messages_received += 1
     if stream is not None and not halves:
-        core.account(receiver.put_run([message.payload], len(message.payload)))
+        state.account(receiver.put_run([message.payload], len(message.payload)))
     elif not halves:
-        core.account(receiver.put_unreliable(message.number, [message.payload], len(message.payload)))
+        state.account(receiver.put_unreliable(message.number, [message.payload], len(message.payload)))
     else:
-        core.account(receiver.put(Delivery(message, halves, stream is None)))
+        state.account(receiver.put(Delivery(message, halves, stream is None)))
     if receiver.taken and receiver.queued == 1:
-        core.emit(Readable(channel_id))
+        state.emit(Readable(channel_id))
     if stream is not None:
         # What follows on this stream is most likely for the same receiver.
         stream.half = receiver
     if receiver.is_accounted_for:
-        lifecycle.complete(core, receiver)
+        lifecycle.complete(state, receiver)
     else:
-        schedule_ack(core, receiver)
+        schedule_ack(state, receiver)
     return True
 
 
-def receive_alone(core: Core, items: list[bytes], start: int, *, unreliable: bool) -> int:
+def receive_alone(state: ConnectionState, items: list[bytes], start: int, *, unreliable: bool) -> int:
     """Process the messages from ``items[start]`` on that are alone in their streams or datagrams, carry no attachments,
     are of one channel and numbered one after the other. Returns how many were processed; the next has to go through
     `receive_message`, which decides as this would. Raises RemoteProtocolError."""
-    runs, limits = core.runs, core.limits
+    runs, limits = state.runs, state.limits
     payloads = runs.gather(items, start, ALONE_LIMIT, limits.max_payload)
     if not payloads:
         return 0
     channel_id, first = runs.channel, runs.number
-    receiver = core.receivers.get(channel_id)
-    if receiver is None or receiver.oneshot or core.is_observed:
+    receiver = state.receivers.get(channel_id)
+    if receiver is None or receiver.oneshot or state.is_observed:
         return 0
-    state = receiver.state
-    if state is not ReceiverState.OPEN and state is not ReceiverState.FINISHING:
+    if receiver.state is not ReceiverState.OPEN and receiver.state is not ReceiverState.FINISHING:
         return 0
     count, size = len(payloads), runs.size
     waiting = receiver.queued
@@ -111,30 +110,35 @@ def receive_alone(core: Core, items: list[bytes], start: int, *, unreliable: boo
         count, size = 1, len(payloads[0])
     if unreliable:
         if not receiver.note_unreliable(first, count, limits):
-            core.counts.unreliable_late += 1
+            state.counts.unreliable_late += 1
             return 1
-        core.account(receiver.put_unreliable(first, payloads, size))
+        state.account(receiver.put_unreliable(first, payloads, size))
     else:
         receiver.note_reliable(first, count, size, limits)
-        core.account(receiver.put_run(payloads, size))
-    core.counts.messages_received += count
+        state.account(receiver.put_run(payloads, size))
+    state.counts.messages_received += count
     if not waiting and receiver.taken:
-        core.emit(Readable(channel_id))
+        state.emit(Readable(channel_id))
     if receiver.finish_count is not None and receiver.is_accounted_for:
-        lifecycle.complete(core, receiver)
-        lifecycle.settle(core)
-    elif not receiver.ack_scheduled or receiver.unacked_count >= core.timing.ack_messages:
-        schedule_ack(core, receiver)
+        lifecycle.complete(state, receiver)
+        lifecycle.settle(state)
+    elif not receiver.ack_scheduled or receiver.unacked_count >= state.timing.ack_messages:
+        schedule_ack(state, receiver)
     return count
 
 
-def receive_run(core: Core, stream: Stream, receiver: ReceiverHalf) -> int:
+def receive_run(state: ConnectionState, stream: Stream, receiver: ReceiverHalf) -> int:
     """Process the plain messages that come next on a stream, in order and without a gap; returns how many they were.
 
     Nothing is decided here that `receive_message` would decide otherwise: what is not plain is left to it.
     """
-    limits = core.limits
-    if receiver.state.is_final or receiver.state is ReceiverState.CLOSE_PENDING or receiver.oneshot or core.is_observed:
+    limits = state.limits
+    if (
+        receiver.state.is_final
+        or receiver.state is ReceiverState.CLOSE_PENDING
+        or receiver.oneshot
+        or state.is_observed
+    ):
         stream.half = None
         return 0
     first = max(receiver.acked.top, receiver.unacked.top)
@@ -143,230 +147,192 @@ def receive_run(core: Core, stream: Stream, receiver: ReceiverHalf) -> int:
         room = min(room, receiver.finish_count - first)
     if room <= 0 or receiver.queued_bytes >= limits.receive_bytes:
         return 0
-    runs = core.runs
+    runs = state.runs
     payloads = stream.reader.next_run(runs, receiver.prefix, first, min(room, RUN_LIMIT), limits.max_payload)
     count = runs.count
     if not count:
         return 0
     was_empty = not receiver.queued
     receiver.note_run(first, count, runs.size)
-    core.account(receiver.put_run(payloads, runs.size))
-    core.counts.messages_received += count
+    state.account(receiver.put_run(payloads, runs.size))
+    state.counts.messages_received += count
     if was_empty and receiver.taken:
-        core.emit(Readable(receiver.channel_id))
+        state.emit(Readable(receiver.channel_id))
     if receiver.is_accounted_for:
-        lifecycle.complete(core, receiver)
+        lifecycle.complete(state, receiver)
     else:
-        schedule_ack(core, receiver)
+        schedule_ack(state, receiver)
     return count
 
 
-def _missing_receiver(core: Core, channel_id: int) -> ReceiverHalf | None:
+def _missing_receiver(state: ConnectionState, channel_id: int) -> ReceiverHalf | None:
     """The receiver for a message that found none: made now, where the peer minted the channel and it is not over."""
-    if not core.flows_here(channel_id):
+    if not state.flows_here(channel_id):
         raise violation(f"a message on {describe(channel_id)}, which flows the other way", "channel direction")
-    if core.is_minted_here(channel_id) or core.was_closed(channel_id):
+    if state.is_minted_here(channel_id) or state.was_closed(channel_id):
         return None
-    core.check_channel_count()
+    state.check_channel_count()
     # The message that it is attached to has not come yet.
-    return lifecycle.create_receiver(core, channel_id, minted_here=False, taken=False)
+    return lifecycle.create_receiver(state, channel_id, minted_here=False, taken=False)
 
 
-def _evict(core: Core, receiver: ReceiverHalf) -> bool:
+def _evict(state: ConnectionState, receiver: ReceiverHalf) -> bool:
     """Make room for a newer unreliable message by dropping the oldest, if that is unreliable too."""
     head = receiver.queue[0]
     if isinstance(head, deque) or (isinstance(head, Delivery) and not head.unreliable):
         return False
     number = head.numbers[0] if isinstance(head, Unreliable) else head.message.number
-    core.account(-receiver.pop()[1])
-    core.counts.unreliable_evicted += 1
+    state.account(-receiver.pop()[1])
+    state.counts.unreliable_evicted += 1
     if number >= receiver.mark:
         # Not acknowledged yet: it will be given up, as it was never delivered.
         receiver.received.remove(number)
     if isinstance(head, Delivery):
-        lifecycle.drop_halves(core, head.halves, as_lost=True)
+        lifecycle.drop_halves(state, head.halves, as_lost=True)
     return True
 
 
-def _take_attachment(core: Core, channel_id: int) -> Half:
+def _take_attachment(state: ConnectionState, channel_id: int) -> Half:
     """The half that came attached to a message. Raises RemoteProtocolError."""
-    if core.is_minted_here(channel_id) or channel_id == 0:
+    if state.is_minted_here(channel_id) or channel_id == 0:
         raise violation(f"{describe(channel_id)} came attached, yet it was not minted by the peer", "attachment minter")
-    core.note_taken(channel_id)
-    if not core.flows_here(channel_id):
-        if channel_id in core.senders:
+    state.note_taken(channel_id)
+    if not state.flows_here(channel_id):
+        if channel_id in state.senders:
             raise violation(f"the sender of {describe(channel_id)} was attached to two messages", "attached twice")
-        core.check_channel_count()
-        if core.was_closed(channel_id):
+        state.check_channel_count()
+        if state.was_closed(channel_id):
             sender = SenderHalf(
-                channel_id, minted_here=False, reachable=True, limits=core.limits, writer=core.out.plain
+                channel_id, minted_here=False, reachable=True, limits=state.limits, writer=state.out.plain
             )
             sender.state = SenderState.LOST
             return sender
-        return lifecycle.create_sender(core, channel_id, minted_here=False, reachable=True)
-    receiver = core.receivers.get(channel_id)
+        return lifecycle.create_sender(state, channel_id, minted_here=False, reachable=True)
+    receiver = state.receivers.get(channel_id)
     if receiver is not None:
         if receiver.taken:
             raise violation(f"the receiver of {describe(channel_id)} was attached to two messages", "attached twice")
         receiver.taken = True
         return receiver
-    receiver = core.drained.get(channel_id)
+    receiver = state.drained.get(channel_id)
     if receiver is not None:
         receiver.taken = True
         if not receiver.queue:
-            del core.drained[channel_id]
+            del state.drained[channel_id]
         return receiver
-    core.check_channel_count()
-    if core.was_closed(channel_id):
+    state.check_channel_count()
+    if state.was_closed(channel_id):
         # It was lost while its creating message was on the way, and the channel of that message is being lost too.
         receiver = ReceiverHalf(channel_id, minted_here=False, reachable=True, taken=True)
         receiver.state = ReceiverState.LOST
         return receiver
-    return lifecycle.create_receiver(core, channel_id, minted_here=False, taken=True)
+    return lifecycle.create_receiver(state, channel_id, minted_here=False, taken=True)
 
 
-def closed_channel_lost(core: Core, frame: ClosedChannelLost) -> None:
+def closed_channel_lost(state: ConnectionState, frame: ClosedChannelLost) -> None:
     """The peer says that a channel it had minted, and closed, was lost in transit."""
     channel_id = frame.channel_id
-    if core.is_minted_here(channel_id) or channel_id == 0:
+    if state.is_minted_here(channel_id) or channel_id == 0:
         raise violation(f"ClosedChannelLost for {describe(channel_id)}, which the peer did not mint", "notice minter")
-    half: Half | None = core.senders.get(channel_id) or core.receivers.get(channel_id)
+    half: Half | None = state.senders.get(channel_id) or state.receivers.get(channel_id)
     if half is not None:
-        core.lost.append(half)
+        state.lost.append(half)
     else:
-        lifecycle.forget_drained(core, channel_id)
+        lifecycle.forget_drained(state, channel_id)
     # It can never be used any more: late messages need not make a ghost.
-    core.note_closed(channel_id)
+    state.note_closed(channel_id)
 
 
-def attach_control(core: Core, stream: Stream, frame: ChannelControl) -> Half | None:
+def attach_control(state: ConnectionState, stream: Stream, frame: ChannelControl) -> Half | None:
     """A peer-opened stream says whose control stream it is; None where that half is not there, or has one."""
     channel_id = frame.channel_id
-    if not core.is_minted_here(channel_id):
+    if not state.is_minted_here(channel_id):
         raise violation(f"ChannelControl for {describe(channel_id)}, which its sender minted", "control minter")
-    half: Half | None = core.senders.get(channel_id) or core.receivers.get(channel_id)
+    half: Half | None = state.senders.get(channel_id) or state.receivers.get(channel_id)
     if half is None or half.control is not None:
-        core.counts.ghosts_refused += 1
+        state.counts.ghosts_refused += 1
         return None
-    lifecycle.attach(core, half, stream)
+    lifecycle.attach(state, half, stream)
     return half
 
 
-# Acknowledgements.
+# Declarations and giving up.
 
 
-def schedule_ack(core: Core, receiver: ReceiverHalf) -> None:
-    """Something is to be acknowledged: soon, or at once where much is."""
-    if receiver.control is None:
-        return
-    timing = core.timing
-    if receiver.unacked_count >= timing.ack_messages or receiver.unacked_bytes >= timing.ack_bytes:
-        flush_acks(core, receiver)
-    elif not receiver.ack_scheduled and (receiver.unacked_count or len(receiver.received)):
-        receiver.ack_scheduled = True
-        core.ack_list.append(receiver)
-        if core.ack_due_ns is None:
-            core.ack_due_ns = core.now_ns + timing.ack_delay_ns
-
-
-def flush_acks(core: Core, receiver: ReceiverHalf, *, final: bool = False) -> None:
-    """Send what can be acknowledged or given up now."""
-    while counts := receiver.take_ack_reliable():
-        core.write_control(receiver, AckReliable(counts).encode())
-    while counts := receiver.take_ack_nack(final=final):
-        core.write_control(receiver, AckNackUnreliable(counts).encode())
-
-
-def acks_due(core: Core) -> None:
-    """The delay of acknowledgements is over."""
-    receivers, core.ack_list = core.ack_list, []
-    core.ack_due_ns = None
-    for receiver in receivers:
-        receiver.ack_scheduled = False
-        if not receiver.state.is_final and receiver.control is not None:
-            flush_acks(core, receiver)
-
-
-def declared(core: Core, receiver: ReceiverHalf, count: int) -> None:
+def declared(state: ConnectionState, receiver: ReceiverHalf, count: int) -> None:
     """A SentUnreliable frame came: what it declares has a grace in which to arrive."""
     if receiver.oneshot and receiver.declared + count > 1:
         raise violation(f"{receiver.declared + count} messages declared on a oneshot", "oneshot")
-    grace = max(core.timing.grace_ns, 2 * core.rtt_ns)
-    receiver.declare(count, core.now_ns, grace)
-    _schedule_nack(core, receiver)
-    schedule_ack(core, receiver)
+    grace = max(state.timing.grace_ns, 2 * state.rtt_ns)
+    receiver.declare(count, state.now_ns, grace)
+    _schedule_nack(state, receiver)
+    schedule_ack(state, receiver)
 
 
-def _schedule_nack(core: Core, receiver: ReceiverHalf) -> None:
+def _schedule_nack(state: ConnectionState, receiver: ReceiverHalf) -> None:
     if not receiver.nack_scheduled and receiver.expiries:
         receiver.nack_scheduled = True
-        core.nack_sequence += 1
-        heappush(core.nack_heap, (receiver.expiries[0][2], core.nack_sequence, receiver))
+        state.nack_sequence += 1
+        heappush(state.nack_heap, (receiver.expiries[0][2], state.nack_sequence, receiver))
 
 
-def nacks_due(core: Core) -> None:
+def nacks_due(state: ConnectionState) -> None:
     """Give up what was declared and has had its chance."""
-    heap = core.nack_heap
-    while heap and heap[0][0] <= core.now_ns:
+    heap = state.nack_heap
+    while heap and heap[0][0] <= state.now_ns:
         receiver = heappop(heap)[2]
         receiver.nack_scheduled = False
         if receiver.state.is_final or receiver.control is None:
             continue
-        receiver.expire(core.now_ns)
-        flush_acks(core, receiver)
+        receiver.expire(state.now_ns)
+        flush_acks(state, receiver)
         if receiver.is_accounted_for:
-            lifecycle.complete(core, receiver)
+            lifecycle.complete(state, receiver)
         else:
-            _schedule_nack(core, receiver)
+            _schedule_nack(state, receiver)
 
 
-def finished(core: Core, receiver: ReceiverHalf, count: int) -> None:
+def finished(state: ConnectionState, receiver: ReceiverHalf, count: int) -> None:
     """A FinishSender frame came: the receiver ends when all is accounted for, which may be now."""
     if receiver.oneshot and count + receiver.declared > 1:
         raise violation(f"{count + receiver.declared} messages on a oneshot", "oneshot")
     receiver.finish(count)
-    core.move_receiver(receiver, ReceiverInput.FINISH_FRAME)
+    state.move_receiver(receiver, ReceiverInput.FINISH_FRAME)
     if receiver.is_accounted_for:
-        lifecycle.complete(core, receiver)
+        lifecycle.complete(state, receiver)
 
 
-def require_receiver(core: Core, channel_id: int) -> ReceiverHalf:
-    """The receiver of that id that is live, or has something left. Raises LocalProtocolError where there is none."""
-    receiver = core.receivers.get(channel_id) or core.drained.get(channel_id)
-    if receiver is None or not receiver.taken:
-        raise LocalProtocolError(f"{describe(channel_id)} has no receiver here", rule="no such receiver")
-    return receiver
-
-
-def take(core: Core, receiver: ReceiverHalf) -> Delivery | bytes:
+def take(state: ConnectionState, receiver: ReceiverHalf) -> Delivery | bytes:
     """The oldest of the messages that wait. Streams that waited for room go on."""
     entry, size = receiver.pop()
-    _taken(core, receiver, size)
+    _taken(state, receiver, size)
     return entry
 
 
-def take_run(core: Core, receiver: ReceiverHalf) -> deque[bytes] | None:
+def take_run(state: ConnectionState, receiver: ReceiverHalf) -> deque[bytes] | None:
     """The run of plain messages at the head of the queue; None where there is none."""
     run, size = receiver.pop_run()
     if run is not None:
-        _taken(core, receiver, size)
+        _taken(state, receiver, size)
     return run
 
 
-def want(core: Core, channel_id: int) -> None:
+def want(state: ConnectionState, channel_id: int) -> None:
     """Somebody waits for a message and there is none: reading must not stay stopped for what others do not read."""
-    receiver = core.receivers.get(channel_id)
+    receiver = state.receivers.get(channel_id)
     if receiver is not None:
-        core.thirsty[receiver] = None
-        if core.held:
-            core.release()
+        state.thirsty[receiver] = None
+        if state.held:
+            state.release()
 
 
-def _taken(core: Core, receiver: ReceiverHalf, size: int) -> None:
-    core.thirsty.pop(receiver, None)
-    core.account(-size)
+def _taken(state: ConnectionState, receiver: ReceiverHalf, size: int) -> None:
+    state.thirsty.pop(receiver, None)
+    state.account(-size)
     if receiver.state.is_final:
         if not receiver.queue:
-            core.drained.pop(receiver.channel_id, None)
-    elif receiver.blocked and receiver.queued * 2 <= core.limits.receive_messages and not receiver.is_full(core.limits):
-        lifecycle.unblock(core, receiver)
+            state.drained.pop(receiver.channel_id, None)
+    elif (
+        receiver.blocked and receiver.queued * 2 <= state.limits.receive_messages and not receiver.is_full(state.limits)
+    ):
+        lifecycle.unblock(state, receiver)

@@ -471,8 +471,8 @@ class World:
 
 
 def describe_halves(conn: AqueductConnection) -> list[str]:
-    core = conn._core
-    halves = (*core.senders.values(), *core.receivers.values(), *core.drained.values())
+    state = conn._state
+    halves = (*state.senders.values(), *state.receivers.values(), *state.drained.values())
     return [
         f"{type(half).__name__} {half.channel_id} {half.state.name} "
         f"minted_here={half.minted_here} control={half.control is not None}"

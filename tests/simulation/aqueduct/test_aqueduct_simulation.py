@@ -10,7 +10,7 @@ from aqueduct_world import World
 
 from mainstem.aqueduct import lifecycle
 from mainstem.aqueduct.channel_halves import ReceiverHalf
-from mainstem.aqueduct.connection_state import Core
+from mainstem.aqueduct.connection_state import ConnectionState
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.streams import Stream
@@ -76,13 +76,13 @@ def planted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: ob
 
 
 def test_the_world_notices_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reset_at_once(self: Core, stream: Stream, code: int) -> None:
+    def reset_at_once(self: ConnectionState, stream: Stream, code: int) -> None:
         if not stream.out_done:
             self.out.reset(stream.stream_id, code)
             stream.out_done = True
             self.forget_if_done(stream)
 
-    assert planted(monkeypatch, Core, "reset_stream", reset_at_once) > 0
+    assert planted(monkeypatch, ConnectionState, "reset_stream", reset_at_once) > 0
 
 
 def test_the_world_notices_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:

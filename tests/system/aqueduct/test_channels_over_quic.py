@@ -603,7 +603,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         session.flush = counted
         await asyncio.sleep(0.5)
         assert session.link.is_watching
-        assert session.conn._core.waiting
+        assert session.conn._state.waiting
         # With a hot loop there were thousands.
         assert 0 < flushes < 100
 

@@ -37,7 +37,7 @@ class End:
     def hear(self, now_ns: int) -> None:
         while (event := self.conn.next_event()) is not None:
             self.events.append(event)
-            if isinstance(event, PeerHeaders) and not self.conn._core.is_client:
+            if isinstance(event, PeerHeaders) and not self.conn._state.is_client:
                 self.conn.accept((("answer", b"yes"),), now_ns)
 
     def of(self, kind: type) -> list[object]:

@@ -396,7 +396,7 @@ def test_a_second_control_stream_for_a_channel_that_has_one_is_reset_as_lost_and
     assert ResetStream(second, 2) in victim.commands
     victim.stream(first, AckReliable((1,)).encode())
     assert not victim.ended, victim.error
-    assert not victim.conn._core.senders[0].ledger.count
+    assert not victim.conn._state.senders[0].ledger.count
 
 
 def test_an_unreliable_message_that_was_given_up_is_not_delivered_when_it_comes_late() -> None:
@@ -425,7 +425,7 @@ def test_a_negative_range_may_cover_what_was_acknowledged_before() -> None:
         stream_id, AckReliable((0, 1, 1)).encode() + AckReliable((0, 2, 1)).encode() + AckReliable((1, 2, 1)).encode()
     )
     assert not victim.ended, victim.error
-    assert not victim.conn._core.senders[0].ledger.count
+    assert not victim.conn._state.senders[0].ledger.count
 
 
 def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
@@ -434,7 +434,7 @@ def test_the_filter_of_closed_channels_stays_within_its_limit() -> None:
         # Every other index is used, so that nothing joins.
         victim.uni(ClosedChannelLost(16 * index))
     assert not victim.ended
-    assert victim.conn._core.filter_ranges <= SMALL.max_filter_ranges
+    assert victim.conn._state.filter_ranges <= SMALL.max_filter_ranges
 
 
 def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
@@ -443,7 +443,7 @@ def test_a_flood_of_declarations_is_a_few_deadlines() -> None:
         victim.now += 1000
         victim.stream(1, SentUnreliable(2**40).encode())
     assert not victim.ended
-    receiver = victim.conn._core.receivers[0]
+    receiver = victim.conn._state.receivers[0]
     assert len(receiver.expiries) < 10
     victim.now += 2 * 10**9
     victim.conn.handle_timeout(victim.now)
@@ -456,7 +456,7 @@ def test_unread_messages_hold_their_streams_and_stop_reading_before_the_limit() 
     for number in range(12):
         victim.uni(message(number))
     assert not victim.ended
-    assert victim.conn._core.receivers[0].queued == SMALL.receive_messages
+    assert victim.conn._state.receivers[0].queued == SMALL.receive_messages
     seen = []
     while (incoming := victim.conn.receive(0, victim.now)) is not None:
         seen.append(incoming.payload)

@@ -46,7 +46,7 @@ class Victim:
 
     def pump(self) -> None:
         while (event := self.conn.next_event()) is not None:
-            if isinstance(event, PeerHeaders) and not self.conn._core.is_client:
+            if isinstance(event, PeerHeaders) and not self.conn._state.is_client:
                 self.conn.accept((), self.now)
             elif isinstance(event, ConnectionEnded):
                 self.ended, self.error = True, event.error
