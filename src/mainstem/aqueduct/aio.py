@@ -14,7 +14,7 @@ from mainstem.aqueduct.codec import Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
-from mainstem.aqueduct.limits import DEFAULT_LIMITS, DEFAULT_SEND_BYTES, Limits
+from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
 from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
@@ -54,7 +54,7 @@ class Connection:
         self._session = session
         self._is_client = is_client
         self._closed = False
-        pipe = Pipe(mode=Mode.ORDERED, bound=DEFAULT_BOUND, max_bytes=DEFAULT_SEND_BYTES, oneshot=False)
+        pipe = Pipe(mode=Mode.ORDERED, bound=DEFAULT_BOUND)
         self._sender: Sender[Any] | None = None
         self._receiver: Receiver[Any] | None = None
         if is_client:

@@ -2,9 +2,18 @@
 
 ``sender, receiver = channel()`` works within the process. Sending one half inside a message of another channel, over a
 connection, makes the channel a networked one: what was queued goes with it, and the code that holds the other half
-cannot tell. A half can be sent once, and only where it was made.
+sees no difference. A half can be sent once, and only from where it was made.
 
-A handle that is dropped ends its channel: a sender cancels, a receiver closes.
+A handle that is garbage-collected ends its channel: a sender cancels, a receiver closes.
+
+How it works. Both handles of a channel share one `Pipe`. While both are in this process, the pipe's queue is the channel.
+Once the receiver has been sent away, ``pipe.remote_sender`` takes the messages; once the sender has, ``pipe.remote_receiver``
+supplies them. At most one of the two is ever set, and it is never unset. Everything runs in one event loop, except that
+``__del__`` may run in any thread: finalisers only set a flag and schedule the rest in the loop.
+
+Two short cuts keep bytes off this path. ``pipe.fast`` takes plain bytes straight to the compiled framing while nothing is in
+the way (``put`` returns False as soon as something is), and iterating a receiver empties runs of messages that were taken
+from the engine together. Both are dropped the moment the channel ends, so that neither can return a message after its end.
 """
 
 from __future__ import annotations
@@ -12,10 +21,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
+from mainstem.aqueduct.middleware import Handle
 from mainstem.errors import BackPressured, Cancelled, ClosedError, LocalProtocolError, NoReceivers
 
 if TYPE_CHECKING:
@@ -33,17 +43,53 @@ YIELD_EVERY = 256
 """Sends that go through at once before the event loop gets a turn, so that a tight loop does not starve the rest."""
 
 
-class Pipe:
-    """What the two halves of a channel share while both are here, and what leads away once one is not."""
+class Waiters:
+    """Tasks that wait for something to change. Each reads the state again when it is woken: a wake-up carries nothing,
+    so cancelling a waiting task loses nothing.
+    """
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until something changes."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # `wake` may have removed it in the same turn.
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
+            raise
+
+    def wake(self) -> None:
+        """Wake every waiting task."""
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def wake_from_any_thread(self) -> None:
+        """Wake every waiting task, from a finaliser."""
+        if self._waiters:
+            # The loop may have been closed.
+            with contextlib.suppress(RuntimeError):
+                self._waiters[0].get_loop().call_soon_threadsafe(self.wake)
+
+
+class Pipe(Waiters):
+    """What the two halves of a channel share while both are here, and where they lead once one is not."""
 
     __slots__ = (
         "bound",
         "cancelled",
         "closed",
-        "error",
         "fast",
         "finished",
-        "loop_waiters",
         "max_bytes",
         "mode",
         "oneshot",
@@ -53,7 +99,15 @@ class Pipe:
         "sent",
     )
 
-    def __init__(self, *, mode: Mode, bound: int, max_bytes: int, oneshot: bool) -> None:
+    def __init__(
+        self,
+        *,
+        mode: Mode,
+        bound: int,
+        max_bytes: int = DEFAULT_SEND_BYTES,
+        oneshot: bool = False,
+    ) -> None:
+        super().__init__()
         self.mode = mode
         self.bound = bound
         self.max_bytes = max_bytes
@@ -68,35 +122,14 @@ class Pipe:
         self.remote_receiver: RemoteReceiver | None = None
         # The short way for plain bytes, while the channel is networked and open.
         self.fast: PlainSender | None = None
-        self.error: Exception | None = None
-        self.loop_waiters: list[asyncio.Future[None]] = []
 
-    def wake(self) -> None:
-        """Something changed: whoever waits looks again."""
-        waiters, self.loop_waiters = self.loop_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def wait(self) -> None:
-        """Wait until something changes."""
-        waiter = asyncio.get_running_loop().create_future()
-        self.loop_waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            # `wake` may have taken it out in the same turn.
-            with contextlib.suppress(ValueError):
-                self.loop_waiters.remove(waiter)
-            raise
+    def describe(self) -> str:
+        """The pipe in an error or a ``repr``."""
+        return f"{'oneshot ' if self.oneshot else ''}{self.mode.value}"
 
 
-class Sender(Generic[M]):
-    """The sending half of a channel.
-
-    Once the channel has ended its error is sticky: `Cancelled`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
-    ClosedError after `finish`.
-    """
+class _Half(Handle):
+    """What both handles are: one end of a pipe, until it is sent away."""
 
     __slots__ = ("__weakref__", "_moved", "_pipe")
 
@@ -104,14 +137,55 @@ class Sender(Generic[M]):
         self._pipe = pipe
         self._moved = False
 
+    def _require(self) -> Pipe:
+        if self._moved:
+            kind = "sender" if self.is_sender else "receiver"
+            raise LocalProtocolError(
+                f"this {kind} was sent away; whoever received it holds it now", rule="handle moved"
+            )
+        return self._pipe
+
     def __repr__(self) -> str:
-        return f"<Sender {_describe(self._pipe, self._pipe.remote_sender, moved=self._moved)}>"
+        pipe = self._pipe
+        remote = pipe.remote_sender if self.is_sender else pipe.remote_receiver
+        place = "sent away" if self._moved else ("networked" if remote is not None else "local")
+        return f"<{type(self).__name__} {pipe.describe()}, {place}>"
+
+
+class Sender(_Half, Generic[M]):
+    """The sending half of a channel, made by `channel` or `oneshot`, or received in a message.
+
+    Once the channel has ended its error is sticky: `Cancelled`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
+    ClosedError after `finish`. As a context manager it finishes the channel, or cancels it where an exception leaves
+    the block.
+
+    Example:
+        >>> sender, receiver = channel()
+        >>> with sender:
+        ...     await sender.send(b"tide")
+    """
+
+    __slots__ = ()
+    is_sender: ClassVar[bool] = True
 
     async def send(self, message: M) -> None:
         """Send one message; waits while the bound on queued and unacknowledged messages is reached.
 
-        In mode UNRELIABLE it never waits: what finds no room is dropped. Raises the channel's sticky error, and
-        LocalProtocolError for a message that cannot be sent.
+        In mode UNRELIABLE it never waits: what finds no room is dropped. A call that is cancelled has sent nothing.
+
+        Args:
+            message: What the connection's serialiser encodes; bytes or `Message` without one.
+
+        Raises:
+            LocalProtocolError: The message cannot be sent, or this handle was sent away.
+            ClosedError: The channel was finished.
+            Cancelled: The channel was cancelled.
+            NoReceivers: The receiver was closed.
+            LostInTransit: The receiver was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+
+        Example:
+            >>> await sender.send(b"tide")
         """
         fast = self._pipe.fast
         if fast is None or not fast.put(message):
@@ -132,7 +206,23 @@ class Sender(Generic[M]):
             return
 
     def send_nowait(self, message: M) -> None:
-        """Send one message now. Raises BackPressured where `send` would wait."""
+        """Send one message now.
+
+        Args:
+            message: What the connection's serialiser encodes; bytes or `Message` without one.
+
+        Raises:
+            BackPressured: `send` would wait.
+            LocalProtocolError: The message cannot be sent, or this handle was sent away.
+            ClosedError: The channel was finished.
+            Cancelled: The channel was cancelled.
+            NoReceivers: The receiver was closed.
+            LostInTransit: The receiver was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+
+        Example:
+            >>> sender.send_nowait(b"tide")
+        """
         pipe = self._require()
         remote = pipe.remote_sender
         if remote is not None:
@@ -157,10 +247,24 @@ class Sender(Generic[M]):
             self.finish()
 
     async def send_acknowledged(self, message: M) -> None:
-        """Send one message and wait until a receiver that the peer's application can reach has taken it over the
-        network.
+        """Send one message and wait until a receiver that the peer's application can reach has processed it.
 
-        Returns at once for a channel within the process. Raises LostInTransit where it never will be.
+        Returns at once for a channel within the process. A call that is cancelled while it waits for the
+        acknowledgement has sent the message.
+
+        Args:
+            message: As for `send`.
+
+        Raises:
+            LostInTransit: The message will never be delivered.
+            ConnectionLost: The connection ended first; whether the message arrived is not known.
+            LocalProtocolError: The message cannot be sent, or this handle was sent away.
+            ClosedError: The channel was finished.
+            Cancelled: The channel was cancelled.
+            NoReceivers: The receiver was closed.
+
+        Example:
+            >>> await sender.send_acknowledged(b"tide")
         """
         pipe = self._require()
         while pipe.remote_sender is not None and (pipe.queue or not pipe.remote_sender.has_room):
@@ -174,7 +278,11 @@ class Sender(Generic[M]):
             self.finish()
 
     def finish(self) -> None:
-        """End the channel gracefully: all that was sent is still delivered. May be called again."""
+        """End the channel gracefully: all that was sent is still delivered. May be called again.
+
+        Example:
+            >>> sender.finish()
+        """
         pipe = self._pipe
         if self._moved or pipe.finished or pipe.cancelled:
             return
@@ -185,8 +293,13 @@ class Sender(Generic[M]):
         pipe.wake()
 
     def cancel(self) -> None:
-        """Abandon the channel as soon as may be, with all that was not received. Without effect after `finish` went
-        out."""
+        """Abandon the channel as soon as possible, with all that was not received.
+
+        Without effect once the last frame of `finish` has gone out.
+
+        Example:
+            >>> sender.cancel()
+        """
         pipe = self._pipe
         if self._moved or pipe.cancelled:
             return
@@ -201,7 +314,19 @@ class Sender(Generic[M]):
         pipe.wake()
 
     async def wait_closed(self) -> None:
-        """Wait until the channel is over. Returns after a graceful end, raises the sticky error after any other."""
+        """Wait until the channel is over.
+
+        Raises:
+            Cancelled: The channel was cancelled.
+            NoReceivers: The receiver was closed before the channel had finished.
+            LostInTransit: The receiver was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            LocalProtocolError: This handle was sent away.
+
+        Example:
+            >>> sender.finish()
+            >>> await sender.wait_closed()
+        """
         pipe = self._require()
         while pipe.remote_sender is None:
             if pipe.cancelled:
@@ -214,7 +339,19 @@ class Sender(Generic[M]):
         await pipe.remote_sender.wait_ended()
 
     def configure(self, *, mode: Mode | None = None, bound: int | None = None, max_bytes: int | None = None) -> None:
-        """Choose how messages travel, and how many messages and bytes may be queued and unacknowledged."""
+        """Choose how messages travel, and how many may be queued and unacknowledged.
+
+        Args:
+            mode: How messages travel; None leaves it.
+            bound: Messages that may be queued and unacknowledged; None leaves it.
+            max_bytes: Bytes that may be queued and unacknowledged; None leaves it.
+
+        Raises:
+            LocalProtocolError: This handle was sent away.
+
+        Example:
+            >>> sender.configure(mode=Mode.UNRELIABLE)
+        """
         pipe = self._require()
         pipe.mode = mode or pipe.mode
         pipe.bound = bound or pipe.bound
@@ -224,17 +361,13 @@ class Sender(Generic[M]):
 
     @property
     def mode(self) -> Mode:
+        """How messages travel."""
         return self._pipe.mode
 
     @property
     def is_networked(self) -> bool:
-        """Messages go over a connection."""
+        """Whether messages go over a connection."""
         return self._pipe.remote_sender is not None
-
-    def _require(self) -> Pipe:
-        if self._moved:
-            raise LocalProtocolError("this sender was sent away; whoever received it holds it now", rule="handle moved")
-        return self._pipe
 
     def __enter__(self) -> Sender[M]:
         return self
@@ -246,53 +379,81 @@ class Sender(Generic[M]):
             self.cancel()
 
     def __del__(self) -> None:
-        # A handle that was never finished made a promise that nobody can keep any more.
+        # Without `finish` the receiver still expects messages, and none can come any more.
         pipe = getattr(self, "_pipe", None)
         if pipe is None or self._moved or pipe.finished or pipe.cancelled:
             return
+        pipe.cancelled = True
         if pipe.remote_sender is not None:
-            pipe.cancelled = True
             pipe.remote_sender.drop()
         else:
-            pipe.cancelled = True
             pipe.queue.clear()
-            _wake_from_anywhere(pipe)
+            pipe.wake_from_any_thread()
 
 
-class Receiver(Generic[M]):
+class Receiver(_Half, Generic[M]):
     """The receiving half of a channel: ``async for`` over it, or `receive`.
 
     Iteration ends where the sender finished. Every other end is a sticky error: `Cancelled`, `LostInTransit`,
-    `ConnectionLost`, and ClosedError after `close`.
+    `ConnectionLost`, and ClosedError after `close`. As a context manager it closes the receiver. ``await receiver`` is
+    ``await receiver.receive()``: the one message of a oneshot.
+
+    Example:
+        >>> async for message in receiver:
+        ...     print(message)
     """
 
-    __slots__ = ("__weakref__", "_moved", "_pipe")
-
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self._moved = False
-
-    def __repr__(self) -> str:
-        return f"<Receiver {_describe(self._pipe, self._pipe.remote_receiver, moved=self._moved)}>"
+    __slots__ = ()
+    is_sender: ClassVar[bool] = False
 
     async def receive(self) -> M:
-        """The next message. Raises ClosedError where the sender finished and all was received, or the sticky error."""
+        """Receive the next message. A call that is cancelled has taken nothing.
+
+        Returns:
+            The oldest message that was not received, as the connection's serialiser decodes it.
+
+        Raises:
+            ClosedError: The sender finished and all was received, or this receiver was closed.
+            Cancelled: The sender cancelled the channel.
+            LostInTransit: The sender was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            RemoteProtocolError: The message cannot be decoded; the next call receives the one after it.
+            LocalProtocolError: This handle was sent away.
+
+        Example:
+            >>> message = await receiver.receive()
+        """
         while True:
-            found, message = self._poll()
-            if found:
+            is_there, message = self._poll()
+            if is_there:
                 return message  # type: ignore[no-any-return]
             await self._wait()
 
     def receive_nowait(self) -> M | None:
-        """The next message if one is there, else None. Raises like `receive`."""
+        """Receive the next message if one is there.
+
+        Returns:
+            The oldest message that was not received; None where there is none now.
+
+        Raises:
+            ClosedError: The sender finished and all was received, or this receiver was closed.
+            Cancelled: The sender cancelled the channel.
+            LostInTransit: The sender was lost on its way to the peer.
+            ConnectionLost: The connection under the channel ended.
+            RemoteProtocolError: The message cannot be decoded.
+            LocalProtocolError: This handle was sent away.
+
+        Example:
+            >>> while (message := receiver.receive_nowait()) is not None:
+            ...     print(message)
+        """
         return self._poll()[1]  # type: ignore[no-any-return]
 
     def _poll(self) -> tuple[bool, Any]:
         pipe = self._require()
         if pipe.queue:
             message = pipe.queue.popleft()
-            if pipe.loop_waiters:
-                pipe.wake()
+            pipe.wake()
             return True, message
         if pipe.closed:
             raise ClosedError("the receiver was closed")
@@ -306,7 +467,11 @@ class Receiver(Generic[M]):
         return False, None
 
     def close(self) -> None:
-        """Close the receiver: what was not received is dropped, and the sender is told. May be called again."""
+        """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again.
+
+        Example:
+            >>> receiver.close()
+        """
         pipe = self._pipe
         if self._moved or pipe.closed:
             return
@@ -318,15 +483,8 @@ class Receiver(Generic[M]):
 
     @property
     def is_networked(self) -> bool:
-        """Messages come over a connection."""
+        """Whether messages come over a connection."""
         return self._pipe.remote_receiver is not None
-
-    def _require(self) -> Pipe:
-        if self._moved:
-            raise LocalProtocolError(
-                "this receiver was sent away; whoever received it holds it now", rule="handle moved"
-            )
-        return self._pipe
 
     def __aiter__(self) -> AsyncIterator[M]:
         return self._messages()
@@ -334,16 +492,16 @@ class Receiver(Generic[M]):
     async def _messages(self) -> AsyncIterator[M]:
         while True:
             try:
-                found, message = self._poll()
+                is_there, message = self._poll()
             except ClosedError:
                 return
-            if not found:
+            if not is_there:
                 await self._wait()
                 continue
             yield message
             remote = self._pipe.remote_receiver
             run = None if remote is None else remote.run
-            # Whatever ends the channel meanwhile, with all that is unread, empties it.
+            # An end that drops what is unread empties the run.
             while run:
                 yield run.popleft()  # type: ignore[misc]
 
@@ -353,7 +511,6 @@ class Receiver(Generic[M]):
         await (pipe.wait() if pipe.remote_receiver is None else pipe.remote_receiver.wait())
 
     def __await__(self) -> Generator[Any, None, M]:
-        """``await receiver``: the one message of a oneshot, or the next of a channel."""
         return self.receive().__await__()
 
     def __enter__(self) -> Receiver[M]:
@@ -371,36 +528,73 @@ class Receiver(Generic[M]):
             pipe.remote_receiver.drop()
         else:
             pipe.queue.clear()
-            _wake_from_anywhere(pipe)
+            pipe.wake_from_any_thread()
 
 
-def _wake_from_anywhere(pipe: Pipe) -> None:
-    """Wake waiters from a finaliser, which may run in any thread."""
-    for waiter in pipe.loop_waiters:
-        with contextlib.suppress(RuntimeError):
-            waiter.get_loop().call_soon_threadsafe(pipe.wake)
-            return
+def check_attachable(handle: Any, others: list[Sender[Any] | Receiver[Any]]) -> None:
+    """Check that a handle can go with a message that carries the ``others``. Raises LocalProtocolError."""
+    if not isinstance(handle, Sender | Receiver):
+        raise LocalProtocolError(f"a {type(handle).__name__} is no handle", rule="attachment")
+    pipe = handle._pipe
+    if handle._moved or any(handle is other for other in others):
+        raise LocalProtocolError("this handle was sent away already; a half can be sent once", rule="handle moved")
+    if pipe.remote_sender is not None or pipe.remote_receiver is not None:
+        raise LocalProtocolError(
+            "this handle's channel is networked already; only a half that was made here can be sent, and only one of the two",
+            rule="handle networked",
+        )
+    if any(pipe is other._pipe for other in others):
+        raise LocalProtocolError("both halves of one channel in one message", rule="handle networked")
 
 
-def _describe(pipe: Pipe, remote: object, *, moved: bool) -> str:
-    place = "sent away" if moved else ("networked" if remote is not None else "local")
-    return f"{'oneshot ' if pipe.oneshot else ''}{pipe.mode.value}, {place}"
+def pipe_of(handle: Sender[Any] | Receiver[Any]) -> Pipe:
+    """The pipe that a handle is an end of."""
+    return handle._pipe
+
+
+def move_away(handle: Sender[Any] | Receiver[Any]) -> Pipe:
+    """Mark a handle as sent away: from here on it raises. Returns its pipe, which the half that stays goes on with."""
+    assert not handle._moved, "a half can be sent once"
+    handle._moved = True
+    return handle._pipe
 
 
 def channel(
     *, mode: Mode = Mode.ORDERED, bound: int = DEFAULT_BOUND, max_bytes: int = DEFAULT_SEND_BYTES
 ) -> tuple[Sender[Any], Receiver[Any]]:
-    """A new channel: its sender and its receiver.
+    """Make a channel. Mode and bounds count once it is networked; within the process messages keep their order.
 
-    ``bound`` is how many messages, and ``max_bytes`` how many bytes, may be queued and unacknowledged before
-    `Sender.send` waits. ``mode`` and the bounds count once the channel is networked; within the process messages keep
-    their order.
+    Args:
+        mode: How messages travel.
+        bound: Messages that may be queued and unacknowledged before `Sender.send` waits.
+        max_bytes: Bytes that may be queued and unacknowledged before `Sender.send` waits.
+
+    Returns:
+        The channel's sender and its receiver.
+
+    Example:
+        >>> sender, receiver = channel()
+        >>> await connection.sender.send({"subscribe": "tide", "updates": sender})
+        >>> async for update in receiver:
+        ...     print(update)
     """
-    pipe = Pipe(mode=mode, bound=bound, max_bytes=max_bytes, oneshot=False)
+    pipe = Pipe(mode=mode, bound=bound, max_bytes=max_bytes)
     return Sender(pipe), Receiver(pipe)
 
 
 def oneshot(*, mode: Mode = Mode.UNORDERED) -> tuple[Sender[Any], Receiver[Any]]:
-    """A channel for one message: ``await sender.send(x)`` finishes it, ``await receiver`` takes it."""
-    pipe = Pipe(mode=mode, bound=1, max_bytes=DEFAULT_SEND_BYTES, oneshot=True)
+    """Make a channel for one message: sending it finishes the channel.
+
+    Args:
+        mode: How the message travels.
+
+    Returns:
+        The channel's sender and its receiver.
+
+    Example:
+        >>> sender, receiver = oneshot()
+        >>> await connection.sender.send({"text": "tide", "response": sender})
+        >>> print(await receiver)
+    """
+    pipe = Pipe(mode=mode, bound=1, oneshot=True)
     return Sender(pipe), Receiver(pipe)

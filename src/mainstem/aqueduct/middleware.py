@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from mainstem.errors import ConfigurationError, LocalProtocolError
 
-if TYPE_CHECKING:
-    from mainstem.aqueduct.handles import Receiver, Sender
 
-    Handle = Sender[Any] | Receiver[Any]
+class Handle:
+    """What a serialiser recognises as a channel half: the base of `Sender` and `Receiver`."""
+
+    __slots__ = ()
+    is_sender: ClassVar[bool]
+
 
 AttachFunction = Callable[[Any], int]
 DetachFunction = Callable[[int], Any]
@@ -163,13 +166,9 @@ class CborSerializer:
 
 
 def _handle_kind(value: Any) -> int | None:
-    from mainstem.aqueduct.handles import Receiver, Sender
-
-    if isinstance(value, Sender):
-        return _SENDER_EXTENSION
-    if isinstance(value, Receiver):
-        return _RECEIVER_EXTENSION
-    return None
+    if not isinstance(value, Handle):
+        return None
+    return _SENDER_EXTENSION if value.is_sender else _RECEIVER_EXTENSION
 
 
 RAW = RawSerializer()

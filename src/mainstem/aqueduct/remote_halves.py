@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.channel_id import ONESHOT, describe
 from mainstem.aqueduct.events import Attach, Incoming, Mode
-from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
-from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
+from mainstem.aqueduct.handles import (
+    DEFAULT_BOUND,
+    Pipe,
+    Receiver,
+    Sender,
+    Waiters,
+    check_attachable,
+    move_away,
+    pipe_of,
+)
 from mainstem.aqueduct.middleware import RawSerializer
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
@@ -18,7 +25,6 @@ from mainstem.errors import (
     Cancelled,
     ClosedError,
     ConnectionLost,
-    LocalProtocolError,
     LostInTransit,
     MainstemError,
     NoReceivers,
@@ -30,35 +36,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.session import Session
 
 
-class _Waiting:
-    """Futures that wait for something to change."""
-
-    __slots__ = ("_waiters",)
-
-    def __init__(self) -> None:
-        self._waiters: list[asyncio.Future[None]] = []
-
-    async def wait(self) -> None:
-        """Wait until something changes."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            # `wake` may have taken it out in the same turn.
-            with contextlib.suppress(ValueError):
-                self._waiters.remove(waiter)
-            raise
-
-    def wake(self) -> None:
-        """Something changed."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-
-class RemoteSender(_Waiting):
+class RemoteSender(Waiters):
     """A sender whose receiver is at the peer."""
 
     __slots__ = ("_channel_id", "_pipe", "_session", "state")
@@ -107,13 +85,13 @@ class RemoteSender(_Waiting):
         handles: list[Sender[Any] | Receiver[Any]] = []
 
         def attach(handle: Any) -> int:
-            _check_attachable(handle, handles)
+            check_attachable(handle, handles)
             handles.append(handle)
             return len(handles) - 1
 
         payload = session.serializer.encode(message, attach)
         kinds = [
-            (Attach.RECEIVER if isinstance(handle, Receiver) else Attach.SENDER, handle._pipe.oneshot)
+            (Attach.RECEIVER if isinstance(handle, Receiver) else Attach.SENDER, pipe_of(handle).oneshot)
             for handle in handles
         ]
         ids = session.send(self._channel_id, payload, self._pipe.mode, kinds, tag)
@@ -185,7 +163,7 @@ class RemoteSender(_Waiting):
         self.wake()
 
 
-class RemoteReceiver(_Waiting):
+class RemoteReceiver(Waiters):
     """A receiver whose sender is at the peer."""
 
     __slots__ = ("_batch", "_channel_id", "_pipe", "_session", "state")
@@ -301,7 +279,6 @@ def make_handle(session: Session, attachment: Attachment) -> Sender[Any] | Recei
     pipe = Pipe(
         mode=Mode.UNORDERED if attachment.channel_id & ONESHOT else Mode.ORDERED,
         bound=DEFAULT_BOUND,
-        max_bytes=DEFAULT_SEND_BYTES,
         oneshot=bool(attachment.channel_id & ONESHOT),
     )
     if attachment.is_sender:
@@ -315,25 +292,9 @@ def make_handle(session: Session, attachment: Attachment) -> Sender[Any] | Recei
     return Receiver(pipe)
 
 
-def _check_attachable(handle: Any, already: list[Any]) -> None:
-    if not isinstance(handle, Sender | Receiver):
-        raise LocalProtocolError(f"a {type(handle).__name__} is no handle", rule="attachment")
-    pipe = handle._pipe
-    if handle._moved or any(handle is other for other in already):
-        raise LocalProtocolError("this handle was sent away already; a half can be sent once", rule="handle moved")
-    if pipe.remote_sender is not None or pipe.remote_receiver is not None:
-        raise LocalProtocolError(
-            "this handle's channel is networked already; only a half that was made here can be sent, and only one of the two",
-            rule="handle networked",
-        )
-    if any(pipe is other._pipe for other in already):
-        raise LocalProtocolError("both halves of one channel in one message", rule="handle networked")
-
-
 def _bind(session: Session, handle: Sender[Any] | Receiver[Any], channel_id: int) -> None:
     """The handle left with a message: what it shared with its other half now leads over the connection."""
-    pipe = handle._pipe
-    handle._moved = True
+    pipe = move_away(handle)
     if isinstance(handle, Receiver):
         pipe.remote_sender = RemoteSender(session, channel_id, pipe)
         if pipe.queue or pipe.finished or pipe.cancelled:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.aqueduct.codec import EXPLICIT_CLOSE
 from mainstem.aqueduct.events import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket
-    from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
+    from mainstem.aqueduct.state import ReceiverState, SenderState
 
 logger = logging.getLogger("mainstem.aqueduct")
 
@@ -46,6 +46,26 @@ LAST_WORDS = 1.0
 A peer that has gone does not answer."""
 
 
+class SenderEvents(Protocol):
+    """What the connection reports to a sender whose receiver is at the peer."""
+
+    def writable(self) -> None:
+        """There is room again."""
+
+    def ended(self, state: SenderState) -> None:
+        """The sender ceased to exist."""
+
+
+class ReceiverEvents(Protocol):
+    """What the connection reports to a receiver whose sender is at the peer."""
+
+    def wake(self) -> None:
+        """There may be something to receive."""
+
+    def ended(self, state: ReceiverState) -> None:
+        """The receiver ceased to exist on the wire."""
+
+
 class Session:
     """What a connection's handles share. Everything runs in the event loop's thread, `drop_later` apart."""
 
@@ -56,8 +76,8 @@ class Session:
         self.link = link
         self.serializer = serializer
         self.address = address
-        self.senders: dict[int, RemoteSender] = {}
-        self.receivers: dict[int, RemoteReceiver] = {}
+        self.senders: dict[int, SenderEvents] = {}
+        self.receivers: dict[int, ReceiverEvents] = {}
         self.loop = asyncio.get_running_loop()
         self.error: Exception | None = None
         self.reason = "the connection ended"
@@ -294,7 +314,7 @@ class Session:
         self._dropped.append((channel_id, is_sender))
         with contextlib.suppress(RuntimeError):
             # From the loop's own thread there is no need to wake it through a pipe.
-            if asyncio._get_running_loop() is self.loop:
+            if _running_loop() is self.loop:
                 self.wake()
             else:
                 self.loop.call_soon_threadsafe(self.wake)
@@ -355,6 +375,14 @@ class Session:
     async def wait_ended(self) -> None:
         """Wait until the connection is over."""
         await asyncio.shield(self.ended)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
