@@ -1,11 +1,17 @@
-"""Duologues for asyncio: the same server and client, run by the event loop. The door to asyncio.
+"""Duologues for asyncio: the same server and client, whose waiting is the event loop's.
 
-async def talk(duologue):
-    async for message in duologue:
-        await duologue.send(message)
+Example:
+    >>> async def talk(duologue):
+    ...     async for message in duologue:
+    ...         await duologue.send(message)
+    >>> async with aio.serve(talk, address="127.0.0.1"):
+    ...     async with aio.connect("127.0.0.1") as duologue:
+    ...         await duologue.send("ECHO tide")
 
-async with aio.serve(talk, address="127.0.0.1"): ...
-async with aio.connect("127.0.0.1") as duologue: ...
+Everything but the start and the end of a media driver runs in the event loop's thread: the duty cycles of a server are one
+task, those of a client run while it opens, sends, receives or closes. A task of its own serves each duologue of an
+asynchronous handler; the server's task only puts messages on its queue. That queue is bounded: when it is full the
+server does not read the client (``Duologue.paused``), which then feels back pressure.
 """
 
 from __future__ import annotations
@@ -14,17 +20,15 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from mainstem.aeron.agent import AgentTerminated
 from mainstem.aeron.aio import Pause
-from mainstem.clock import NS_PER_SECOND
-from mainstem.duologue.client_core import ClientCore
-from mainstem.duologue.environment import Confinement, Connection, secure_random
 from mainstem.duologue.handler import BadMessage, Handler
+from mainstem.duologue.lifecycle import ClientLife, ServerLife
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
-from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import ClosedError, MainstemError, TimedOut
+from mainstem.errors import ClosedError, MainstemError
 
 if TYPE_CHECKING:
     import os
@@ -32,19 +36,33 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.client_core import ClientCore
     from mainstem.duologue.crypto import ServerKey
+    from mainstem.duologue.lifecycle import Steps
+    from mainstem.duologue.server_core import ServerCore
     from mainstem.duologue.session import Duologue
+
+T = TypeVar("T")
 
 __all__ = ["AsyncDuologue", "AsyncDuologueClient", "AsyncDuologueServer", "connect", "serve"]
 
 logger = logging.getLogger("mainstem.duologue.server")
 
-MAX_UNREAD = 256  # messages of one client that its task has not taken; then the client feels back pressure
-CLOSE_SECONDS = 2.0  # how long a close waits for the driver's last answer
+MAX_UNREAD = 256
+"""Messages of one client that its task has not received; then the client feels back pressure."""
+
+QUEUE_POLL = 0.0005
+"""Seconds between two checks whether the messages before have been accepted."""
 
 
 class AsyncDuologue:
-    """One client's duologue, for the task that serves it. Iterating gives its messages until it has gone."""
+    """One client's duologue, for the task that serves it. Iterating gives its messages until the client has gone.
+
+    Example:
+        >>> async def talk(duologue: AsyncDuologue) -> None:
+        ...     async for message in duologue:
+        ...         await duologue.send(message)
+    """
 
     def __init__(self, inner: Duologue) -> None:
         self.inner = inner
@@ -58,17 +76,45 @@ class AsyncDuologue:
         return self._reason
 
     async def send(self, message: bytes | str) -> None:
-        """Sends, after what waits already has gone. Raises ClosedError when the client has gone, ValueError when too long."""
+        """Send a message, once those before it have been accepted.
+
+        Args:
+            message: At most ``inner.max_message_length`` bytes; text is encoded as UTF-8.
+
+        Raises:
+            ClosedError: The client has gone.
+            ValueError: The message is too long.
+
+        Example:
+            >>> await duologue.send("ECHO tide")
+        """
         while self.inner.is_open and self.inner.queued:
-            await asyncio.sleep(0.0005)
+            await asyncio.sleep(QUEUE_POLL)
         self.inner.send(message)
 
     def close(self, error: str = "") -> None:
-        """Ends it; ``error`` is told to the client before."""
+        """End the duologue, after what was sent has gone out.
+
+        Args:
+            error: A reason that the client receives before; empty for none.
+
+        Example:
+            >>> duologue.close("see you tomorrow")
+        """
         self.inner.close(error)
 
     async def receive(self) -> bytes:
-        """The next message. Raises ClosedError when the client has gone."""
+        """Receive the next message. A call that is cancelled has taken none.
+
+        Returns:
+            The message, decrypted where the duologue is encrypted.
+
+        Raises:
+            ClosedError: The duologue has ended, and all its messages were received.
+
+        Example:
+            >>> message = await duologue.receive()
+        """
         while not self._unread:
             if self._reason is not None:
                 raise ClosedError(f"duologue {self.inner.session_id} ended: {self._reason}")
@@ -86,58 +132,77 @@ class AsyncDuologue:
                 return
 
     def put(self, message: bytes) -> None:
-        """For the server: a message came."""
+        """Queue a message that came; called by the server.
+
+        Args:
+            message: The message.
+
+        Example:
+            >>> duologue.put(b"ECHO tide")
+        """
         self._unread.append(message)
         self.inner.paused = len(self._unread) >= MAX_UNREAD
         self._changed.set()
 
     def end(self, reason: str) -> None:
-        """For the server: the duologue has ended."""
+        """Note that the duologue has ended; called by the server.
+
+        Args:
+            reason: Why, in a few words.
+
+        Example:
+            >>> duologue.end("silent for too long")
+        """
         self._reason = reason
         self._changed.set()
 
 
 class _Tasks(Handler):
-    """Gives every duologue a task."""
+    """Runs a task for every duologue."""
 
     def __init__(self, talk: Callable[[AsyncDuologue], Awaitable[object]]) -> None:
         self._talk = talk
         self.tasks: set[asyncio.Task[None]] = set()
 
     def on_open(self, duologue: Duologue) -> None:
-        """Starts its task."""
-        face = AsyncDuologue(duologue)
-        duologue.user = face
-        task = asyncio.get_running_loop().create_task(self._run(face))
+        """Start its task."""
+        served = AsyncDuologue(duologue)
+        duologue.user = served
+        task = asyncio.get_running_loop().create_task(self._run(served))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def on_message(self, duologue: Duologue, message: bytes) -> None:
-        """Hands it over."""
+        """Queue it for the task."""
         if isinstance(duologue.user, AsyncDuologue):
             duologue.user.put(message)
 
     def on_close(self, duologue: Duologue, reason: str) -> None:
-        """Ends its iteration."""
+        """End the task's iteration."""
         if isinstance(duologue.user, AsyncDuologue):
             duologue.user.end(reason)
 
-    async def _run(self, face: AsyncDuologue) -> None:
+    async def _run(self, served: AsyncDuologue) -> None:
         try:
-            await self._talk(face)
+            await self._talk(served)
         except BadMessage:
-            face.close(BAD_MESSAGE)
+            served.close(BAD_MESSAGE)
         except ClosedError:
-            face.close()
+            served.close()
         except Exception:
-            logger.exception("[%d] its task failed", face.inner.session_id)
-            face.close(INTERNAL_ERROR)
+            logger.exception("[%d] its task failed", served.inner.session_id)
+            served.close(INTERNAL_ERROR)
         else:
-            face.close()
+            served.close()
 
 
 class AsyncDuologueServer:
-    """A server that the event loop runs; ``async with``, or ``await start()`` and ``await close()``."""
+    """A server that the event loop runs, made by `serve`: ``async with``, or ``await start()`` and ``await close()``.
+
+    Example:
+        >>> async with aio.serve(talk, address="192.0.2.1") as server:
+        ...     await asyncio.sleep(60)
+    """
 
     def __init__(
         self,
@@ -149,88 +214,81 @@ class AsyncDuologueServer:
         key: ServerKey | None,
     ) -> None:
         self.settings = settings
-        self.failure: MainstemError | None = None
         self._handler = handler if isinstance(handler, Handler) else _Tasks(handler)
-        self._aeron = aeron
-        self._directory = directory
-        self._key = key
-        self._connection: Connection | None = None
-        self._core: ServerCore | None = None
+        self._life = ServerLife(self._handler, settings)
+        self._resources = (aeron, directory, key)
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def failure(self) -> MainstemError | None:
+        """The error that ended the server, if one did: its driver has ended."""
+        return self._life.failure
+
     async def start(self) -> Self:
-        """Opens the all-clients channel. Raises what ``DuologueServer`` raises."""
+        """Open the all-clients channel.
 
-        def open_core() -> ServerCore:
-            self._connection = Connection(
-                aeron=self._aeron,
-                directory=self._directory,
-                driver_settings=self.settings.driver_settings(),
-                name="mainstem duologue server",
-            )
-            return ServerCore(
-                self._connection.aeron,
-                self.settings,
-                self._handler,
-                chance=secure_random(),
-                key=self._key,
-                assert_thread=Confinement("the server's state"),
-            )
+        Returns:
+            The server.
 
-        try:
-            # Starting a driver takes a moment, and the loop may have other things to do.
-            self._core = await asyncio.to_thread(open_core)
-        except BaseException:
-            await self._disconnect()
-            raise
-        self._task = asyncio.get_running_loop().create_task(self._run(self._core))
+        Raises:
+            ConfigurationError: A setting cannot be used.
+            RegistrationError: The driver cannot bind an address.
+
+        Example:
+            >>> server = await aio.serve(talk, address="192.0.2.1").start()
+        """
+        # Starting a driver takes a moment, in which the event loop may have other things to do.
+        await asyncio.to_thread(self._life.connect, *self._resources)
+        self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
     @property
     def core(self) -> ServerCore:
         """The server itself, to be used in the loop's thread. Raises ClosedError while it is not running."""
-        if self._core is None:
+        if not self._life.is_connected:
             raise ClosedError("the server is not running")
-        return self._core
+        return self._life.core
 
     def broadcast(self, message: bytes | str) -> None:
-        """Sends to everybody who is there."""
+        """Send a message to every client that is there.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Raises:
+            ClosedError: The server is not running.
+
+        Example:
+            >>> server.broadcast("the server ends at noon")
+        """
         self.core.broadcast(message)
 
-    async def _run(self, core: ServerCore) -> None:
-        assert self._connection is not None
-        clock = self._connection.aeron.context.clock
-        pause = Pause(clock, None)
-        while True:
-            try:
-                work = core.do_work(clock.monotonic_ns())
-            except MainstemError as error:
-                self.failure = error
-                logger.error("the server ends: %s", error)
-                return
-            if work:
-                pause.restart()
-            await pause.step()
+    async def _run(self) -> None:
+        life = self._life
+        pause = Pause(life.clock, None)
+        with suppress(AgentTerminated):
+            while True:
+                if life.do_work(life.clock.monotonic_ns()):
+                    pause.restart()
+                await pause.step()
 
     async def close(self) -> None:
-        """Ends every duologue and the server. May be called twice."""
-        core, self._core = self._core, None
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        if core is not None:
-            core.close()
-        if isinstance(self._handler, _Tasks):
-            for task in list(self._handler.tasks):
-                task.cancel()
-            await asyncio.gather(*self._handler.tasks, return_exceptions=True)
-        await self._disconnect()
+        """End every duologue and its task, and the server. May be called again.
 
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await asyncio.to_thread(connection.close)
+        Example:
+            >>> await server.close()
+        """
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self._life.on_close()
+        if isinstance(self._handler, _Tasks):
+            for serving in list(self._handler.tasks):
+                serving.cancel()
+            await asyncio.gather(*self._handler.tasks, return_exceptions=True)
+        await asyncio.to_thread(self._life.disconnect)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -242,37 +300,39 @@ class AsyncDuologueServer:
 
 
 class AsyncDuologueClient:
-    """A duologue with a server; ``async with connect(...)``, or ``await open()`` and ``await close()``."""
+    """A duologue with a server, made by `connect`: ``async with``, or ``await open()`` and ``await close()``.
+
+    Example:
+        >>> async with aio.connect("192.0.2.1") as duologue:
+        ...     await duologue.send("ECHO tide")
+        ...     print(await duologue.receive(timeout=5))
+    """
 
     def __init__(
         self, settings: ClientSettings, *, aeron: Aeron | None, directory: str | os.PathLike[str] | None
     ) -> None:
         self.settings = settings
-        self._aeron = aeron
-        self._directory = directory
-        self._connection: Connection | None = None
-        self._core: ClientCore | None = None
+        self._life = ClientLife(settings)
+        self._resources = (aeron, directory)
 
     async def open(self) -> Self:
-        """Gets the duologue. Raises StepTimedOut, Refused, RegistrationError."""
+        """Open the duologue.
+
+        Returns:
+            The open client.
+
+        Raises:
+            StepTimedOut: A step of connecting took too long; the error names the step.
+            Refused: The server refused this client, with its reason.
+            RegistrationError: The driver refused a channel.
+
+        Example:
+            >>> duologue = await aio.connect("192.0.2.1").open()
+        """
         try:
-            self._connection = await asyncio.to_thread(
-                lambda: Connection(
-                    aeron=self._aeron,
-                    directory=self._directory,
-                    driver_settings=self.settings.driver_settings(),
-                    name="mainstem duologue client",
-                )
-            )
-            clock = self._connection.aeron.context.clock
-            self._core = ClientCore(
-                self._connection.aeron, self.settings, chance=secure_random(), now_ns=clock.monotonic_ns()
-            )
-            pause = Pause(clock, None)
-            while not self._core.is_open:
-                if self._core.do_work(clock.monotonic_ns()):
-                    pause.restart()
-                await pause.step()
+            await asyncio.to_thread(self._life.connect, *self._resources)
+            self._life.start()
+            await self._run(self._life.opening())
         except BaseException:
             await self.close()
             raise
@@ -281,39 +341,58 @@ class AsyncDuologueClient:
     @property
     def core(self) -> ClientCore:
         """The client itself. Raises ClosedError while it is not open."""
-        if self._core is None:
+        if not self._life.is_connected:
             raise ClosedError("the duologue client is closed")
-        return self._core
+        return self._life.core
 
-    def _work(self) -> int:
-        assert self._connection is not None
-        return self.core.do_work(self._connection.aeron.context.clock.monotonic_ns())
-
-    async def send(self, message: bytes | str) -> None:
-        """Sends; returns once the stream has taken it. Raises as ``DuologueClient.send``."""
-        data = message.encode() if isinstance(message, str) else bytes(message)
-        core = self.core
-        assert self._connection is not None
-        clock = self._connection.aeron.context.clock
-        core.send(data, clock.monotonic_ns())
-        pause = Pause(clock, None)
-        while core.queued:
-            self._work()
+    async def _run(self, steps: Steps[T]) -> T:
+        """Run a procedure to its end; gives way to the loop between its duty cycles."""
+        pause = Pause(self._life.clock, None)
+        while True:
+            try:
+                work = next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            if work:
+                pause.restart()
             await pause.step()
 
+    async def send(self, message: bytes | str) -> None:
+        """Send a message; returns once the stream has accepted it. A call that is cancelled may still send it.
+
+        Args:
+            message: At most ``core.max_message_length`` bytes; text is encoded as UTF-8.
+
+        Raises:
+            BackPressured: The server did not make room for 500 ms.
+            NotConnected: The server was not connected for 500 ms.
+            Refused: The server ended the duologue with a reason.
+            ClosedError: The server ended the duologue, or this client is closed.
+            ValueError: The message is too long.
+
+        Example:
+            >>> await duologue.send("ECHO tide")
+        """
+        await self._run(self._life.sending(message))
+
     async def receive(self, *, timeout: float | None = None) -> bytes:
-        """The next message. Raises TimedOut, Refused or ClosedError."""
-        core = self.core
-        assert self._connection is not None
-        pause = Pause(self._connection.aeron.context.clock, timeout)
-        while (message := core.receive()) is None:
-            self._work()
-            message = core.receive()
-            if message is not None:
-                break
-            if not await pause.step():
-                raise TimedOut(f"no message came within {timeout:g} s", timeout=timeout)
-        return message
+        """Receive the next message. A call that is cancelled has taken none.
+
+        Args:
+            timeout: Seconds to wait at most; None waits for ever.
+
+        Returns:
+            The message, decrypted where the duologue is encrypted.
+
+        Raises:
+            TimedOut: No message came in time. None is lost: the next call receives it.
+            Refused: The server ended the duologue with a reason.
+            ClosedError: The server ended the duologue, or this client is closed.
+
+        Example:
+            >>> message = await duologue.receive(timeout=5)
+        """
+        return await self._run(self._life.receiving(timeout))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
@@ -323,21 +402,19 @@ class AsyncDuologueClient:
                 return
 
     async def close(self) -> None:
-        """Leaves the duologue. May be called twice."""
-        core, self._core = self._core, None
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if core is not None:
-            clock = connection.aeron.context.clock
-            deadline_ns = clock.monotonic_ns() + round(CLOSE_SECONDS * NS_PER_SECOND)
-            while not core.close() and not connection.aeron.closed and clock.monotonic_ns() < deadline_ns:
-                connection.aeron.invoke()
-                await asyncio.sleep(0.001)
-        await asyncio.to_thread(connection.close)
+        """Leave the duologue, and end the driver that was started for it. May be called again.
+
+        Example:
+            >>> await duologue.close()
+        """
+        if self._life.is_connected:
+            try:
+                await self._run(self._life.closing())
+            finally:
+                await asyncio.to_thread(self._life.disconnect)
 
     async def __aenter__(self) -> Self:
-        return await self.open() if self._core is None else self
+        return self if self._life.is_connected else await self.open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -354,9 +431,33 @@ def serve(
     key: ServerKey | None = None,
     **overrides: Any,
 ) -> AsyncDuologueServer:
-    """A server for ``async with``. ``handler`` is an asynchronous function that serves one duologue, or a ``Handler``."""
-    made = ServerSettings(**overrides) if settings is None else settings
-    return AsyncDuologueServer(handler, made, aeron=aeron, directory=directory, key=key)
+    """Make a server for ``async with``.
+
+    Args:
+        handler: An asynchronous function that serves one duologue, or a `Handler`.
+        settings: All settings; then ``overrides`` are not used.
+        aeron: A client of a media driver to use.
+        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+        key: The server's key pair, which switches encryption on.
+        **overrides: Settings by name, as `ServerSettings` has them.
+
+    Returns:
+        The server, which ``async with`` or ``await start()`` opens.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+
+    Example:
+        >>> async with aio.serve(talk, address="192.0.2.1") as server:
+        ...     await asyncio.sleep(60)
+    """
+    return AsyncDuologueServer(
+        handler,
+        ServerSettings(**overrides) if settings is None else settings,
+        aeron=aeron,
+        directory=directory,
+        key=key,
+    )
 
 
 def connect(
@@ -367,6 +468,27 @@ def connect(
     directory: str | os.PathLike[str] | None = None,
     **overrides: Any,
 ) -> AsyncDuologueClient:
-    """A client for ``async with``; the parameters are those of ``DuologueClient.connect``."""
-    made = ClientSettings(server=server or "", **overrides) if settings is None else settings
-    return AsyncDuologueClient(made, aeron=aeron, directory=directory)
+    """Make a client for ``async with``.
+
+    Args:
+        server: The server's address.
+        settings: All settings; then ``server`` and ``overrides`` are not used.
+        aeron: A client of a media driver to use.
+        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+        **overrides: Settings by name, as `ClientSettings` has them.
+
+    Returns:
+        The client, which ``async with`` or ``await open()`` opens.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+
+    Example:
+        >>> async with aio.connect("192.0.2.1") as duologue:
+        ...     await duologue.send("ECHO tide")
+    """
+    return AsyncDuologueClient(
+        ClientSettings(server=server or "", **overrides) if settings is None else settings,
+        aeron=aeron,
+        directory=directory,
+    )

@@ -1,16 +1,15 @@
-"""DuologueClient: a client that works in the thread of whoever calls it."""
+"""DuologueClient: a client that works in the thread of its caller."""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.clock import NS_PER_SECOND
-from mainstem.duologue.client_core import ClientCore, Step
-from mainstem.duologue.environment import Confinement, Connection, secure_random
+from mainstem.duologue.environment import Confinement
+from mainstem.duologue.lifecycle import ClientLife
 from mainstem.duologue.settings import ClientSettings
-from mainstem.errors import ClosedError, MainstemError, TimedOut
+from mainstem.errors import ClosedError, MainstemError
 
 if TYPE_CHECKING:
     import os
@@ -18,14 +17,26 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
+    from mainstem.duologue.client_core import Step
+    from mainstem.duologue.lifecycle import Steps
 
-CLOSE_NS = 2 * NS_PER_SECOND  # how long a close waits for the driver's last answer
+T = TypeVar("T")
 
 
 class DuologueClient:
-    """A duologue with a server, made by ``connect``. A context manager; ``close`` may be called twice.
+    """A duologue with a server, opened by `connect`. A context manager.
 
-    It has no thread: what it has to do is done inside ``send`` and ``receive``, always by the same thread.
+    It has no thread: its duty cycles run inside `send`, `receive` and `poll`, always in the same thread.
+
+    Args:
+        settings: Where the server is, and what this side does.
+        aeron: A client of a media driver to use.
+        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+
+    Example:
+        >>> with DuologueClient.connect("192.0.2.1") as duologue:
+        ...     duologue.send("ECHO tide")
+        ...     print(duologue.receive(timeout=5))
     """
 
     def __init__(
@@ -38,17 +49,10 @@ class DuologueClient:
         self._closed = True
         self.settings = settings
         self._assert_thread = Confinement("a duologue client")
-        self._connection = Connection(
-            aeron=aeron,
-            directory=directory,
-            driver_settings=settings.driver_settings(),
-            name="mainstem duologue client",
-        )
-        self._clock = self._connection.aeron.context.clock
         self._idle = BackoffIdle()
-        self._core = ClientCore(
-            self._connection.aeron, settings, chance=secure_random(), now_ns=self._clock.monotonic_ns()
-        )
+        self._life = ClientLife(settings)
+        self._life.connect(aeron, directory)
+        self._life.start()
         self._closed = False
 
     @classmethod
@@ -61,17 +65,34 @@ class DuologueClient:
         directory: str | os.PathLike[str] | None = None,
         **overrides: Any,
     ) -> Self:
-        """Gets a duologue from the server at an address; returns when it is open.
+        """Open a duologue with the server at an address; returns when it is open.
 
-        ``aeron`` is a client to use, ``directory`` that of a driver to connect to; with neither, a driver is started. Raises
-        StepTimedOut, which names the step, Refused with the server's message, or the driver's RegistrationError.
+        Args:
+            server: The server's address.
+            settings: All settings; then ``server`` and ``overrides`` are not used.
+            aeron: A client of a media driver to use.
+            directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+            **overrides: Settings by name, as `ClientSettings` has them.
+
+        Returns:
+            The open client.
+
+        Raises:
+            StepTimedOut: A step of connecting took too long; the error names the step.
+            Refused: The server refused this client, with its reason.
+            RegistrationError: The driver refused a channel.
+            ConfigurationError: A setting cannot be used.
+
+        Example:
+            >>> duologue = DuologueClient.connect("192.0.2.1", timeout=2)
         """
-        if settings is None:
-            settings = ClientSettings(server=server or "", **overrides)
-        client = cls(settings, aeron=aeron, directory=directory)
+        client = cls(
+            ClientSettings(server=server or "", **overrides) if settings is None else settings,
+            aeron=aeron,
+            directory=directory,
+        )
         try:
-            while not client._core.is_open:
-                client._work()
+            client._run(client._life.opening())
         except BaseException:
             client.close()
             raise
@@ -79,8 +100,8 @@ class DuologueClient:
 
     @property
     def session_id(self) -> int:
-        """The duologue's session."""
-        return self._core.duologue_session
+        """The session of both streams of the duologue."""
+        return self._life.core.duologue_session
 
     @property
     def is_encrypted(self) -> bool:
@@ -89,58 +110,92 @@ class DuologueClient:
 
     @property
     def max_message_length(self) -> int:
-        """The longest message that can be sent."""
-        return self._core.max_message_length
+        """The longest message that can be sent, in bytes."""
+        return self._life.core.max_message_length
 
-    def _work(self) -> int:
-        self._assert_thread()
-        self._check_open()
-        work = self._core.do_work(self._clock.monotonic_ns())
-        self._idle.idle(work)
-        return work
+    @property
+    def step(self) -> Step:
+        """The step of connecting that the client is at, or what came of it."""
+        return self._life.core.step
+
+    def _run(self, steps: Steps[T]) -> T:
+        """Run a procedure to its end; idles this thread between its duty cycles."""
+        while True:
+            try:
+                work = next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            self._idle.idle(work)
 
     def _check_open(self) -> None:
+        """Raise where another thread calls, or the client is closed."""
+        self._assert_thread()
         if self._closed:
             raise ClosedError("the duologue client is closed")
 
     def send(self, message: bytes | str) -> None:
-        """Sends a message; returns once the stream has taken it.
+        """Send a message; returns once the stream has accepted it.
 
-        Raises BackPressured or NotConnected when it did not within 500 ms, Refused or ClosedError when the server has ended the
-        duologue, ValueError for a message above ``max_message_length``.
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Raises:
+            BackPressured: The server did not make room for 500 ms.
+            NotConnected: The server was not connected for 500 ms.
+            Refused: The server ended the duologue with a reason.
+            ClosedError: The server ended the duologue, or this client is closed.
+            ValueError: The message is too long.
+
+        Example:
+            >>> duologue.send("ECHO tide")
         """
-        self._assert_thread()
         self._check_open()
-        data = message.encode() if isinstance(message, str) else bytes(message)
-        self._core.send(data, self._clock.monotonic_ns())
-        while self._core.queued:
-            self._work()
+        self._run(self._life.sending(message))
 
     def receive(self, *, timeout: float | None = None) -> bytes:
-        """The next message. Raises TimedOut when none comes within ``timeout`` seconds, Refused or ClosedError at the end."""
-        deadline_ns = None if timeout is None else self._clock.monotonic_ns() + round(timeout * NS_PER_SECOND)
+        """Receive the next message.
+
+        Args:
+            timeout: Seconds to wait at most; None waits for ever.
+
+        Returns:
+            The message, decrypted where the duologue is encrypted.
+
+        Raises:
+            TimedOut: No message came in time. None is lost: the next call receives it.
+            Refused: The server ended the duologue with a reason.
+            ClosedError: The server ended the duologue, or this client is closed.
+
+        Example:
+            >>> message = duologue.receive(timeout=5)
+        """
         self._assert_thread()
-        while (message := self._core.receive()) is None:
-            self._work()
-            if deadline_ns is not None and self._clock.monotonic_ns() >= deadline_ns:
-                message = self._core.receive()
-                if message is None:
-                    raise TimedOut(f"no message came within {timeout:g} s", timeout=timeout)
-                break
-        return message
+        return self._run(self._life.receiving(timeout))
 
     def poll(self) -> bytes | None:
-        """The next message if there is one; never waits."""
-        self._assert_thread()
+        """Receive the next message if one is there; never waits.
+
+        Returns:
+            The message; None where there is none now.
+
+        Raises:
+            Refused: The server ended the duologue with a reason.
+            ClosedError: The server ended the duologue, or this client is closed.
+
+        Example:
+            >>> if (message := duologue.poll()) is not None:
+            ...     print(message)
+        """
         self._check_open()
-        message = self._core.receive()
+        core = self._life.core
+        message = core.receive()
         if message is None:
-            self._core.do_work(self._clock.monotonic_ns())
-            message = self._core.receive()
+            self._life.work()
+            message = core.receive()
         return message
 
     def __iter__(self) -> Iterator[bytes]:
-        """Messages until the server ends the duologue. Raises Refused when it said why."""
+        """Iterate over messages until the server ends the duologue. Raises Refused where it gave a reason."""
         while True:
             try:
                 yield self.receive()
@@ -148,21 +203,18 @@ class DuologueClient:
                 return
 
     def close(self) -> None:
-        """Leaves the duologue, and ends the driver that was started for it. May be called twice."""
+        """Leave the duologue, and end the driver that was started for it. May be called again.
+
+        Example:
+            >>> duologue.close()
+        """
         if self._closed:
             return
         self._closed = True
-        deadline_ns = self._clock.monotonic_ns() + CLOSE_NS
-        aeron = self._connection.aeron
-        while not self._core.close() and not aeron.closed and self._clock.monotonic_ns() < deadline_ns:
-            aeron.invoke()
-            self._idle.idle(0)
-        self._connection.close()
-
-    @property
-    def step(self) -> Step:
-        """Where the client is."""
-        return self._core.step
+        try:
+            self._run(self._life.closing())
+        finally:
+            self._life.disconnect()
 
     def __enter__(self) -> Self:
         return self

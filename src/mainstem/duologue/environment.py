@@ -37,7 +37,7 @@ class Confinement:
             raise LocalProtocolError(f"{self._what} belongs to one thread, and {name} is another: use call()")
 
 
-class Connection:
+class DriverConnection:
     """A client of a media driver, and the driver too where none was named: both end with it."""
 
     def __init__(

@@ -27,7 +27,7 @@ MAX_REQUESTS = 4
 
 
 @dataclass(slots=True)
-class Introduction:
+class Handshake:
     """A client on the all-clients channel, by the session of its stream."""
 
     image: Image
@@ -36,7 +36,7 @@ class Introduction:
     requests: int = 0
 
 
-class Introductions:
+class Handshakes:
     """Who is on the all-clients channel. The conductor's handlers only queue; the rest is the server's thread's."""
 
     def __init__(self, settings: ServerSettings, statistics: ServerStatistics, *, timeout_ns: int) -> None:
@@ -44,7 +44,7 @@ class Introductions:
         self._statistics = statistics
         self._timeout_ns = timeout_ns
         self._changes: deque[tuple[bool, Image]] = deque()
-        self._clients: dict[int, Introduction] = {}
+        self._clients: dict[int, Handshake] = {}
 
     def on_available(self, image: Image) -> None:
         """For the subscription: in the conductor's thread."""
@@ -57,13 +57,11 @@ class Introductions:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def get(self, session_id: int) -> Introduction | None:
+    def get(self, session_id: int) -> Handshake | None:
         """The client whose stream has that session."""
         return self._clients.get(session_id)
 
-    def do_work(
-        self, subscription: Subscription, now_ns: int, on_request: Callable[[Introduction, bytes], None]
-    ) -> int:
+    def do_work(self, subscription: Subscription, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> int:
         """One duty cycle; every request that may be looked at goes to ``on_request``."""
         work = self._take_changes(now_ns)
         work += subscription.poll(lambda fragment: self._on_fragment(fragment, now_ns, on_request), MESSAGES_AT_ONCE)
@@ -86,14 +84,14 @@ class Introductions:
             self._take_in(image, now_ns)
         return work
 
-    def _take_in(self, image: Image, now_ns: int) -> Introduction:
-        client = Introduction(image, address_of(image.source_identity), now_ns)
+    def _take_in(self, image: Image, now_ns: int) -> Handshake:
+        client = Handshake(image, address_of(image.source_identity), now_ns)
         self._clients[image.session_id] = client
         if image.term_length > self._settings.max_term_length:
             self.refuse(client, f"a term of {image.term_length} bytes is too long")
         return client
 
-    def _on_fragment(self, fragment: Fragment, now_ns: int, on_request: Callable[[Introduction, bytes], None]) -> None:
+    def _on_fragment(self, fragment: Fragment, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> None:
         # The image's handler ran before its first message could be polled, but possibly after the queue was emptied above.
         self._take_changes(now_ns)
         client = self._clients.get(fragment.header.session_id)
@@ -108,7 +106,7 @@ class Introductions:
         whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
         on_request(client, bytes(fragment) if whole else b"")
 
-    def refuse(self, client: Introduction, reason: str) -> None:
+    def refuse(self, client: Handshake, reason: str) -> None:
         """Has the driver end the client's stream."""
         if self._clients.get(client.image.session_id) is client:
             del self._clients[client.image.session_id]

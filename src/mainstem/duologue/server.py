@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from mainstem.aeron.agent import AgentRunner, AgentTerminated
+from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
-from mainstem.duologue.environment import Confinement, Connection, secure_random
 from mainstem.duologue.handler import Handler
-from mainstem.duologue.server_core import ServerCore
+from mainstem.duologue.lifecycle import ServerLife
 from mainstem.duologue.settings import ServerSettings
-from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     import os
@@ -22,10 +19,11 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.client.client import Aeron
     from mainstem.duologue.crypto import ServerKey
+    from mainstem.duologue.server_core import ServerCore
     from mainstem.duologue.session import Duologue
+    from mainstem.errors import MainstemError
 
 T = TypeVar("T")
-logger = logging.getLogger("mainstem.duologue.server")
 
 
 class _Function(Handler):
@@ -35,39 +33,29 @@ class _Function(Handler):
         self._function = function
 
     def on_message(self, duologue: Duologue, message: bytes) -> None:
-        """Calls it."""
+        """Call it."""
         self._function(duologue, message)
 
 
-class _Agent:
-    """The core as an agent that ends itself when its driver has gone."""
-
-    role_name = "mainstem-duologue-server"
-
-    def __init__(self, core: ServerCore) -> None:
-        self.core = core
-        self.failure: MainstemError | None = None
-
-    def do_work(self, now_ns: int) -> int:
-        try:
-            return self.core.do_work(now_ns)
-        except MainstemError as error:
-            self.failure = error
-            logger.error("the server ends: %s", error)
-            raise AgentTerminated from error
-
-    def on_close(self) -> None:
-        self.core.close()
-
-
 class DuologueServer:
-    """Serves duologues until it is closed. A context manager; ``close`` may be called twice.
+    """A server of duologues, in a thread of its own, until it is closed. A context manager.
 
-    ``handler`` is a ``Handler``, or a function that is called with a duologue and a message; both run in the server's one
-    thread, which must not be held up. ``aeron`` is a client to use, ``directory`` that of a driver to connect to; with neither,
-    the server starts a driver of its own. ``key`` switches encryption on. ``overrides`` are settings by name.
+    Args:
+        handler: A `Handler`, or a function that is called with a duologue and a message. Both run in the server's one
+            thread and must not block it.
+        settings: All settings; then ``overrides`` are not used.
+        aeron: A client of a media driver to use.
+        directory: The directory of a media driver to connect to; without it and ``aeron``, a driver is started.
+        key: The server's key pair, which switches encryption on.
+        **overrides: Settings by name, as `ServerSettings` has them.
 
-    Raises ConfigurationError for settings that cannot be, RegistrationError when the driver cannot bind their addresses.
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        RegistrationError: The driver cannot bind an address.
+
+    Example:
+        >>> with DuologueServer(Echo(), address="192.0.2.1", max_clients=64) as server:
+        ...     server.wait()
     """
 
     def __init__(
@@ -82,38 +70,29 @@ class DuologueServer:
     ) -> None:
         self._closed = True
         self.settings = ServerSettings(**overrides) if settings is None else settings
-        made = handler if isinstance(handler, Handler) else _Function(handler)
-        self._connection = Connection(
-            aeron=aeron,
-            directory=directory,
-            driver_settings=self.settings.driver_settings(),
-            name="mainstem duologue server",
-        )
-        confinement = Confinement("the server's state")
-        try:
-            self._core = ServerCore(
-                self._connection.aeron,
-                self.settings,
-                made,
-                chance=secure_random(),
-                key=key,
-                assert_thread=confinement,
-            )
-        except BaseException:
-            self._connection.close()
-            raise
-        self._agent = _Agent(self._core)
-        self._runner = AgentRunner(self._agent, BackoffIdle(), on_start=confinement)
+        self._life = ServerLife(handler if isinstance(handler, Handler) else _Function(handler), self.settings)
+        self._core = self._life.connect(aeron, directory, key)
+        self._runner = AgentRunner(self._life, BackoffIdle(), on_start=self._life.confinement)
         self._runner.start()
         self._closed = False
 
     @property
     def failure(self) -> MainstemError | None:
-        """Why the server ended by itself, if it did: its driver has gone."""
-        return self._agent.failure
+        """The error that ended the server, if one did: its driver has ended."""
+        return self._life.failure
 
     def call(self, function: Callable[[ServerCore], T]) -> Future[T]:
-        """Runs a function in the server's thread, where duologues may be used; its result comes in the future."""
+        """Run a function in the server's thread, where duologues may be used.
+
+        Args:
+            function: Called with the server's core.
+
+        Returns:
+            A future of the function's result.
+
+        Example:
+            >>> clients = server.call(lambda core: len(core.duologues)).result(timeout=1)
+        """
         future: Future[T] = Future()
 
         def run() -> None:
@@ -126,23 +105,51 @@ class DuologueServer:
         return future
 
     def statistics(self) -> dict[str, int]:
-        """What has been counted so far."""
+        """Read the server's counts.
+
+        Returns:
+            Counts since the start, by name.
+
+        Example:
+            >>> server.statistics()["duologues_opened"]
+        """
         return self._core.statistics.as_dict()
 
     def broadcast(self, message: bytes | str) -> None:
-        """Sends to everybody who is there; one who does not keep up loses its own duologue, and nothing else."""
+        """Send a message to every client that is there; one whose queue is full is left out, and is about to be ended.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Example:
+            >>> server.broadcast("the server ends at noon")
+        """
         self.call(lambda core: core.broadcast(message))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until the server has ended; false when ``timeout`` seconds were not enough."""
+        """Wait until the server has ended.
+
+        Args:
+            timeout: Seconds to wait at most; None waits for ever.
+
+        Returns:
+            Whether it has ended.
+
+        Example:
+            >>> server.wait(timeout=60)
+        """
         return self._runner.join(timeout)
 
     def close(self) -> None:
-        """Ends every duologue, the server, and the driver that it started. May be called twice."""
+        """End every duologue, the server, and the driver that was started for it. May be called again.
+
+        Example:
+            >>> server.close()
+        """
         if not self._closed:
             self._closed = True
             self._runner.close()
-            self._connection.close()
+            self._life.disconnect()
 
     def __enter__(self) -> Self:
         return self

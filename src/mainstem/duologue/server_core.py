@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue import messages
-from mainstem.duologue.handshake import Introduction, Introductions
+from mainstem.duologue.handshake import Handshake, Handshakes
 from mainstem.duologue.limits import Quota, RateLimit
 from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, encrypt_session, parse_hello
 from mainstem.duologue.outbox import Outbox
@@ -70,7 +70,7 @@ class ServerCore:
         self._sessions = SessionAllocator(chance)
         self._quota = Quota(settings.max_per_address)
         self._rate = RateLimit(settings.hello_rate, settings.burst)
-        self._introductions = Introductions(settings, self.statistics, timeout_ns=seconds_ns(settings.initial_timeout))
+        self._handshakes = Handshakes(settings, self.statistics, timeout_ns=seconds_ns(settings.initial_timeout))
         self._duologues: dict[int, Duologue] = {}
         self._releasing: list[Duologue] = []
         self._calls: deque[Callable[[], None]] = deque()
@@ -80,8 +80,8 @@ class ServerCore:
         self._subscription: Subscription = aeron.add_subscription(
             settings.initial_subscription,
             settings.stream_id,
-            on_available_image=self._introductions.on_available,
-            on_unavailable_image=self._introductions.on_unavailable,
+            on_available_image=self._handshakes.on_available,
+            on_unavailable_image=self._handshakes.on_unavailable,
         )
 
     @property
@@ -122,7 +122,7 @@ class ServerCore:
         while self._calls:
             self._calls.popleft()()
             work += 1
-        work += self._introductions.do_work(self._subscription, now_ns, self._on_request)
+        work += self._handshakes.do_work(self._subscription, now_ns, self._on_request)
         work += self._answer(now_ns)
         for duologue in list(self._duologues.values()):
             before = duologue.state
@@ -149,7 +149,7 @@ class ServerCore:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def _on_request(self, client: Introduction, text: bytes) -> None:
+    def _on_request(self, client: Handshake, text: bytes) -> None:
         session_id = client.image.session_id
         prefix = self.settings.prefixes.of(client.address)
         self.statistics.hellos += 1
@@ -164,7 +164,7 @@ class ServerCore:
             self.statistics.bad_hellos += 1
             logger.debug("[%d] %s", session_id, error)
             self._tell(Refusal(session_id, messages.BAD_MESSAGE))
-            self._introductions.refuse(client, messages.BAD_MESSAGE)
+            self._handshakes.refuse(client, messages.BAD_MESSAGE)
             return
         refused = self._reason_to_refuse(hello, prefix)
         if refused:
@@ -208,7 +208,7 @@ class ServerCore:
         self._give_back(oldest)
         return True
 
-    def _open(self, client: Introduction, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> None:
+    def _open(self, client: Handshake, prefix: str, hello: Hello | SealedHello, key: int, secret: bytes) -> None:
         ports = (self._ports.allocate(), self._control_ports.allocate())
         duologue_session = self._sessions.allocate()
         assert ports[0] is not None
