@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainstem.duologue.errors import Refused, StepTimedOut
-from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_answer
+from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.settings import seconds_ns
 from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.duologue.client")
 
-ANSWERS_AT_ONCE = 10  # of the all-clients channel, most of which are meant for others
+RESPONSES_AT_ONCE = 10  # of the all-clients channel, most of which are meant for others
 MESSAGES_AT_ONCE = 64
-# Received messages that the program has not taken; beyond that the server is not read.
+# Messages that came and that the program has not received; beyond that the server is not read.
 MAX_RECEIVED = 1_024
 
 
 class Step(Enum):
-    """Where a client is on its way; the value is what it waits for."""
+    """The steps of connecting; the value is what the step waits for."""
 
     INTRODUCE = "the driver opens the all-clients channel"
     REACH = "the server's all-clients channel is reached"
-    ASK = "the server answers HELLO"
+    ASK = "the server responds to HELLO"
     OPEN = "the driver opens the duologue"
     JOIN = "the server's duologue is reached"
     TALK = "nothing: the duologue is open"
@@ -61,12 +61,12 @@ class StreamPair:
 
     @property
     def subscription(self) -> Subscription | None:
-        """Once the driver has made it. Raises RegistrationError or DriverTimeout."""
+        """The subscription, once the driver has made it. Raises RegistrationError or DriverTimeout."""
         return self._subscribing.poll()
 
     @property
     def publication(self) -> ExclusivePublication | None:
-        """The same."""
+        """The publication, once the driver has made it. Raises RegistrationError or DriverTimeout."""
         return self._publishing.poll()
 
     @property
@@ -81,20 +81,30 @@ class StreamPair:
         return bool(subscription and publication and subscription.is_connected and publication.is_connected)
 
     def close(self) -> bool:
-        """Closes what was made; false while the driver still owes an answer, after which this is to be called again."""
+        """Close both; False while the driver has not responded to a command, and this is to be called again."""
         for operation in [each for each in self._open if each.is_done]:
             self._open.remove(operation)
             with suppress(MainstemError):
-                made = operation.poll()
-                if made is not None:
-                    made.close()
+                resource = operation.poll()
+                if resource is not None:
+                    resource.close()
         return not self._open
 
 
 class ClientCore:
-    """One client of a duologue server: ``do_work`` until ``is_open``, then ``send`` and ``receive``.
+    """One client of a duologue server, without thread, clock or socket: ``do_work`` until ``is_open``, then ``send``,
+    ``receive`` and ``do_work``.
 
-    Each attempt takes a fresh one-time pad from ``chance``, which must be a cryptographic generator except in a simulation.
+    Args:
+        aeron: The client of the media driver.
+        settings: Where the server is, and what this side does.
+        chance: Makes a fresh one-time pad: a cryptographic generator, except in a simulation.
+        now_ns: The monotonic time, in nanoseconds.
+
+    Example:
+        >>> core = ClientCore(aeron, settings, chance=random.SystemRandom(), now_ns=time.monotonic_ns())
+        >>> while not core.is_open:
+        ...     core.do_work(time.monotonic_ns())
     """
 
     def __init__(self, aeron: Aeron, settings: ClientSettings, *, chance: Random, now_ns: int) -> None:
@@ -112,7 +122,7 @@ class ClientCore:
 
             self._handshake = ClientHandshake(settings.server_key, self._key, chance)
         self._ciphers: Ciphers | None = None
-        self._answer: Connect | None = None
+        self._response: Connect | None = None
         self._received: deque[bytes] = deque()
         self._outbox: Outbox | None = None
         self._pairs: list[StreamPair] = []
@@ -139,15 +149,28 @@ class ClientCore:
 
     @property
     def max_message_length(self) -> int:
-        """The longest message that can be sent."""
+        """The longest message that can be sent, in bytes."""
         return self.settings.term_length // 8 - (24 if self._ciphers is not None else 0)
 
     def do_work(self, now_ns: int) -> int:
-        """One duty cycle.
+        """Run one duty cycle.
 
-        Raises StepTimedOut when a step takes too long, Refused when the server says ERROR, RemoteProtocolError when it breaks
-        the protocol, NotConnected or BackPressured when a message could not be sent for 500 ms, ClosedError when the server
-        ended the duologue.
+        Args:
+            now_ns: The monotonic time, in nanoseconds.
+
+        Returns:
+            How much was done; 0 for nothing.
+
+        Raises:
+            StepTimedOut: A step takes too long.
+            Refused: The server sent ERROR.
+            RemoteProtocolError: The server broke the protocol.
+            NotConnected: A message could not be sent for 500 ms, because the server is not there.
+            BackPressured: A message could not be sent for 500 ms, because the server does not read.
+            ClosedError: The server ended the duologue, or the client of the driver is closed.
+
+        Example:
+            >>> core.do_work(time.monotonic_ns())
         """
         if self.step is Step.CLOSED:
             return 0
@@ -193,38 +216,40 @@ class ClientCore:
         assert subscription is not None
         assert self._outbox is not None
         work = self._outbox.do_work(now_ns)
-        work += subscription.poll_messages(self._on_answer, ANSWERS_AT_ONCE)
-        if self._answer is None:
+        work += subscription.poll_messages(self._on_response, RESPONSES_AT_ONCE)
+        if self._response is None:
             return work
-        self._accept(self._answer)
+        self._accept(self._response)
         return self._enter(Step.OPEN, now_ns)
 
-    def _on_answer(self, fragment: Fragment) -> None:
-        if self._answer is not None:
+    def _on_response(self, fragment: Fragment) -> None:
+        if self._response is not None:
             return
         try:
-            answer = parse_answer(bytes(fragment), self._peer)
+            response = parse_response(bytes(fragment), self._peer)
         except RemoteProtocolError as error:
-            # Whoever can reach this subscription can say anything; only what is meant for this session counts.
+            # Any sender that can reach this subscription can send anything; only what is meant for this session counts.
             logger.debug("[%d] ignored: %s", self.session_id, error)
             return
-        if answer.session_id != self.session_id:
+        if response.session_id != self.session_id:
             return
-        if isinstance(answer, Connect):
-            self._answer = answer
+        if isinstance(response, Connect):
+            self._response = response
         else:
-            raise Refused(f"{self._peer} refused this client: {answer.message}", reason=answer.message, peer=self._peer)
+            raise Refused(
+                f"{self._peer} refused this client: {response.message}", reason=response.message, peer=self._peer
+            )
 
-    def _accept(self, answer: Connect) -> None:
-        session_id = decrypt_session(answer.encrypted_session, self._key)
-        logger.debug("[%d] connect %d %d", self.session_id, answer.port, answer.control_port)
+    def _accept(self, response: Connect) -> None:
+        session_id = decrypt_session(response.encrypted_session, self._key)
+        logger.debug("[%d] connect %d %d", self.session_id, response.port, response.control_port)
         if self._handshake is not None:
-            self._ciphers = self._handshake.finish(answer, session_id)
+            self._ciphers = self._handshake.finish(response, session_id)
         self._all_clients.close()
         self.duologue_session = session_id
         self._duologue = self._pair(
-            self.settings.duologue_subscription(answer.control_port, session_id),
-            self.settings.duologue_publication(answer.port, session_id),
+            self.settings.duologue_subscription(response.control_port, session_id),
+            self.settings.duologue_publication(response.port, session_id),
         )
 
     def _open(self, now_ns: int) -> int:
@@ -250,7 +275,7 @@ class ClientCore:
         work = subscription.poll_messages(self._on_message, room) if room > 0 else 0
         if not work and room > 0 and not subscription.is_connected:
             raise ClosedError(f"{self._peer} ended the duologue")
-        # Last, so that what the server said before it went away is heard before the failure.
+        # Last, so that what the server sent before it went away is received before the failure.
         return work + self._outbox.do_work(now_ns)
 
     def _on_message(self, fragment: Fragment) -> None:
@@ -282,11 +307,25 @@ class ClientCore:
 
     @property
     def queued(self) -> int:
-        """Messages that were not accepted by the stream yet."""
+        """Messages that the stream has not accepted yet."""
         return 0 if self._outbox is None else len(self._outbox)
 
     def send(self, message: bytes, now_ns: int) -> None:
-        """Sends, or queues for 500 ms at most. Raises ClosedError, BackPressured, or ValueError for one that is too long."""
+        """Send a message, or queue it for 500 ms at most.
+
+        Args:
+            message: At most ``max_message_length`` bytes.
+            now_ns: The monotonic time, in nanoseconds.
+
+        Raises:
+            ClosedError: The duologue is not open.
+            BackPressured: Too many messages wait.
+            NotConnected: An earlier message could not be sent for 500 ms.
+            ValueError: The message is too long.
+
+        Example:
+            >>> core.send(b"ECHO tide", time.monotonic_ns())
+        """
         if len(message) > self.max_message_length:
             raise ValueError(f"a message of {len(message)} bytes is above the {self.max_message_length} of a duologue")
         if not self.is_open or self._outbox is None:
@@ -294,11 +333,27 @@ class ClientCore:
         self._outbox.send(message, now_ns)
 
     def receive(self) -> bytes | None:
-        """The next message, if one has come."""
+        """Take the next message.
+
+        Returns:
+            The oldest message that was not received; None where there is none.
+
+        Example:
+            >>> message = core.receive()
+        """
         return self._received.popleft() if self._received else None
 
     def close(self) -> bool:
-        """Closes both pairs of streams; false while the driver still owes an answer: then call it again."""
+        """Close both pairs of streams.
+
+        Returns:
+            Whether all is closed. While the driver has not responded to a command it is False, and this is to be called
+            again.
+
+        Example:
+            >>> while not core.close():
+            ...     aeron.invoke()
+        """
         self.step = Step.CLOSED
         self._pairs = [pair for pair in self._pairs if not pair.close()]
         return not self._pairs

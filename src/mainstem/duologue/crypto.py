@@ -40,7 +40,21 @@ _KEYS_CONTEXT = b"mainstem duologue 1 keys"
 
 
 class ServerKey:
-    """A server's long-lived key pair."""
+    """A server's long-lived key pair.
+
+    Args:
+        private: The private key, 32 bytes.
+
+    Raises:
+        ConfigurationError: The private key has another length.
+
+    Attributes:
+        public: The public key, which clients know beforehand.
+
+    Example:
+        >>> key = ServerKey.generate(random.SystemRandom())
+        >>> server = DuologueServer(Echo(), address="192.0.2.1", key=key)
+    """
 
     def __init__(self, private: bytes) -> None:
         if len(private) != KEY_LENGTH:
@@ -50,16 +64,39 @@ class ServerKey:
 
     @classmethod
     def generate(cls, chance: Random) -> ServerKey:
-        """A new one; ``chance`` must be a cryptographic generator, such as ``random.SystemRandom``."""
+        """Make a new key pair.
+
+        Args:
+            chance: A cryptographic generator, such as ``random.SystemRandom``.
+
+        Returns:
+            The key pair.
+
+        Example:
+            >>> key = ServerKey.generate(random.SystemRandom())
+        """
         return cls(chance.randbytes(KEY_LENGTH))
 
     @property
     def private_bytes(self) -> bytes:
-        """What ``ServerKey`` makes the same key of: to be kept secret."""
+        """The private key, of which ``ServerKey`` makes the same key pair again: to be kept secret."""
         return self._key.private_bytes_raw()
 
     def open_hello(self, hello: SealedHello) -> tuple[int, bytes]:
-        """The one-time pad of a HELLO, and the secret that it was sealed with. Raises RemoteProtocolError."""
+        """Decrypt a client's HELLO.
+
+        Args:
+            hello: What the client sent.
+
+        Returns:
+            The client's one-time pad, and the secret that the pad was sealed with.
+
+        Raises:
+            RemoteProtocolError: The HELLO was not made for this key.
+
+        Example:
+            >>> pad, secret = key.open_hello(hello)
+        """
         secret = _agree(self._key, hello.public_key)
         opened = _open(_hello_key(secret, hello.public_key, self.public), hello.sealed_key, b"", what="a sealed HELLO")
         return int.from_bytes(opened, "big"), secret
@@ -67,7 +104,24 @@ class ServerKey:
     def answer(
         self, connect: Connect, hello: SealedHello, secret: bytes, *, duologue_session: int, chance: Random
     ) -> tuple[Connect, Ciphers]:
-        """The CONNECT with its public key and tag, and the server's end of the encrypted duologue."""
+        """Sign a CONNECT, and agree on the keys of the duologue.
+
+        Args:
+            connect: The response without public key and tag.
+            hello: What the client sent.
+            secret: What `open_hello` returned.
+            duologue_session: The session of the duologue's streams.
+            chance: A cryptographic generator.
+
+        Returns:
+            The CONNECT with its public key and tag, and the server's end of the encrypted duologue.
+
+        Raises:
+            RemoteProtocolError: The client's public key gives no secret.
+
+        Example:
+            >>> connect, ciphers = key.answer(connect, hello, secret, duologue_session=17, chance=random.SystemRandom())
+        """
         ephemeral = X25519PrivateKey.from_private_bytes(chance.randbytes(KEY_LENGTH))
         public = ephemeral.public_key().public_bytes_raw()
         secrets = secret + _agree(ephemeral, hello.public_key)

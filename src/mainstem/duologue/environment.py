@@ -1,4 +1,4 @@
-"""The doors of this package: unpredictable numbers, the identity of threads, and the driver that a face may start itself."""
+"""The I/O boundary of this package: unpredictable numbers, the identity of threads, and the driver that may be started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def secure_random() -> Random:
-    """The system's generator, which nobody can predict: for session ids, one-time pads and keys."""
+    """The system's generator, which cannot be predicted: for session ids, one-time pads and keys."""
     return SystemRandom()
 
 
@@ -38,7 +38,7 @@ class Confinement:
 
 
 class DriverConnection:
-    """A client of a media driver, and the driver too where none was named: both end with it."""
+    """A client of a media driver, and the driver too where none was named: closing this closes both."""
 
     def __init__(
         self,
@@ -58,5 +58,5 @@ class DriverConnection:
             self._owned = opened.pop_all()
 
     def close(self) -> None:
-        """Ends what was started here. May be called twice."""
+        """Close what was opened here. May be called again."""
         self._owned.close()

@@ -1,4 +1,4 @@
-"""What a program gives a duologue server: what happens when a client comes, says something, goes."""
+"""The program's side of a duologue server: called when a client joins, sends a message, and leaves."""
 
 from __future__ import annotations
 
@@ -11,27 +11,81 @@ if TYPE_CHECKING:
 
 
 class BadMessage(MainstemError):
-    """A handler raises this for a message that its protocol does not know: the client is told and disconnected."""
+    """A message that a handler's protocol does not have. The client receives ``ERROR bad message`` and is disconnected.
+
+    Example:
+        >>> if not message.startswith(b"ECHO "):
+        ...     raise BadMessage("not ECHO <text>")
+    """
 
 
 class Handler:
-    """The three things that happen on a duologue; all are called in the server's one thread, and must not wait."""
+    """What a server calls for each duologue. Every method runs in the server's one thread and must not block it.
+
+    Example:
+        >>> class Upper(Handler):
+        ...     def on_message(self, duologue: Duologue, message: bytes) -> None:
+        ...         duologue.send(message.upper())
+    """
 
     def on_open(self, duologue: Duologue) -> None:
-        """A client joined."""
+        """A client joined.
+
+        Args:
+            duologue: The client's duologue.
+
+        Example:
+            >>> handler.on_open(duologue)
+        """
 
     def on_message(self, duologue: Duologue, message: bytes) -> None:
-        """It said something. Raise BadMessage to have it disconnected; any other error disconnects it too, and is logged."""
+        """A client sent a message. Any exception disconnects the client; all but BadMessage and Mainstem's are logged.
+
+        Args:
+            duologue: The client's duologue.
+            message: The message, decrypted where the duologue is encrypted.
+
+        Raises:
+            BadMessage: The message is not one of this handler's protocol.
+
+        Example:
+            >>> handler.on_message(duologue, b"ECHO tide")
+        """
 
     def on_close(self, duologue: Duologue, reason: str) -> None:
-        """It is gone: ``reason`` says why."""
+        """A client that had joined is gone.
+
+        Args:
+            duologue: The client's duologue, on which nothing can be sent any more.
+            reason: Why it ended, in a few words.
+
+        Example:
+            >>> handler.on_close(duologue, "everybody left")
+        """
 
 
 class Echo(Handler):
-    """The guide's protocol: ``ECHO <text>`` comes back, anything else is a bad message."""
+    """The guide's protocol (docs/protocols/duologue.md): ``ECHO <text>`` is sent back, anything else is a bad message.
+
+    Example:
+        >>> with DuologueServer(Echo(), address="192.0.2.1") as server:
+        ...     server.wait()
+    """
 
     def on_message(self, duologue: Duologue, message: bytes) -> None:
-        """Sends it back."""
+        """Send the message back.
+
+        Args:
+            duologue: The client's duologue.
+            message: ``ECHO <text>`` in UTF-8.
+
+        Raises:
+            BadMessage: The message is anything else.
+            BackPressured: Too many messages wait for this client.
+
+        Example:
+            >>> Echo().on_message(duologue, b"ECHO tide")
+        """
         if not message.startswith(b"ECHO "):
             raise BadMessage(f"{message[:40]!r} is not ECHO <text>")
         try:

@@ -1,4 +1,4 @@
-"""The all-clients channel as the server sees it: who is there, and what each said first."""
+"""The all-clients channel at the server: which clients are there, and their requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 UNFRAGMENTED = 0xC0
 MESSAGES_AT_ONCE = 10  # in one duty cycle: a flood of HELLOs leaves time for those who have joined
-# Requests of one stream that are looked at: a client whose first was refused may try again, not for ever.
+# Requests of one stream that are processed: a client whose first was refused may try again, not for ever.
 MAX_REQUESTS = 4
 
 
@@ -37,7 +37,7 @@ class Handshake:
 
 
 class Handshakes:
-    """Who is on the all-clients channel. The conductor's handlers only queue; the rest is the server's thread's."""
+    """The clients on the all-clients channel. The image handlers, which run in the conductor's thread, only queue."""
 
     def __init__(self, settings: ServerSettings, statistics: ServerStatistics, *, timeout_ns: int) -> None:
         self._settings = settings
@@ -47,22 +47,22 @@ class Handshakes:
         self._clients: dict[int, Handshake] = {}
 
     def on_available(self, image: Image) -> None:
-        """For the subscription: in the conductor's thread."""
+        """Queue a new image; called in the conductor's thread."""
         self._changes.append((True, image))
 
     def on_unavailable(self, image: Image) -> None:
-        """The same."""
+        """Queue an image that went away; called in the conductor's thread."""
         self._changes.append((False, image))
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def get(self, session_id: int) -> Handshake | None:
-        """The client whose stream has that session."""
+        """Find the client whose stream has that session."""
         return self._clients.get(session_id)
 
     def do_work(self, subscription: Subscription, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> int:
-        """One duty cycle; every request that may be looked at goes to ``on_request``."""
+        """Run one duty cycle; every request that is to be processed goes to ``on_request``."""
         work = self._take_changes(now_ns)
         work += subscription.poll(lambda fragment: self._on_fragment(fragment, now_ns, on_request), MESSAGES_AT_ONCE)
         silent = [each for each in self._clients.values() if now_ns - each.since_ns >= self._timeout_ns]
@@ -102,12 +102,12 @@ class Handshakes:
             self.refuse(client, "too many requests")
             return
         client.since_ns = now_ns
-        # What does not fit into one frame is no HELLO, and is never put together.
+        # What does not fit into one frame is no HELLO, and is never reassembled.
         whole = fragment.header.flags & UNFRAGMENTED == UNFRAGMENTED and len(fragment) <= MAX_TEXT_LENGTH
         on_request(client, bytes(fragment) if whole else b"")
 
     def refuse(self, client: Handshake, reason: str) -> None:
-        """Has the driver end the client's stream."""
+        """Ask the driver to end the client's stream."""
         if self._clients.get(client.image.session_id) is client:
             del self._clients[client.image.session_id]
         self._statistics.introductions_refused += 1

@@ -14,7 +14,7 @@ __all__ = ["Prefixes", "Quota", "RateLimit", "address_of"]
 
 
 def address_of(source_identity: str) -> str:
-    """The address in an image's ``ip:port`` or ``[ip]:port``; the whole of it when it is neither (``aeron:ipc``)."""
+    """Return the address in an image's ``ip:port`` or ``[ip]:port``; the whole of it when it is neither (``aeron:ipc``)."""
     host, colon, port = source_identity.rpartition(":")
     if not colon or not port.isdigit():
         return source_identity
@@ -29,18 +29,18 @@ class Quota:
         self._counts: Counter[Hashable] = Counter()
 
     def count(self, owner: Hashable) -> int:
-        """How many the owner has."""
+        """Return how many the owner has."""
         return self._counts[owner]
 
     def take(self, owner: Hashable) -> bool:
-        """One more; false when the owner has its limit."""
+        """Take one more; False where the owner has its limit."""
         if self._counts[owner] >= self.limit:
             return False
         self._counts[owner] += 1
         return True
 
     def give_back(self, owner: Hashable) -> None:
-        """One fewer."""
+        """Give one back."""
         self._counts[owner] -= 1
         if self._counts[owner] <= 0:
             del self._counts[owner]

@@ -24,9 +24,7 @@ ENCRYPTION_REQUIRED = "encryption required"
 ENCRYPTION_NOT_OFFERED = "encryption not offered"
 
 KEY_BITS = 32
-SEALED_KEY_LENGTH = 4 + 16  # the key, and the tag of its encryption
 PUBLIC_KEY_LENGTH = 32
-TAG_LENGTH = 16
 
 _HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{1,8})")
 _SEALED_HELLO = re.compile(rb"HELLO ([0-9A-Fa-f]{40}) ([0-9A-Fa-f]{64})")
@@ -95,7 +93,7 @@ class Refusal:
 
 
 def parse_hello(text: bytes, peer: str = "") -> Hello | SealedHello:
-    """What a client says first. Raises RemoteProtocolError for anything else."""
+    """Parse a client's request. Raises RemoteProtocolError for anything else."""
     if len(text) <= MAX_TEXT_LENGTH:
         if match := _HELLO.fullmatch(text):
             return Hello(int(match[1], 16))
@@ -104,8 +102,8 @@ def parse_hello(text: bytes, peer: str = "") -> Hello | SealedHello:
     raise RemoteProtocolError(f"{_shown(text)} is not HELLO <key>", rule="guide 4.4", peer=peer)
 
 
-def parse_answer(text: bytes, peer: str = "") -> Connect | Refusal:
-    """What the server says on the all-clients channel, to whomever. Raises RemoteProtocolError for anything else."""
+def parse_response(text: bytes, peer: str = "") -> Connect | Refusal:
+    """Parse a response on the all-clients channel, to any client. Raises RemoteProtocolError for anything else."""
     if len(text) <= MAX_TEXT_LENGTH:
         if match := _CONNECT.fullmatch(text):
             session_id, port, control_port = int(match[1]), int(match[2]), int(match[3])
@@ -119,24 +117,24 @@ def parse_answer(text: bytes, peer: str = "") -> Connect | Refusal:
 
 
 def error_text(message: str) -> bytes:
-    """What a server says on a duologue before it ends it."""
+    """Encode the message that ends a duologue with a reason."""
     return _DUOLOGUE_ERROR + message.encode()[:MAX_ERROR_LENGTH]
 
 
 def error_of(text: bytes) -> str | None:
-    """The message of a duologue's ``ERROR <message>``; None for any other message."""
+    """Return the message of a duologue's ``ERROR <message>``; None for any other message."""
     if not text.startswith(_DUOLOGUE_ERROR):
         return None
     return text[len(_DUOLOGUE_ERROR) :][:MAX_ERROR_LENGTH].decode(errors="replace")
 
 
 def encrypt_session(session_id: int, key: int) -> int:
-    """The session under the one-time pad; an unsigned 32-bit number."""
+    """Encrypt a session with the one-time pad: an unsigned 32-bit number."""
     return (session_id ^ key) & 0xFFFF_FFFF
 
 
 def decrypt_session(encrypted: int, key: int) -> int:
-    """The session, an int32, out of what ``encrypt_session`` made of it."""
+    """Decrypt what ``encrypt_session`` returned: an int32."""
     value = (encrypted ^ key) & 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RETRY_NS = 500 * NS_PER_MS
-# A duologue that is full this far is one whose peer does not read; its messages are then refused, not stored.
+# A duologue whose queue is this long has a peer that does not read; further messages are refused, not queued.
 MAX_QUEUED = 256
 MAX_QUEUED_BYTES = 1 << 20
 
 
 class Offers(Protocol):
-    """A publication, or what encrypts on the way to one."""
+    """What messages are offered to: a publication."""
 
     def offer(self, data: bytes, /) -> int:
-        """A position, or a negative OfferStatus."""
+        """Offer a message; returns a position, or a negative OfferStatus."""
         ...
 
 
@@ -50,7 +50,7 @@ class Outbox:
         return len(self._queue) >= MAX_QUEUED or self._octets >= MAX_QUEUED_BYTES
 
     def send(self, message: bytes, now_ns: int) -> None:
-        """Offers a message, or queues it behind those that wait. Raises BackPressured when too much waits already."""
+        """Offer a message, or queue it behind those that wait. Raises BackPressured when too much waits already."""
         if self.is_full:
             raise BackPressured(f"{self._name}: {len(self._queue)} messages of {self._octets} bytes wait already")
         sealed = message if self.seal is None else self.seal(message)
@@ -58,11 +58,11 @@ class Outbox:
         self._queue.append(sealed)
         self._octets += len(sealed)
         if is_first:
-            # Behind others it waits for ``do_work``, which is also where the failure of an older one is told.
+            # Behind others it waits for ``do_work``, which is also where the failure of an older one is raised.
             self.do_work(now_ns)
 
     def do_work(self, now_ns: int) -> int:
-        """Offers what waits; how many went. Raises an OfferError when the first was refused for 500 ms."""
+        """Offer what waits; returns how many were accepted. Raises an OfferError where the first was refused for 500 ms."""
         sent = 0
         while self._queue:
             status = self._publication.offer(self._queue[0])
@@ -75,7 +75,7 @@ class Outbox:
         return sent
 
     def drop_first(self) -> None:
-        """Gives up the message that was refused; those behind it get their own time."""
+        """Give up the message that was refused; those behind it get their own time."""
         self._octets -= len(self._queue.popleft())
         self._since_ns = -1
 

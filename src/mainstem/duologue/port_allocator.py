@@ -1,4 +1,4 @@
-"""Ports and session ids of duologues, random and never given out twice at a time (guide, 4.5 and footnote 10)."""
+"""Ports and session ids of duologues, random and never allocated twice at a time (guide, 4.5 and footnote 10)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PortAllocator:
 
     @property
     def free_count(self) -> int:
-        """How many can still be had."""
+        """Ports that are free."""
         return len(self._ports) - self._used
 
     @property
@@ -40,7 +40,7 @@ class PortAllocator:
         return frozenset(self._ports[: self._used])
 
     def allocate(self) -> int | None:
-        """A free port, any of them equally likely; None when there is none."""
+        """Allocate a free port, any of them equally likely; None where there is none."""
         if not self.free_count:
             return None
         chosen = self._random.randrange(self._used, len(self._ports))
@@ -49,7 +49,7 @@ class PortAllocator:
         return self._ports[self._used - 1]
 
     def release(self, port: int) -> None:
-        """Gives a port back. Raises InternalError for one that is not in use."""
+        """Free a port. Raises InternalError for one that is not in use."""
         index = self._place.get(port, len(self._ports))
         if index >= self._used:
             raise InternalError(f"port {port} was not allocated")
@@ -82,7 +82,7 @@ class SessionAllocator:
         return frozenset(self._used)
 
     def allocate(self) -> int | None:
-        """A free id, unpredictable as far as the generator is; None when all are in use."""
+        """Allocate a free id, unpredictable as far as the generator is; None where all are in use."""
         if len(self._used) > self._last - self._first:
             return None
         for _ in range(MAX_DRAWS):
@@ -99,7 +99,7 @@ class SessionAllocator:
         return candidate
 
     def release(self, session_id: int) -> None:
-        """Gives an id back. Raises InternalError for one that is not in use."""
+        """Free an id. Raises InternalError for one that is not in use."""
         if session_id not in self._used:
             raise InternalError(f"session id {session_id} was not allocated")
         self._used.remove(session_id)

@@ -33,16 +33,31 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.duologue.server")
 
-# A duologue that nobody joined yet gives way to a new client of a full server once it is this old: an honest client joins
-# within a few round trips.
+# A duologue that no client has joined gives way to a new client of a full server once it is this old: an honest client
+# joins within a few round trips.
 GRACE_NS = NS_PER_SECOND
 
 
 class ServerCore:
-    """A server over a client of a media driver. Everything but the image handlers belongs to one thread, which is asserted.
+    """A server over a client of a media driver, without thread or clock.
 
-    ``chance`` makes session ids that nobody can guess: a cryptographic generator, except in a simulation.
-    ``key`` switches encryption on. ``on_end`` of the driver or the client makes ``do_work`` raise.
+    Everything but the image handlers belongs to one thread, which is asserted.
+
+    Args:
+        aeron: The client of the media driver.
+        settings: The server's settings.
+        handler: What is called for clients and their messages.
+        chance: Makes session ids that cannot be guessed: a cryptographic generator, except in a simulation.
+        key: The server's key pair, which switches encryption on.
+        assert_thread: Raises in any other thread than the server's.
+
+    Raises:
+        RegistrationError: The driver cannot bind an address.
+
+    Example:
+        >>> core = ServerCore(aeron, settings, Echo(), chance=random.SystemRandom(), assert_thread=lambda: None)
+        >>> while True:
+        ...     core.do_work(time.monotonic_ns())
     """
 
     def __init__(
@@ -86,26 +101,40 @@ class ServerCore:
 
     @property
     def duologues(self) -> list[Duologue]:
-        """Those whose clients are there."""
+        """The duologues whose clients are there."""
         self._assert_thread()
         return [each for each in self._duologues.values() if each.is_open]
 
     @property
     def ports_in_use(self) -> frozenset[int]:
-        """The ports of all duologues, also of those nobody has joined."""
+        """The ports of all duologues, also of those that no client has joined."""
         return self._ports.in_use | self._control_ports.in_use
 
     @property
     def sessions_in_use(self) -> frozenset[int]:
-        """Their session ids."""
+        """The session ids of all duologues."""
         return self._sessions.in_use
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Runs it in the server's thread, in its next duty cycle. The only thing that another thread may call."""
+        """Run a function in the server's thread, in its next duty cycle. The only method that other threads may call.
+
+        Args:
+            function: Called without arguments; its result is dropped.
+
+        Example:
+            >>> core.call_soon(lambda: print(core.duologues))
+        """
         self._calls.append(function)
 
     def broadcast(self, message: bytes | str) -> None:
-        """Sends to everybody who is there. Whoever's queue is full is left out, and on its way out anyway."""
+        """Send a message to every client that is there. A client whose queue is full is left out, and about to be ended.
+
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Example:
+            >>> core.broadcast("the server ends at noon")
+        """
         for duologue in self.duologues:
             try:
                 duologue.send(message)
@@ -113,7 +142,22 @@ class ServerCore:
                 logger.debug("[%d] left out of a broadcast: %s", duologue.session_id, error)
 
     def do_work(self, now_ns: int) -> int:
-        """One duty cycle. Raises what ended the client of the driver, when it has ended."""
+        """Run one duty cycle.
+
+        Args:
+            now_ns: The monotonic time, in nanoseconds.
+
+        Returns:
+            How much was done; 0 for nothing.
+
+        Raises:
+            ClosedError: The client of the driver was closed.
+            DriverTimeout: The driver has ended.
+            LocalProtocolError: Another thread than the server's calls.
+
+        Example:
+            >>> core.do_work(time.monotonic_ns())
+        """
         self._assert_thread()
         self._now_ns = now_ns
         if self._aeron.closed:
@@ -123,7 +167,7 @@ class ServerCore:
             self._calls.popleft()()
             work += 1
         work += self._handshakes.do_work(self._subscription, now_ns, self._on_request)
-        work += self._answer(now_ns)
+        work += self._send_responses(now_ns)
         for duologue in list(self._duologues.values()):
             before = duologue.state
             done, reason = duologue.do_work(now_ns, self._handler)
@@ -138,11 +182,11 @@ class ServerCore:
             self._give_back(duologue)
         return work
 
-    def _answer(self, now_ns: int) -> int:
+    def _send_responses(self, now_ns: int) -> int:
         try:
             return self._outbox.do_work(now_ns)
         except OfferError as error:
-            logger.debug("an answer was given up: %s", error)
+            logger.debug("a response was given up: %s", error)
             self.statistics.answers_lost += 1
             self._outbox.drop_first()
             return 1
@@ -163,12 +207,12 @@ class ServerCore:
         except RemoteProtocolError as error:
             self.statistics.bad_hellos += 1
             logger.debug("[%d] %s", session_id, error)
-            self._tell(Refusal(session_id, messages.BAD_MESSAGE))
+            self._respond(Refusal(session_id, messages.BAD_MESSAGE))
             self._handshakes.refuse(client, messages.BAD_MESSAGE)
             return
         refused = self._reason_to_refuse(hello, prefix)
         if refused:
-            self._tell(Refusal(session_id, refused))
+            self._respond(Refusal(session_id, refused))
             return
         self._open(client, prefix, hello, key, secret)
 
@@ -191,7 +235,7 @@ class ServerCore:
         return ""
 
     def _evict(self) -> bool:
-        """Ends the oldest duologue that nobody has joined, if it had its chance; false when no place comes free now."""
+        """End the oldest duologue that no client has joined, if it had its chance; False where no place comes free now."""
         waiting = [
             each
             for each in self._duologues.values()
@@ -241,21 +285,21 @@ class ServerCore:
             client.address,
         )
         session_id = client.image.session_id
-        answer = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
+        response = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
         if isinstance(hello, SealedHello) and self._key is not None:
-            answer, duologue.ciphers = self._key.answer(
-                answer, hello, secret, duologue_session=duologue_session, chance=self._chance
+            response, duologue.ciphers = self._key.answer(
+                response, hello, secret, duologue_session=duologue_session, chance=self._chance
             )
-        # The client is told where to go once there is something to join.
-        duologue.on_ready = lambda: self._tell(answer)
-        duologue.on_failed = lambda: self._tell(Refusal(session_id, messages.INTERNAL_ERROR))
+        # The client receives the response once there is something to join.
+        duologue.on_ready = lambda: self._respond(response)
+        duologue.on_failed = lambda: self._respond(Refusal(session_id, messages.INTERNAL_ERROR))
         try:
             duologue.begin(self._aeron)
         except MainstemError as error:
             self._end(duologue, str(error))
 
-    def _tell(self, answer: Connect | Refusal) -> None:
-        text = answer.encode()
+    def _respond(self, response: Connect | Refusal) -> None:
+        text = response.encode()
         logger.debug("send: %s", text.decode(errors="replace"))
         try:
             self._outbox.send(text, self._now_ns)
@@ -288,7 +332,11 @@ class ServerCore:
         self._quota.give_back(duologue.prefix)
 
     def close(self) -> None:
-        """Ends every duologue and both streams of the all-clients channel. May be called twice."""
+        """End every duologue and both streams of the all-clients channel. May be called again.
+
+        Example:
+            >>> core.close()
+        """
         for duologue in list(self._duologues.values()):
             self._end(duologue, "the server was closed")
         self._releasing = [each for each in self._releasing if not each.release(self._now_ns)]

@@ -35,11 +35,17 @@ State = DuologueState
 
 
 class Duologue:
-    """A pair of streams between the server and one client.
+    """A pair of streams between the server and one client. Everything here belongs to the server's thread.
 
-    ``owner`` is the client's address, ``session_id`` the session of both streams. ``user`` is the program's own to use. While
-    ``paused`` is set, nothing is read from the client, which then feels back pressure.
-    Everything here belongs to the server's thread.
+    Attributes:
+        owner: The client's address.
+        session_id: The session of both streams.
+        user: For the program's own use.
+        paused: While it is set, nothing is read from the client, which then feels back pressure.
+
+    Example:
+        >>> def handler(duologue: Duologue, message: bytes) -> None:
+        ...     duologue.send(message)
     """
 
     def __init__(
@@ -78,7 +84,17 @@ class Duologue:
         self._publishing: AsyncOperation[ExclusivePublication] | None = None
 
     def begin(self, aeron: Aeron) -> None:
-        """Asks the driver for both streams. Raises DriverTimeout when it takes no more commands."""
+        """Ask the driver for both streams; called by the server.
+
+        Args:
+            aeron: The client of the driver.
+
+        Raises:
+            DriverTimeout: The driver accepts no more commands.
+
+        Example:
+            >>> duologue.begin(aeron)
+        """
         settings, (port, control_port) = self._settings, self.ports
         self._subscribing = aeron.async_add_subscription(
             settings.duologue_subscription(port, self.session_id),
@@ -94,12 +110,12 @@ class Duologue:
 
     @property
     def state(self) -> DuologueState:
-        """Where it is in its life."""
+        """The state of the duologue."""
         return self.lifetime.state
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is there and can be spoken to."""
+        """Whether the client is there and can be sent messages."""
         return self.lifetime.state is State.JOINED
 
     @property
@@ -109,15 +125,24 @@ class Duologue:
 
     @property
     def max_message_length(self) -> int:
-        """The longest message that goes either way."""
+        """The longest message in either direction, in bytes."""
         overhead = 0 if self.ciphers is None else 24
         return self._settings.term_length // 8 - overhead
 
     def send(self, message: bytes | str) -> None:
-        """Sends a message, or queues it while the client's window is full: at most 500 ms, after which the duologue ends.
+        """Send a message, or queue it while the client's window is full: 500 ms at most, after which the duologue ends.
 
-        Raises ClosedError when the client has gone, BackPressured when too much waits already, ValueError for a message
-        above ``max_message_length``.
+        Args:
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+
+        Raises:
+            ClosedError: The client has gone.
+            BackPressured: Too many messages wait for this client.
+            ValueError: The message is too long.
+            LocalProtocolError: Another thread than the server's calls.
+
+        Example:
+            >>> duologue.send("ECHO tide")
         """
         self._assert_thread()
         data = message.encode() if isinstance(message, str) else bytes(message)
@@ -128,7 +153,17 @@ class Duologue:
         self._outbox.send(data, self._now_ns)
 
     def close(self, error: str = "") -> None:
-        """Ends it, after what was sent has gone out; ``error`` is told to the client before."""
+        """End the duologue, after what was sent has gone out.
+
+        Args:
+            error: A reason that the client receives before; empty for none.
+
+        Raises:
+            LocalProtocolError: Another thread than the server's calls.
+
+        Example:
+            >>> duologue.close("see you tomorrow")
+        """
         self._assert_thread()
         if not self.is_open:
             return
@@ -143,7 +178,18 @@ class Duologue:
         self._images.append((available, image.source_identity, image.correlation_id))
 
     def do_work(self, now_ns: int, handler: Handler) -> tuple[int, str]:
-        """One duty cycle: how much was done, and why the duologue must end now (empty while it goes on)."""
+        """Run one duty cycle; called by the server.
+
+        Args:
+            now_ns: The monotonic time.
+            handler: What is called for a client that joined, and for its messages.
+
+        Returns:
+            How much was done, and why the duologue must end now: empty while it goes on.
+
+        Example:
+            >>> work, reason = duologue.do_work(now_ns, handler)
+        """
         self._now_ns = now_ns
         try:
             work = self._step(now_ns, handler)
@@ -153,7 +199,7 @@ class Duologue:
             logger.exception("[%d] the handler failed", self.session_id)
             return 1, INTERNAL_ERROR
         if self.state is State.CLOSING and not self._outbox:
-            # What the client must still hear is in the stream; the driver keeps it for a while after the close.
+            # What the client must still receive is in the stream; the driver keeps it for a while after the close.
             return work, "closed by the server"
         return work, self.lifetime.on_time_event(now_ns)
 
@@ -173,7 +219,7 @@ class Duologue:
             self.lifetime.move(State.LEFT, now_ns)
             work += 1
         work += outbox.do_work(now_ns)
-        # Who does not take the answers is not asked for more.
+        # A client that does not receive the responses is not read.
         if self.state is State.JOINED and not outbox and not self.paused:
             work += subscription.poll_messages(
                 lambda fragment: self._on_message(fragment, now_ns, handler), MESSAGES_AT_ONCE
@@ -210,7 +256,7 @@ class Duologue:
 
     def _on_message(self, fragment: Fragment, now_ns: int, handler: Handler) -> None:
         if self.state is not State.JOINED:
-            return  # what was said after a bad message is not looked at
+            return  # what follows a bad message is not read
         self.lifetime.heard(now_ns)
         message = bytes(fragment) if self.ciphers is None else self.ciphers.opener.open(bytes(fragment))
         if len(message) > self.max_message_length:
@@ -230,7 +276,18 @@ class Duologue:
             self.close(INTERNAL_ERROR)
 
     def release(self, now_ns: int) -> bool:
-        """Gives back what there is; false while the driver still owes an answer, after which this is to be called again."""
+        """Close the streams; called by the server.
+
+        Args:
+            now_ns: The monotonic time.
+
+        Returns:
+            Whether all is closed. While the driver has not responded to a command it is False, and this is to be called
+            again.
+
+        Example:
+            >>> duologue.release(now_ns)
+        """
         if self.state is not State.CLOSED:
             self.lifetime.move(State.CLOSED, now_ns)
         for operation in [each for each in self.opening if each.is_done]:

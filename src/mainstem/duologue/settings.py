@@ -1,4 +1,4 @@
-"""What a duologue server and its clients are told, and the channels that follow from it (guide, 4.4 and 4.5)."""
+"""The settings of a duologue server and of its clients, and the channels that follow from them (guide, 4.4 and 4.5)."""
 
 from __future__ import annotations
 
@@ -42,14 +42,34 @@ def _check_mtu(mtu: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """A server's parameters. Times are in seconds.
+    """A server's settings. Times are in seconds, sizes in bytes.
 
-    ``initial_port`` and ``initial_control_port`` are the all-clients channel's; duologues use the ports from ``base_port`` on,
-    two for each of ``max_clients``. ``max_per_address`` counts for each of ``prefixes``. A duologue ends when nobody joined
-    within ``join_timeout``, ``left_timeout`` after everybody left, and when its client said nothing for ``silence_timeout``
-    (None: never). ``hello_rate`` and ``hello_burst`` bound the requests of one prefix that are answered, a second and at once.
-    ``max_term_length`` bounds what a client's stream may cost. ``check_address`` drops a duologue which somebody with another
-    address than the asking client's joins.
+    Attributes:
+        address: The address to bind.
+        initial_port: The port of the all-clients channel, to which clients send.
+        initial_control_port: The control port of the all-clients channel, from which they receive.
+        base_port: The first of two ports for each of ``max_clients``.
+        max_clients: Duologues at a time.
+        max_per_address: Duologues at a time of each of ``prefixes``.
+        prefixes: How many bits of an address count as one client.
+        join_timeout: How long a client may take to join its duologue.
+        left_timeout: How long a duologue waits after its client has left.
+        silence_timeout: How long a client may send nothing; None for ever.
+        closing_timeout: How long the last messages of a duologue may take.
+        initial_timeout: How long a client may stay on the all-clients channel without a request.
+        hello_rate: Requests of one prefix that are processed in a second.
+        hello_burst: Requests of one prefix that are processed at once; 0 for twice its duologues and a few.
+        check_address: Whether a duologue ends when it is joined from another address than its client's.
+        stream_id: The stream id of every stream; clients need the same.
+        mtu: The longest datagram's payload, a multiple of 32.
+        term_length: The length of the server's terms; a message has at most an eighth of it.
+        max_term_length: The longest terms that a client may use.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+
+    Example:
+        >>> ServerSettings(address="192.0.2.1", max_clients=200)
     """
 
     address: str
@@ -95,25 +115,48 @@ class ServerSettings:
 
     @property
     def burst(self) -> int:
-        """How many requests of one prefix are answered at once: left out, twice what it may have, and a few."""
+        """Requests of one prefix that are processed at once: by default, twice the duologues that it may have and a few."""
         return self.hello_burst or 2 * self.max_per_address + 8
 
     @property
     def initial_subscription(self) -> str:
-        """Where clients introduce themselves."""
+        """The channel on which clients send their requests."""
         return f"aeron:udp?endpoint={_host(self.address)}:{self.initial_port}"
 
     @property
     def initial_publication(self) -> str:
-        """What all clients listen to."""
+        """The channel on which the server responds to them."""
         return self._publication(self.initial_control_port)
 
     def duologue_subscription(self, port: int, session_id: int) -> str:
-        """Where one client's messages come in; every other session is ignored."""
+        """The channel of one client's messages; every other session is ignored.
+
+        Args:
+            port: The duologue's port.
+            session_id: The duologue's session.
+
+        Returns:
+            The channel URI.
+
+        Example:
+            >>> settings.duologue_subscription(9010, 17)
+            'aeron:udp?endpoint=192.0.2.1:9010|session-id=17'
+        """
         return f"aeron:udp?endpoint={_host(self.address)}:{port}|session-id={session_id}"
 
     def duologue_publication(self, control_port: int, session_id: int) -> str:
-        """What one client listens to."""
+        """The channel of the messages to one client.
+
+        Args:
+            control_port: The duologue's control port.
+            session_id: The duologue's session.
+
+        Returns:
+            The channel URI.
+
+        Example:
+            >>> channel = settings.duologue_publication(9074, 17)
+        """
         return f"{self._publication(control_port)}|session-id={session_id}"
 
     def _publication(self, control_port: int) -> str:
@@ -123,25 +166,47 @@ class ServerSettings:
         )
 
     def driver_settings(self) -> dict[str, Any]:
-        """What a server's driver needs: its own session ids outside the duologues', and small logs."""
+        """The settings of a server's driver: its own session ids outside the duologues', small logs, and limits.
+
+        Returns:
+            Settings by name, as `MediaDriver.launch` takes them.
+
+        Example:
+            >>> driver = MediaDriver.launch(**settings.driver_settings())
+        """
         return {
             **reserved_sessions(),
             "mtu_length": self.mtu,
             "term_buffer_length": self.term_length,
-            # Introductions come and go, and several may be under way; beyond that only a flood makes so many sessions.
+            # Handshakes come and go, and several may be under way; beyond that only a flood makes so many sessions.
             "driver_stream_session_limit": 2 * self.max_clients + 64,
             "endpoint_filter_max_term_length": self.max_term_length,
             "endpoint_filter_rate": math.ceil(self.hello_rate),
-            # A client needs a stream to introduce itself, and another on its duologue.
+            # A client needs a stream for its request, and another on its duologue.
             "endpoint_filter_burst": 2 * self.burst,
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings:
-    """A client's parameters. Times are in seconds; each of the steps of connecting may take ``timeout``.
+    """A client's settings. Times are in seconds, sizes in bytes.
 
-    ``local_address`` is bound, by default any; ``server_key`` is the server's public key and switches encryption on.
+    Attributes:
+        server: The server's address.
+        initial_port: The port of the server's all-clients channel.
+        initial_control_port: The control port of the server's all-clients channel.
+        local_address: The address to bind; empty for any.
+        timeout: How long each step of connecting may take.
+        server_key: The server's public key, which switches encryption on.
+        stream_id: The stream id of every stream; the server needs the same.
+        mtu: The longest datagram's payload, a multiple of 32.
+        term_length: The length of the client's terms; a message has at most an eighth of it.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+
+    Example:
+        >>> ClientSettings(server="192.0.2.1", timeout=2)
     """
 
     server: str
@@ -163,20 +228,42 @@ class ClientSettings:
 
     @property
     def initial_subscription(self) -> str:
-        """Where the server's answers come from."""
+        """The channel of the server's responses."""
         return self._subscription(self.initial_control_port)
 
     @property
     def initial_publication(self) -> str:
-        """Where the client introduces itself."""
+        """The channel on which the client sends its request."""
         return self._publication(self.initial_port)
 
     def duologue_subscription(self, control_port: int, session_id: int) -> str:
-        """What the server says to this client; no other session of that port is heard."""
+        """The channel of the server's messages to this client; every other session is ignored.
+
+        Args:
+            control_port: The duologue's control port.
+            session_id: The duologue's session.
+
+        Returns:
+            The channel URI.
+
+        Example:
+            >>> channel = settings.duologue_subscription(9074, 17)
+        """
         return f"{self._subscription(control_port)}|session-id={session_id}"
 
     def duologue_publication(self, port: int, session_id: int) -> str:
-        """Where this client's messages go."""
+        """The channel of this client's messages.
+
+        Args:
+            port: The duologue's port.
+            session_id: The duologue's session.
+
+        Returns:
+            The channel URI.
+
+        Example:
+            >>> channel = settings.duologue_publication(9010, 17)
+        """
         return f"{self._publication(port)}|session-id={session_id}"
 
     def _subscription(self, control_port: int) -> str:
@@ -189,12 +276,19 @@ class ClientSettings:
         return f"aeron:udp?endpoint={endpoint}|mtu={self.mtu}|term-length={self.term_length}"
 
     def driver_settings(self) -> dict[str, Any]:
-        """What a client's driver needs."""
+        """The settings of a client's driver: its own session ids outside the duologues', and small logs.
+
+        Returns:
+            Settings by name, as `MediaDriver.launch` takes them.
+
+        Example:
+            >>> driver = MediaDriver.launch(**settings.driver_settings())
+        """
         return {**reserved_sessions(), "mtu_length": self.mtu, "term_buffer_length": self.term_length}
 
 
 def reserved_sessions() -> dict[str, Any]:
-    """The session ids that a driver must not give out itself, because servers give them to duologues."""
+    """The session ids that a driver must not choose itself, because servers assign them to duologues."""
     return {
         "publication_reserved_session_id_low": FIRST_SESSION_ID,
         "publication_reserved_session_id_high": LAST_SESSION_ID,

@@ -11,11 +11,11 @@ class DuologueState(Enum):
     """Where a duologue is."""
 
     OPENING = "its publication and subscription are being made"
-    WAITING = "the client was told where it is and has not joined"
+    WAITING = "the client has its address and has not joined"
     JOINED = "the client is there"
     LEFT = "the client has gone"
     CLOSING = "the last message is on its way"
-    CLOSED = "everything is given back"
+    CLOSED = "everything is released"
 
 
 SUCCESSORS: dict[DuologueState, frozenset[DuologueState]] = {
@@ -31,7 +31,7 @@ SUCCESSORS: dict[DuologueState, frozenset[DuologueState]] = {
 class Lifetime:
     """A duologue's state and its deadlines, all in nanoseconds; ``silence_ns`` None lets a client be silent for ever.
 
-    ``on_time_event`` answers why the duologue must end now, or nothing.
+    ``on_time_event`` returns why the duologue must end now, or nothing.
     """
 
     def __init__(self, *, join_ns: int, left_ns: int, silence_ns: int | None, closing_ns: int, now_ns: int) -> None:
@@ -44,18 +44,18 @@ class Lifetime:
         self._heard_ns = now_ns
 
     def move(self, state: DuologueState, now_ns: int) -> None:
-        """To a state that may follow. Raises InternalError for any other."""
+        """Move to a state that may follow. Raises InternalError for any other."""
         if state not in SUCCESSORS[self.state]:
             raise InternalError(f"a duologue does not go from {self.state.name} to {state.name}")
         self.state = state
         self.since_ns = self._heard_ns = now_ns
 
     def heard(self, now_ns: int) -> None:
-        """The client said something."""
+        """Note that the client sent something."""
         self._heard_ns = now_ns
 
     def on_time_event(self, now_ns: int) -> str:
-        """Why it must end, in a few words; empty while it may go on."""
+        """Return why it must end, in a few words; empty while it may go on."""
         elapsed_ns = now_ns - self.since_ns
         match self.state:
             case DuologueState.OPENING if elapsed_ns >= self._join_ns:

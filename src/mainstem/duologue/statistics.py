@@ -10,7 +10,7 @@ class ServerStatistics:
     """Counts since the server's start."""
 
     introductions: int = 0  # streams that arrived on the all-clients channel
-    introductions_refused: int = 0  # of them: unwanted before they said anything, or silent for too long
+    introductions_refused: int = 0  # of them: unwanted before they sent anything, or silent for too long
     hellos: int = 0
     bad_hellos: int = 0  # first messages that were no HELLO, or not encrypted for this server
     hellos_ignored: int = 0  # above the rate of their prefix
@@ -21,8 +21,8 @@ class ServerStatistics:
     duologues_closed: int = 0
     duologues_evicted: int = 0  # waiting ones that gave way when the server was full
     bad_messages: int = 0
-    answers_lost: int = 0  # nobody took them for 500 ms
+    answers_lost: int = 0  # responses that no client took for 500 ms
 
     def as_dict(self) -> dict[str, int]:
-        """By name."""
+        """Return the counts by name."""
         return asdict(self)

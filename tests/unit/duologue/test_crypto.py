@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.duologue.crypto import OVERHEAD, Ciphers, ClientHandshake, ServerKey
-from mainstem.duologue.messages import Connect, encrypt_session, parse_answer, parse_hello
+from mainstem.duologue.messages import Connect, encrypt_session, parse_hello, parse_response
 from mainstem.errors import ConfigurationError, RemoteProtocolError
 
 SESSION = 1938340545
@@ -30,7 +30,7 @@ def agreed(seed: int = 1) -> tuple[Ciphers, Ciphers, Connect]:
     assert (hello, pad) == (client.hello, PAD)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
     connect, server_end = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
-    assert parse_answer(connect.encode()) == connect
+    assert parse_response(connect.encode()) == connect
     return client.finish(connect, SESSION), server_end, connect
 
 

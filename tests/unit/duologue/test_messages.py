@@ -18,8 +18,8 @@ from mainstem.duologue.messages import (
     encrypt_session,
     error_of,
     error_text,
-    parse_answer,
     parse_hello,
+    parse_response,
 )
 from mainstem.errors import RemoteProtocolError
 
@@ -53,12 +53,12 @@ def test_a_connect_survives_the_wire(
     session: int, port: int, control: int, encrypted: int, keys: tuple[bytes, bytes]
 ) -> None:
     connect = Connect(session, port, control, encrypted, *keys)
-    assert parse_answer(connect.encode()) == connect
+    assert parse_response(connect.encode()) == connect
 
 
 @given(INT32, st.text(max_size=40))
 def test_a_refusal_survives_the_wire(session: int, message: str) -> None:
-    assert parse_answer(Refusal(session, message).encode()) == Refusal(session, message)
+    assert parse_response(Refusal(session, message).encode()) == Refusal(session, message)
 
 
 @given(INT32, UINT32)
@@ -92,12 +92,12 @@ def test_anything_but_a_hello_is_refused(text: bytes) -> None:
 )
 def test_anything_but_an_answer_is_refused(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="neither"):
-        parse_answer(text)
+        parse_response(text)
 
 
 @given(st.binary(max_size=700))
 def test_no_bytes_do_more_than_raise_a_protocol_error(text: bytes) -> None:
-    for parse in (parse_hello, parse_answer):
+    for parse in (parse_hello, parse_response):
         with suppress(RemoteProtocolError):
             parse(text)
 
