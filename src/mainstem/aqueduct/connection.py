@@ -1,39 +1,53 @@
-"""An Aqueduct connection without IO: streams, datagrams and resets go in, commands and events come out.
+"""An Aqueduct connection without I/O: streams, datagrams and resets go in, commands and events come out.
 
-The verbs tell their kind: ``receive_*`` is what the QUIC connection reports, ``data_to_send`` what it is asked to do,
-``next_event`` what the application learns; everything else is what the application asks for. Time is an argument. A
-rule that the peer broke ends the connection with a `ConnectionEnded` event and a close command; it is never raised
-here.
+The verbs tell their kind. ``receive_*`` is what the QUIC connection reports; ``data_to_send`` returns what it is asked to
+do; ``next_event`` returns what the application is to be notified of; everything else is called by the application. Time is
+an argument, in nanoseconds of any monotonic clock. Nothing here knows a socket, a clock, a thread or a QUIC library.
+
+One thread calls everything. A call changes the state and appends to two queues, the commands and the events; it never
+calls the transport or the application back (but for `call_on_output`, which only schedules). So a caller may take its
+time, may drain the queues as often as it likes, and may call again from an event.
+
+How the parts share the work:
+
+* `TransportSide`, the base class, is what a QUIC connection calls; the class here is what the application calls.
+* `Inbound` decides what may be processed now and what is held, and reads frames from streams.
+* `frame_dispatch` decides which frame may stand where, and calls the part that it concerns.
+* `receiving` and `sending` move messages; `acknowledgements` reports on them, with the timers.
+* `lifecycle` creates and ends the two halves of each channel, and runs loss and reachability as work lists.
+* `ConnectionState` is what they share; `channel_halves` is what is known of one half.
+
+Invariants. A rule that the peer broke ends the connection with a `ConnectionEnded` event and a close command; it is never
+raised here: ``_guard`` wraps every step that may meet one. After `ConnectionEnded` every half has reported its end, no
+command follows but the close, and only channels that had finished before can still be read. Work lists are empty between
+two calls: each step that fills them ends with `lifecycle.settle`.
+
+What may be reordered: messages of one sender in mode ORDERED never; all else (channels, modes, a channel and the message
+that it came attached to) may arrive in any order, and QUIC may let a reset overtake the bytes before it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.aqueduct import acknowledgements, frame_dispatch, lifecycle, receiving, sending
-from mainstem.aqueduct.channel_halves import Delivery, ReceiverHalf, SenderHalf
+from mainstem.aqueduct import lifecycle, receiving, sending
+from mainstem.aqueduct.channel_halves import ReceiverHalf, SenderHalf
 from mainstem.aqueduct.channel_id import ENTRYPOINT
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers, violation
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, as_headers
 from mainstem.aqueduct.connection_state import ConnectionState, Counts, Timing
 from mainstem.aqueduct.events import (
     Attach,
     Attachment,
     CloseConnection,
-    Command,
-    ConnectionEnded,
-    Event,
-    HoldStream,
     Incoming,
     Mode,
-    PeerHeaders,
-    ReceiverEnded,
-    SenderEnded,
 )
-from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, Frame, Message
+from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
-from mainstem.aqueduct.state import ReceiverInput, ReceiverState, SenderInput, SenderState
-from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL, Role, Stream
-from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError
+from mainstem.aqueduct.state import ReceiverState, SenderInput, SenderState
+from mainstem.aqueduct.streams import Role, Stream
+from mainstem.aqueduct.transport_side import TransportSide
+from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
@@ -47,12 +61,25 @@ if TYPE_CHECKING:
 DEFAULT_TIMING = Timing()
 
 
-class AqueductConnection:
-    """One side of a connection, as a state machine.
+class AqueductConnection(TransportSide):
+    """One side of a connection, as a state machine (docs/protocols/aqueduct.md).
 
-    ``headers`` are the client's connection headers (a server gives its own to `accept`). ``peer`` names the other side
-    in errors. A server that may receive 0-RTT data is made with ``early_data=True`` and processes nothing before
-    `handshake_completed` says that it cannot be a replay.
+    Args:
+        is_client: Which side this is.
+        headers: A client's connection headers. A server passes its own to `accept`.
+        limits: The bounds of the connection.
+        timing: The protocol's delays.
+        instrument: What observes frames and state changes.
+        peer: The other side's name, in errors.
+        early_data: A server's: hold what comes until `handshake_completed`, as it could be a replay.
+
+    Raises:
+        LocalProtocolError: A header cannot be sent.
+
+    Example:
+        >>> client = AqueductConnection(is_client=True)
+        >>> client.start(now_ns=0)
+        >>> commands = client.data_to_send(now_ns=0)  # for the client's QUIC connection
     """
 
     def __init__(
@@ -66,214 +93,68 @@ class AqueductConnection:
         peer: str = "",
         early_data: bool = False,
     ) -> None:
-        self._state = ConnectionState(
-            is_client=is_client, limits=limits, timing=timing, instrument=instrument, peer=peer
+        super().__init__(
+            ConnectionState(is_client=is_client, limits=limits, timing=timing, instrument=instrument, peer=peer),
+            early_data=early_data,
         )
-        self._state.resume = self._resume
         self._headers = as_headers(headers)
-        self._control_id: int | None = None
-        self._early = early_data and not is_client
-        # The client: the server's ConnectionControl came. The server: the application answered the client's.
-        self._ready = False
-        self._peer_headers_seen = False
-        self._held_streams: dict[Stream, None] = {}
-        self._held_datagrams: list[tuple[bytes, bool]] = []
-        self._ended = False
         if is_client:
-            # Whatever the client sends before the server has answered begins with a Version frame.
+            # Everything that the client sends before the server has responded begins with a Version frame.
             self._state.out.plain.opening = VERSION_BYTES
             lifecycle.create_sender(self._state, ENTRYPOINT, minted_here=True, reachable=True)
 
-    # The beginning.
+    # Opening.
 
     def start(self, now_ns: int) -> None:
-        """Client: open the connection control stream. Messages may follow at once."""
+        """Client: open the connection control stream. Messages may follow at once.
+
+        Args:
+            now_ns: The time, in nanoseconds.
+
+        Raises:
+            LocalProtocolError: This is a server, or was started.
+
+        Example:
+            >>> client.start(now_ns)
+        """
         state = self._state
         state.now_ns = now_ns
-        if not state.is_client or self._control_id is not None:
+        if not state.is_client or self._inbound.control_id is not None:
             raise LocalProtocolError("only a client starts a connection, and once", rule="start")
-        self._control_id = state.out.open(unidirectional=False)
-        stream = Stream(self._control_id, Role.CONNECTION, opened_here=True, limits=state.limits)
-        state.streams[self._control_id] = stream
+        control_id = self._inbound.control_id = state.out.open(unidirectional=False)
+        state.streams[control_id] = Stream(control_id, Role.CONNECTION, opened_here=True, limits=state.limits)
         data = ConnectionControl(self._headers).encode()
-        state.out.write(self._control_id, data)
+        state.out.write(control_id, data)
         state.sent_frame(data)
 
     def accept(
         self, headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None, now_ns: int
     ) -> None:
-        """Server: answer the client's headers. What has arrived meanwhile is processed now."""
+        """Server: respond to the client's headers. What has arrived meanwhile is processed now.
+
+        Args:
+            headers: The server's connection headers.
+            now_ns: The time, in nanoseconds.
+
+        Raises:
+            LocalProtocolError: This is a client, has accepted before, or a `PeerHeaders` event has not come.
+
+        Example:
+            >>> server.accept({"server": "gauge 1"}, now_ns)
+        """
         state = self._state
         state.now_ns = now_ns
-        if state.is_client or not self._peer_headers_seen or self._ready:
+        if state.is_client or not self._inbound.peer_headers_seen or self._inbound.is_ready:
             raise LocalProtocolError("a server accepts once, after the client's headers came", rule="accept")
-        assert self._control_id is not None
+        assert self._inbound.control_id is not None
         data = ConnectionControl(as_headers(headers)).encode()
-        state.out.write(self._control_id, VERSION_BYTES + data)
+        state.out.write(self._inbound.control_id, VERSION_BYTES + data)
         state.sent_frame(data)
-        self._ready = True
+        self._inbound.is_ready = True
         lifecycle.create_receiver(state, ENTRYPOINT, minted_here=False, taken=True)
-        self._guard(self._release)
+        self._guard(self._inbound.release)
 
-    def handshake_completed(self, now_ns: int) -> None:
-        """The TLS handshake is over, or the early data cannot be a replay: what was held is processed now."""
-        self._state.now_ns = now_ns
-        if self._early:
-            self._early = False
-            self._guard(self._release)
-
-    # What the QUIC connection reports.
-
-    def receive_stream(self, stream_id: int, data: bytes, fin: bool, now_ns: int) -> None:
-        """Bytes of a stream, in order; ``fin`` where they are its last."""
-        state = self._state
-        state.now_ns = now_ns
-        if self._ended:
-            return
-        stream = state.streams.get(stream_id)
-        if stream is None:
-            if fin and stream_id & UNIDIRECTIONAL and self._take_run([data], 0, False):
-                # Most often one message without attachments, and all there is on the stream.
-                return
-        elif not fin and stream.is_read and stream.reader.awaits_more_than(len(data)):
-            # The middle of a large message.
-            stream.reader.feed(data)
-            self._guard(lambda: state.account_stream(stream))
-            return
-        try:
-            self._receive_stream(stream_id, data, fin)
-            lifecycle.settle(state)
-        except RemoteProtocolError as error:
-            self._fail(error)
-
-    def receive_reset(self, stream_id: int, code: int, now_ns: int) -> None:
-        """The peer reset its direction of a stream."""
-        self._state.now_ns = now_ns
-        if not self._ended:
-            self._guard(lambda: self._receive_reset(stream_id, code))
-
-    def receive_stop_sending(self, stream_id: int, now_ns: int) -> None:
-        """The peer reads no more of a stream; the QUIC connection has reset it."""
-        self._state.now_ns = now_ns
-        lifecycle.stream_stopped(self._state, stream_id)
-
-    def receive_datagram(self, data: bytes, now_ns: int) -> None:
-        """One datagram."""
-        self._state.now_ns = now_ns
-        if self._ended:
-            return
-        if self._is_gated:
-            self._guard(lambda: self._hold_datagram(data))
-        else:
-            self._guard(lambda: frame_dispatch.read_datagram(self._state, data, must_begin_with_version=False))
-
-    def receive_stream_ends(self, stream_ids: Sequence[int], pieces: list[bytes], now_ns: int) -> None:
-        """The last bytes of several streams of one direction. For most they are the first as well."""
-        state = self._state
-        state.now_ns = now_ns
-        index = 0
-        are_new = state.streams.keys().isdisjoint(stream_ids)
-        while index < len(pieces) and not self._ended:
-            taken = self._take_run(pieces, index, False) if are_new else 0
-            if not taken:
-                self.receive_stream(stream_ids[index], pieces[index], True, now_ns)
-                taken = 1
-            index += taken
-
-    def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
-        """Several datagrams, in the order in which they came."""
-        self._state.now_ns = now_ns
-        index = 0
-        while index < len(datagrams) and not self._ended:
-            taken = self._take_run(datagrams, index, True)
-            if not taken:
-                self.receive_datagram(datagrams[index], now_ns)
-                taken = 1
-            index += taken
-
-    def _take_run(self, items: list[bytes], start: int, unreliable: bool) -> int:
-        """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once;
-        returns how many they were. The next has to go the careful way."""
-        if self._is_gated:
-            return 0
-        try:
-            return receiving.receive_alone(self._state, items, start, unreliable=unreliable)
-        except RemoteProtocolError as error:
-            self._fail(error)
-            return len(items)
-
-    def stream_delivered(self, stream_id: int, now_ns: int) -> None:
-        """All that was written to the stream has reached the peer (the answer to `WatchDelivery`)."""
-        self._state.now_ns = now_ns
-        stream = self._state.streams.get(stream_id)
-        if stream is not None:
-            self._state.heard(stream)
-
-    def transport_state(
-        self,
-        *,
-        bidi_streams: int | None = None,
-        uni_streams: int | None = None,
-        datagrams: int | None = None,
-        max_datagram: int | None = None,
-        rtt_ns: int | None = None,
-    ) -> None:
-        """What the QUIC connection has room for: streams that may be opened, datagrams that may be queued, the largest
-        datagram in bytes (0 where the peer takes none), and its estimate of the round trip. None leaves a value
-        alone."""
-        self._state.out.note_room(bidi_streams, uni_streams, datagrams, max_datagram)
-        if rtt_ns is not None:
-            self._state.rtt_ns = rtt_ns
-
-    def connection_lost(self, error: Exception | None, now_ns: int) -> None:
-        """The QUIC connection is gone; ``error`` is None after an orderly close by the peer."""
-        self._state.now_ns = now_ns
-        self._end(error)
-
-    # What the QUIC connection is asked to do.
-
-    def data_to_send(self, now_ns: int) -> list[Command]:
-        """The commands that are due, in the order in which they must be carried out."""
-        state = self._state
-        state.now_ns = now_ns
-        if not self._ended:
-            if state.awaiting_control:
-                lifecycle.open_control_streams(state)
-            if state.notices:
-                lifecycle.send_notices(state)
-            if state.waiting:
-                sending.pump(state)
-                lifecycle.settle(state)
-        return state.out.take()
-
-    def next_event(self) -> Event | None:
-        """The next thing that the application should know."""
-        return self._state.events.popleft() if self._state.events else None
-
-    def next_timeout_ns(self) -> int | None:
-        """When `handle_timeout` is due."""
-        state = self._state
-        due = state.ack_due_ns
-        if state.declare_due_ns is not None and (due is None or state.declare_due_ns < due):
-            due = state.declare_due_ns
-        if state.nack_heap and (due is None or state.nack_heap[0][0] < due):
-            due = state.nack_heap[0][0]
-        return due
-
-    def handle_timeout(self, now_ns: int) -> None:
-        """Do what is due."""
-        state = self._state
-        state.now_ns = now_ns
-        if self._ended:
-            return
-        if state.declare_due_ns is not None and state.declare_due_ns <= now_ns:
-            acknowledgements.declare_due(state)
-        if state.ack_due_ns is not None and state.ack_due_ns <= now_ns:
-            acknowledgements.acks_due(state)
-        receiving.nacks_due(state)
-        lifecycle.settle(state)
-
-    # What the application asks for.
+    # What the application calls.
 
     def send(
         self,
@@ -287,9 +168,25 @@ class AqueductConnection:
     ) -> tuple[int, ...]:
         """Send one message.
 
-        ``attach`` makes new channels: for each, which half goes with the message, and whether it is a oneshot; their
-        ids are returned in that order. With a ``tag``, an `Acknowledged` or a `Lost` event tells later what became of
-        the message. Raises LocalProtocolError, BackPressured (a `Writable` event will follow) and ClosedError.
+        Args:
+            channel_id: A channel whose sender is here.
+            payload: The message.
+            now_ns: The time, in nanoseconds.
+            mode: How it travels.
+            attach: For each new channel: which half goes with the message, and whether it is a oneshot.
+            tag: With it, an `Acknowledged` or a `Lost` event reports later what became of the message.
+
+        Returns:
+            The ids of the new channels, in the order of ``attach``.
+
+        Raises:
+            LocalProtocolError: The channel or a limit forbids it.
+            BackPressured: There is no room; a `Writable` event will follow.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> client.send(0, b"tide", now_ns)
+            ()
         """
         state = self._state
         state.now_ns = now_ns
@@ -299,7 +196,18 @@ class AqueductConnection:
         return ids
 
     def has_room(self, channel_id: int) -> bool:
-        """Another reliable message may be sent; where not, a `Writable` event will follow."""
+        """Whether another reliable message may be sent; where not, a `Writable` event will follow.
+
+        Args:
+            channel_id: A channel whose sender is here.
+
+        Returns:
+            Whether there is room; False also where there is no such sender.
+
+        Example:
+            >>> client.has_room(0)
+            True
+        """
         sender = self._state.senders.get(channel_id)
         if sender is None:
             return False
@@ -309,7 +217,19 @@ class AqueductConnection:
         return True
 
     def set_bounds(self, channel_id: int, *, messages: int | None = None, size: int | None = None) -> None:
-        """Bound a sender's queued and unacknowledged messages, and their bytes."""
+        """Bound what a sender may have queued and unacknowledged. None leaves a bound as it was.
+
+        Args:
+            channel_id: A channel whose sender is here.
+            messages: Messages, at least one.
+            size: Bytes, at least one.
+
+        Raises:
+            LocalProtocolError: There is no such sender.
+
+        Example:
+            >>> client.set_bounds(0, messages=100)
+        """
         sender = sending.require_sender(self._state, channel_id)
         if messages is not None:
             sender.ledger.max_messages = max(1, messages)
@@ -317,28 +237,51 @@ class AqueductConnection:
             sender.ledger.max_bytes = max(1, size)
 
     def finish(self, channel_id: int, now_ns: int) -> None:
-        """End a channel gracefully: everything sent is still delivered, nothing more can be sent."""
-        state = self._state
-        state.now_ns = now_ns
-        sender = state.senders.get(channel_id)
-        if sender is not None and not self._ended:
-            state.move_sender(sender, SenderInput.FINISH)
-            lifecycle.try_finish(state, sender)
+        """End a channel gracefully: everything sent is still delivered, nothing more can be sent.
 
-    def cancel(self, channel_id: int, now_ns: int) -> None:
-        """Abandon a channel as soon as may be: what is on its way or unread at the peer is dropped.
+        Args:
+            channel_id: A channel; without effect where its sender is not here.
+            now_ns: The time, in nanoseconds.
 
-        Without effect once the channel has finished: there is nothing left to abandon.
+        Example:
+            >>> client.finish(0, now_ns)
         """
         state = self._state
         state.now_ns = now_ns
         sender = state.senders.get(channel_id)
-        if sender is not None and not self._ended:
+        if sender is not None and not self._state.is_ended:
+            state.move_sender(sender, SenderInput.FINISH)
+            lifecycle.try_finish(state, sender)
+
+    def cancel(self, channel_id: int, now_ns: int) -> None:
+        """Abandon a channel as soon as possible: what is on its way, or unread at the peer, is dropped.
+
+        Without effect once the channel has finished: there is nothing left to abandon.
+
+        Args:
+            channel_id: A channel; without effect where its sender is not here.
+            now_ns: The time, in nanoseconds.
+
+        Example:
+            >>> client.cancel(0, now_ns)
+        """
+        state = self._state
+        state.now_ns = now_ns
+        sender = state.senders.get(channel_id)
+        if sender is not None and not self._state.is_ended:
             lifecycle.cancel(state, sender)
             lifecycle.settle(state)
 
     def close_receiver(self, channel_id: int, now_ns: int) -> None:
-        """Close a receiver: no more of its messages are wanted, and those unread are dropped."""
+        """Close a receiver: its unread messages are dropped, and its sender is notified.
+
+        Args:
+            channel_id: A channel; without effect where its receiver is not here.
+            now_ns: The time, in nanoseconds.
+
+        Example:
+            >>> server.close_receiver(0, now_ns)
+        """
         state = self._state
         state.now_ns = now_ns
         receiver = state.receivers.get(channel_id)
@@ -351,14 +294,21 @@ class AqueductConnection:
         lifecycle.settle(state)
 
     def receive(self, channel_id: int, now_ns: int) -> Incoming | None:
-        """The oldest unread message of a receiver; None where there is none now.
+        """Take the oldest unread message of a receiver. The halves attached to it belong to the application then.
 
-        The halves attached to it belong to the application from here on.
+        Args:
+            channel_id: A channel whose receiver is here.
+            now_ns: The time, in nanoseconds.
+
+        Returns:
+            The message; None where there is none now.
+
+        Example:
+            >>> message = server.receive(0, now_ns)
         """
         state = self._state
-        state.now_ns = now_ns
-        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
-        if receiver is None or not receiver.queue or not receiver.taken:
+        receiver = self._readable(channel_id, now_ns)
+        if receiver is None:
             return None
         delivery = receiving.take(state, receiver)
         if state.unblocked:
@@ -373,14 +323,21 @@ class AqueductConnection:
         return Incoming(channel_id, delivery.message.payload, attachments)
 
     def receive_run(self, channel_id: int, now_ns: int) -> deque[bytes] | None:
-        """The payloads of the oldest unread messages, as long as they carry no attachments and came on streams.
+        """Take the oldest unread messages, as far as they carry no attachments.
 
-        None where there is none now, or where `receive` has to be asked.
+        Args:
+            channel_id: A channel whose receiver is here.
+            now_ns: The time, in nanoseconds.
+
+        Returns:
+            Their payloads; None where there is none now, or where the next has to be taken by `receive`.
+
+        Example:
+            >>> payloads = server.receive_run(0, now_ns)
         """
         state = self._state
-        state.now_ns = now_ns
-        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
-        if receiver is None or not receiver.queue or not receiver.taken:
+        receiver = self._readable(channel_id, now_ns)
+        if receiver is None:
             return None
         run = receiving.take_run(state, receiver)
         if state.unblocked:
@@ -388,7 +345,18 @@ class AqueductConnection:
         return run
 
     def receive_next(self, channel_id: int, now_ns: int) -> deque[bytes] | Incoming | None:
-        """What `receive_run` or else `receive` gives; where that is nothing, the application waits for it (`want`)."""
+        """Take what `receive_run` or else `receive` returns; where that is nothing, the application waits (`want`).
+
+        Args:
+            channel_id: A channel whose receiver is here.
+            now_ns: The time, in nanoseconds.
+
+        Returns:
+            Payloads, or one message with attachments; None where there is none now.
+
+        Example:
+            >>> messages = server.receive_next(0, now_ns)
+        """
         state = self._state
         receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
         if receiver is None or not receiver.queue:
@@ -397,58 +365,103 @@ class AqueductConnection:
         return self.receive_run(channel_id, now_ns) or self.receive(channel_id, now_ns)
 
     def want(self, channel_id: int) -> None:
-        """The application waits for a message of this receiver, which has none."""
+        """Note that the application waits for a message of this receiver, which has none.
+
+        Reading of the connection, which may have stopped for what other channels do not read, then goes on for longer.
+
+        Args:
+            channel_id: A channel whose receiver is here.
+
+        Example:
+            >>> server.want(0)
+        """
         receiving.want(self._state, channel_id)
 
     def plain_sender(self, channel_id: int, mode: Mode) -> PlainSender | None:
-        """The short way for a live sender's plain messages: its ``put`` takes them while nothing is in the way."""
+        """Get the compiled short cut for a sender's plain messages.
+
+        Args:
+            channel_id: A channel whose sender is here.
+            mode: How the messages travel.
+
+        Returns:
+            What takes messages with ``put``, which returns False where `send` must be used; None where there is none.
+
+        Example:
+            >>> fast = client.plain_sender(0, Mode.ORDERED)
+        """
         sender = self._state.senders.get(channel_id)
         if sender is None:
             return None
         return sender.ledger if mode is Mode.ORDERED else sending.quick_sender(self._state, sender, mode)
 
     def call_on_output(self, wake: Callable[[], None]) -> None:
-        """``wake`` is called when the short way has put something where there was nothing to send."""
+        """Have a function called when the short cut of `plain_sender` has put something where nothing was to be sent.
+
+        Args:
+            wake: Called without arguments; it must not call the connection.
+
+        Example:
+            >>> client.call_on_output(lambda: loop.call_soon(flush))
+        """
         self._state.out.plain.wake = wake
 
     def drop(self, attachment: Attachment, now_ns: int) -> None:
-        """Give up a half that came with a message: a sender is cancelled, a receiver closed."""
+        """Give up a half that came with a message: a sender is cancelled, a receiver closed.
+
+        Args:
+            attachment: What came.
+            now_ns: The time, in nanoseconds.
+
+        Example:
+            >>> server.drop(message.attachments[0], now_ns)
+        """
         if attachment.is_sender:
             self.cancel(attachment.channel_id, now_ns)
         else:
             self.close_receiver(attachment.channel_id, now_ns)
 
     def close(self, now_ns: int, *, reason: str = "") -> None:
-        """Close the connection, with all its channels."""
+        """Close the connection, with all its channels. May be called again.
+
+        Args:
+            now_ns: The time, in nanoseconds.
+            reason: A text for the peer.
+
+        Example:
+            >>> client.close(now_ns, reason="done")
+        """
         self._state.now_ns = now_ns
-        if not self._ended:
+        if not self._state.is_ended:
             self._state.out.command(CloseConnection(EXPLICIT_CLOSE, reason))
             self._end(None)
 
-    # What can be asked about it.
+    # State.
 
     @property
     def is_ready(self) -> bool:
-        """Both sides' headers have been exchanged."""
-        return self._ready
+        """Whether both sides' headers have been exchanged."""
+        return self._inbound.is_ready
 
     @property
     def is_ended(self) -> bool:
-        return self._ended
+        """Whether the connection is over."""
+        return self._state.is_ended
 
     @property
     def has_output(self) -> bool:
-        """`data_to_send` has something, or may have."""
+        """Whether `data_to_send` has something, or may have."""
         state = self._state
         return state.out.is_pending or bool(state.waiting or state.awaiting_control or state.notices)
 
     @property
     def counts(self) -> Counts:
+        """What the connection has counted."""
         return self._state.counts
 
     @property
     def live_halves(self) -> int:
-        """Halves that exist here, those included that wait to be read or taken."""
+        """Halves that exist here, including those that wait to be read."""
         return len(self._state.senders) + len(self._state.receivers) + len(self._state.drained)
 
     @property
@@ -462,239 +475,46 @@ class AqueductConnection:
         return self._state.buffered
 
     def sender_state(self, channel_id: int) -> SenderState | None:
-        """The state of a live sender."""
+        """The state of a sender.
+
+        Args:
+            channel_id: A channel.
+
+        Returns:
+            The state; None where there is no such sender, or it has ended.
+
+        Example:
+            >>> client.sender_state(0)
+            <SenderState.OPEN: 1>
+        """
         sender = self._state.senders.get(channel_id)
         return None if sender is None else sender.state
 
     def receiver_state(self, channel_id: int) -> ReceiverState | None:
-        """The state of a live receiver, or of one with something left to read."""
+        """The state of a receiver.
+
+        Args:
+            channel_id: A channel.
+
+        Returns:
+            The state; None where there is no such receiver, or it has ended and was read to its end.
+
+        Example:
+            >>> server.receiver_state(0)
+            <ReceiverState.OPEN: 1>
+        """
         receiver = self._state.receivers.get(channel_id) or self._state.drained.get(channel_id)
         return None if receiver is None else receiver.state
 
-    # Inside.
+    # Internals.
+
+    def _readable(self, channel_id: int, now_ns: int) -> ReceiverHalf | None:
+        """The receiver of that id, where the application may have it and it has something to read."""
+        state = self._state
+        state.now_ns = now_ns
+        receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
+        return receiver if receiver is not None and receiver.queue and receiver.taken else None
 
     def _check_open(self) -> None:
-        if self._ended:
+        if self._state.is_ended:
             raise ClosedError("the connection is closed")
-
-    @property
-    def _is_gated(self) -> bool:
-        return self._early or not self._ready
-
-    def _guard(self, step: Callable[[], None]) -> None:
-        """Run a step of the protocol and what it sets in motion; a rule that the peer broke ends the connection."""
-        try:
-            step()
-            lifecycle.settle(self._state)
-        except RemoteProtocolError as error:
-            self._fail(error)
-
-    def _fail(self, error: RemoteProtocolError) -> None:
-        error.peer = self._state.peer
-        if not self._ended:
-            self._state.out.clear()
-            self._state.out.command(CloseConnection(error.code or 1, str(error)))
-            self._end(error)
-
-    def _end(self, error: Exception | None) -> None:
-        """Every half ends with the connection. Only channels that had finished before can still be read to their
-        end."""
-        if self._ended:
-            return
-        self._ended = True
-        unread: list[Delivery] = []
-        state = self._state
-        for sender in list(state.senders.values()):
-            state.move_sender(sender, SenderInput.DISCONNECT)
-            sender.take_outstanding()
-            state.emit(SenderEnded(sender.channel_id, sender.state))
-        for receiver in list(state.receivers.values()):
-            state.move_receiver(receiver, ReceiverInput.DISCONNECT)
-            receiver.blocked.clear()
-            unread += receiver.take_queue()
-            state.emit(ReceiverEnded(receiver.channel_id, receiver.state))
-        for receiver in [receiver for receiver in state.drained.values() if not receiver.taken]:
-            del state.drained[receiver.channel_id]
-            unread += receiver.take_queue()
-        while unread:
-            # Nobody can take any more what is attached to these, nor what is attached to that.
-            for half in unread.pop().halves:
-                if isinstance(half, ReceiverHalf) and state.drained.pop(half.channel_id, None) is not None:
-                    unread += half.take_queue()
-        state.disconnect()
-        self._held_streams.clear()
-        self._held_datagrams.clear()
-        state.emit(ConnectionEnded(error))
-
-    def _receive_stream(self, stream_id: int, data: bytes, fin: bool) -> None:
-        state = self._state
-        stream = state.streams.get(stream_id)
-        if stream is None:
-            stream = self._new_stream(stream_id)
-            if stream is None:
-                return
-        elif not stream.heard:
-            state.heard(stream)
-        if stream.in_done:
-            return
-        if data and stream.last_seen:
-            raise frame_dispatch.behind_the_last()
-        stream.fin = stream.fin or fin
-        if stream.role is Role.ABANDONED:
-            if fin:
-                stream.in_done = True
-                state.forget_if_done(stream)
-            return
-        if data:
-            stream.reader.feed(data)
-        if self._is_gated and stream_id != self._control_id:
-            self._hold_stream(stream)
-        elif stream.blocked_on is None:
-            self._read(stream)
-        else:
-            state.account_stream(stream)
-
-    def _new_stream(self, stream_id: int) -> Stream | None:
-        state = self._state
-        opened_by_client = not stream_id & OPENED_BY_SERVER
-        if opened_by_client == state.is_client:
-            # It was opened here and is over: a late word on it.
-            return None
-        if len(state.streams) >= state.limits.max_streams:
-            raise violation(f"more than {state.limits.max_streams} streams at once", "stream limit")
-        stream = Stream(stream_id, Role.NEW, opened_here=False, limits=state.limits)
-        # Until the server has answered, the client must begin everything with a Version frame.
-        stream.must_begin_with_version = not state.is_client and not self._ready
-        state.streams[stream_id] = stream
-        return stream
-
-    def _receive_reset(self, stream_id: int, code: int) -> None:
-        state = self._state
-        stream = state.streams.get(stream_id)
-        if stream is None:
-            stream = self._new_stream(stream_id)
-            if stream is None:
-                return
-        state.heard(stream)
-        if stream.in_done:
-            return
-        if stream in self._held_streams:
-            if stream.is_bidirectional:
-                # Its first frame, which tells whose it is, counts as read: the peer relies on that.
-                stream.held_reset = code
-                return
-            del self._held_streams[stream]
-        stream.fin = True
-        frame_dispatch.reset_arrived(state, stream, code)
-
-    # Reading.
-
-    def _read(self, stream: Stream) -> None:
-        """Process the frames that are there, until the stream is held, abandoned or read dry."""
-        state = self._state
-        reader = stream.reader
-        while True:
-            if stream.role is Role.MESSAGES and isinstance(stream.half, ReceiverHalf):
-                stream.frames += receiving.receive_run(state, stream, stream.half)
-            frame = reader.next_frame()
-            if frame is None:
-                break
-            if type(frame) is Message and stream.role is Role.MESSAGES:
-                stream.frames += 1
-                state.saw_frame(frame)
-                if not receiving.receive_message(state, frame, stream=stream):
-                    stream.held_frame = frame
-                    break
-            else:
-                self._route(stream, frame)
-            lifecycle.settle(state)
-            if stream.role is Role.ABANDONED or stream.blocked_on is not None:
-                break
-        state.account_stream(stream)
-        if stream.fin and stream.blocked_on is None and stream.role is not Role.ABANDONED:
-            frame_dispatch.end_of_stream(state, stream)
-
-    def _route(self, stream: Stream, frame: Frame) -> None:
-        if isinstance(frame, ConnectionControl):
-            self._connection_control(stream, frame)
-        else:
-            frame_dispatch.route_frame(self._state, stream, frame)
-
-    def _resume(self, stream: Stream) -> None:
-        """A held stream goes on: first with the message that had not fitted."""
-        state = self._state
-        if stream.role is Role.ABANDONED or stream.in_done or self._ended:
-            return
-        frame, stream.held_frame = stream.held_frame, None
-        if isinstance(frame, Message) and not receiving.receive_message(state, frame, stream=stream):
-            stream.held_frame = frame
-            return
-        state.out.command(HoldStream(stream.stream_id, held=False))
-        self._read(stream)
-
-    def _connection_control(self, stream: Stream, frame: ConnectionControl) -> None:
-        state = self._state
-        state.saw_frame(frame)
-        frame_dispatch.check_connection_control(state, stream, self._control_id, is_second=self._peer_headers_seen)
-        stream.frames += 1
-        stream.role = Role.CONNECTION
-        self._control_id = stream.stream_id
-        self._peer_headers_seen = True
-        state.emit(PeerHeaders(frame.headers))
-        if state.is_client:
-            self._ready = True
-            state.out.plain.opening = b""
-            self._release()
-
-    # What comes before its time.
-
-    def _hold_stream(self, stream: Stream) -> None:
-        """Keep a stream for later; at a server, look whether it is the connection control stream."""
-        state = self._state
-        self._held_streams[stream] = None
-        if self._early or state.is_client or self._peer_headers_seen or stream.held_frame is not None:
-            state.account_stream(stream)
-            return
-        if stream.frames == 0:
-            frame = stream.reader.next_frame()
-            if frame is None:
-                state.account_stream(stream)
-                return
-            frame_dispatch.route_frame(state, stream, frame)
-        if stream.is_bidirectional:
-            frame = stream.reader.next_frame()
-            if isinstance(frame, ConnectionControl):
-                del self._held_streams[stream]
-                self._connection_control(stream, frame)
-            else:
-                stream.held_frame = frame
-        state.account_stream(stream)
-
-    def _hold_datagram(self, data: bytes) -> None:
-        self._state.account(len(data))
-        self._held_datagrams.append((data, not self._state.is_client and not self._ready))
-
-    def _release(self) -> None:
-        """A gate opened: process what it held, in the order in which it came."""
-        if not self._early and not self._state.is_client and not self._peer_headers_seen:
-            for stream in list(self._held_streams):
-                self._hold_stream(stream)
-        if self._is_gated:
-            return
-        streams, self._held_streams = list(self._held_streams), {}
-        datagrams, self._held_datagrams = self._held_datagrams, []
-        for stream in streams:
-            frame, stream.held_frame = stream.held_frame, None
-            if frame is not None:
-                self._route(stream, frame)
-                lifecycle.settle(self._state)
-            if stream.role is not Role.ABANDONED and stream.blocked_on is None:
-                self._read(stream)
-            if stream.held_reset is not None and not stream.in_done:
-                stream.fin = True
-                frame_dispatch.reset_arrived(self._state, stream, stream.held_reset)
-                lifecycle.settle(self._state)
-        for data, must_begin_with_version in datagrams:
-            self._state.account(-len(data))
-            frame_dispatch.read_datagram(self._state, data, must_begin_with_version=must_begin_with_version)
-            lifecycle.settle(self._state)

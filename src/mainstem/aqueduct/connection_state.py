@@ -76,6 +76,7 @@ class ConnectionState:
         self.limits = limits
         self.timing = timing
         self.peer = peer
+        self.is_ended = False
         self.now_ns = 0
         self.rtt_ns = 0
         self.out = Output(is_client=is_client)

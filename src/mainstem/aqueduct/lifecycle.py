@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.aqueduct.acknowledgements import declare, flush_acks, schedule_ack
-from mainstem.aqueduct.channel_halves import Half, ReceiverHalf, SenderHalf, Sent
-from mainstem.aqueduct.events import Acknowledged, Lost, Readable, ReceiverEnded, SenderEnded
+from mainstem.aqueduct.channel_halves import Delivery, Half, ReceiverHalf, SenderHalf, Sent
+from mainstem.aqueduct.events import Acknowledged, ConnectionEnded, Lost, Readable, ReceiverEnded, SenderEnded
 from mainstem.aqueduct.frames import (
     RESET_CANCELLED,
     RESET_LOST,
@@ -341,6 +341,33 @@ def _drop(state: ConnectionState, half: Half, *, as_lost: bool) -> None:
         cancel(state, half)
     else:
         close_by_application(state, half)
+
+
+def end_connection(state: ConnectionState, error: Exception | None) -> None:
+    """Every half ends with the connection. Only channels that had finished before can still be read to their end."""
+    if state.is_ended:
+        return
+    state.is_ended = True
+    unread: list[Delivery] = []
+    for sender in list(state.senders.values()):
+        state.move_sender(sender, SenderInput.DISCONNECT)
+        sender.take_outstanding()
+        state.emit(SenderEnded(sender.channel_id, sender.state))
+    for receiver in list(state.receivers.values()):
+        state.move_receiver(receiver, ReceiverInput.DISCONNECT)
+        receiver.blocked.clear()
+        unread += receiver.take_queue()
+        state.emit(ReceiverEnded(receiver.channel_id, receiver.state))
+    for receiver in [receiver for receiver in state.drained.values() if not receiver.taken]:
+        del state.drained[receiver.channel_id]
+        unread += receiver.take_queue()
+    while unread:
+        # What is attached to these can be received no more, nor what is attached to that.
+        for half in unread.pop().halves:
+            if isinstance(half, ReceiverHalf) and state.drained.pop(half.channel_id, None) is not None:
+                unread += half.take_queue()
+    state.disconnect()
+    state.emit(ConnectionEnded(error))
 
 
 def settle(state: ConnectionState) -> None:
