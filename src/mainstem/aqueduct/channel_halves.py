@@ -1,9 +1,32 @@
-"""What one side knows of a sender and of a receiver: numbers, acknowledgements, what waits, and what hangs on each
-message.
+"""What one side knows of the sender and of the receiver of a channel: numbers, acknowledgements, queues, links.
 
-Nothing here decides what happens next; that is `lifecycle`. Ranges from the peer are checked against what was really
-sent before any number in them is visited, so that the work is bounded by the messages sent and not by what the peer
-writes.
+Nothing here decides what happens next; that is `lifecycle`. A half is data with the arithmetic that keeps it consistent.
+
+A sender numbers its messages in two sequences from 0, one for what travels on streams (reliable) and one for datagrams
+(unreliable). A message gets its number when it is given to the transport, so numbers have no gaps.
+
+* Reliable: the compiled `Ledger` keeps the size of each unacknowledged message; ``ledger.first`` is the lowest of them and
+  ``ledger.next`` the next number. Only a message that something depends on (attachments, or the application's tag) has a
+  `Sent` entry, so plain messages cost one integer each.
+* Unreliable: ``next_unreliable`` is the next number, ``declared`` how many the peer was told of, ``mark`` where the last
+  AckNackUnreliable ended: all below is decided. ``mark <= next_unreliable`` and ``declared <= next_unreliable`` always.
+* ``pending`` holds messages that wait for room in the transport; they have no number, and dropping one leaves no gap.
+
+A receiver keeps what it has processed as ranges, never as single numbers:
+
+* Reliable: ``unacked`` (processed, not acknowledged) and ``acked`` are disjoint; ``reliable_count`` is the size of both.
+* Unreliable: ``received`` holds what was processed at or above ``mark``; below ``mark`` all is decided, and is never
+  processed (a nack binds). ``declared`` counts what the sender declared, ``expired`` how far the grace of that has run out.
+* ``queue`` holds what the application has not taken: runs of plain payloads, or one `Delivery` with its attachments.
+  ``queued`` and ``queued_bytes`` count it; an entry costs `QUEUED_MESSAGE_OVERHEAD` beside its payload.
+
+Ranges from the peer are checked against what was really sent before any number in them is visited, so that the work is
+bounded by the messages sent and not by what the peer writes. A set with more than ``Limits.max_gaps`` ranges ends the
+connection.
+
+What may be reordered: messages of different streams and datagrams come in any order, and a channel's messages may come
+before the message that the channel was attached to. So a receiver can exist, be acknowledged and even finish before the
+application can have it (``taken``). The state tables (`state`) hold which input is possible when.
 """
 
 from __future__ import annotations
@@ -33,7 +56,7 @@ DECLARATION_GRAIN_NS = 50_000_000
 
 @dataclass(slots=True)
 class Sent:
-    """A message that something hangs on: creation links to the halves attached to it, or the application's tag."""
+    """A message that something depends on: creation links to the halves attached to it, or the application's tag."""
 
     links: tuple[Half, ...]
     tag: object
@@ -60,8 +83,7 @@ class Delivery:
 
 
 class Unreliable:
-    """A run of unreliable messages without attachments that wait for the application: their payloads, and their
-    numbers."""
+    """A run of unreliable messages without attachments that wait for the application."""
 
     __slots__ = ("numbers", "payloads")
 
@@ -108,7 +130,7 @@ class SenderHalf:
         self.next_unreliable = 0
         self.declared = 0
         self.mark = 0
-        # Of the unreliable messages that nothing is known of: those that something hangs on.
+        # Of the undecided unreliable messages: those that something depends on.
         self.unreliable: dict[int, Sent] = {}
         # Acknowledged while the sender was not reachable: their links must stay.
         self.acked: list[Sent] = []
@@ -127,7 +149,7 @@ class SenderHalf:
 
     @property
     def has_much_room(self) -> bool:
-        """So much is free that it is worth waking somebody: a quarter of the bounds, one message at least."""
+        """So much is free that waking a waiting task pays: a quarter of the bounds, one message at least."""
         ledger = self.ledger
         messages, size = ledger.max_messages, ledger.max_bytes
         return ledger.count + len(self.pending) <= messages - max(
@@ -146,11 +168,11 @@ class SenderHalf:
 
     @property
     def unreliable_count(self) -> int:
-        """Unreliable messages that nothing is known of."""
+        """Unreliable messages that are neither acknowledged nor given up."""
         return self.next_unreliable - self.mark
 
     def take_ack_reliable(self, counts: tuple[int, ...]) -> list[Sent]:
-        """Note acknowledged numbers; returns the messages among them that something hangs on."""
+        """Note acknowledged numbers; returns the messages among them that something depends on."""
         ledger = self.ledger
         position = ledger.first
         out: list[Sent] = []
@@ -168,10 +190,11 @@ class SenderHalf:
         return out
 
     def take_ack_nack(self, counts: tuple[int, ...]) -> tuple[list[Sent], list[Sent]]:
-        """Note acknowledged and given-up numbers; returns those of either kind that something hangs on."""
+        """Note acknowledged and given-up numbers; returns those of either kind that something depends on."""
         stop = self.mark + sum(counts)
         if stop > self.next_unreliable:
             raise violation(f"answer for unreliable message {stop - 1}, which was never sent", "acknowledged unsent")
+        assert self.mark <= self.next_unreliable
         acked: list[Sent] = []
         nacked: list[Sent] = []
         position = self.mark
@@ -187,8 +210,7 @@ class SenderHalf:
         return acked, nacked
 
     def take_outstanding(self) -> list[Sent]:
-        """Take out every unacknowledged or waiting message that something hangs on; nothing is outstanding
-        afterwards."""
+        """Take out every undecided message that something depends on; nothing is outstanding afterwards."""
         entries: list[Sent] = self.ledger.clear()
         entries += self.unreliable.values()
         entries += self.take_pending()
@@ -196,7 +218,7 @@ class SenderHalf:
         return entries
 
     def take_pending(self) -> list[Sent]:
-        """Take out the messages that wait, as `Sent` where something hangs on them."""
+        """Take out the messages that wait, as `Sent` where something depends on them."""
         entries = [Sent(item.links, item.tag) for item in self.pending if item.links or item.tag is not None]
         self.pending.clear()
         self.pending_bytes = 0
@@ -288,8 +310,10 @@ class ReceiverHalf:
         return size
 
     def put_unreliable(self, first: int, payloads: list[bytes], size: int) -> int:
-        """Queue plain unreliable messages of ``size`` bytes, numbered from ``first`` on; returns the bytes that they take
-        here."""
+        """Queue plain unreliable messages of ``size`` bytes, numbered from ``first`` on.
+
+        Returns the bytes that they take here.
+        """
         queue = self.queue
         run = queue[-1] if queue else None
         if not isinstance(run, Unreliable):
@@ -344,8 +368,10 @@ class ReceiverHalf:
         self.unacked_bytes += size
 
     def note_reliable(self, first: int, count: int, size: int, limits: Limits) -> None:
-        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed. Raises
-        RemoteProtocolError where they cannot be."""
+        """Note that ``count`` reliable messages of ``size`` bytes, numbered from ``first`` on, are being processed.
+
+        Raises RemoteProtocolError where they cannot be.
+        """
         stop = first + count
         if self.finish_count is not None and stop > self.finish_count:
             raise violation(
@@ -366,8 +392,10 @@ class ReceiverHalf:
         self.unacked_bytes += size
 
     def note_unreliable(self, first: int, count: int, limits: Limits) -> bool:
-        """Note ``count`` unreliable messages, numbered from ``first`` on; False where the first was given up before, and
-        none must be processed."""
+        """Note ``count`` unreliable messages, numbered from ``first`` on.
+
+        False where the first was given up before, and none must be processed.
+        """
         stop = first + count
         if first < self.mark:
             return False
@@ -402,7 +430,7 @@ class ReceiverHalf:
         expiries.append((self.declared, created, now_ns + grace_ns))
 
     def finish(self, count: int) -> None:
-        """The sender says how many reliable messages there ever were."""
+        """The sender has finished, after ``count`` reliable messages."""
         if max(self.unacked.top, self.acked.top) > count:
             raise violation(f"finished at {count} reliable messages, yet a later one came", "message after finish")
         if self.received.top > self.declared:
@@ -446,7 +474,7 @@ class ReceiverHalf:
         return tuple(counts)
 
     def take_ack_nack(self, *, final: bool = False) -> tuple[int, ...]:
-        """Run lengths of an AckNackUnreliable frame, empty where there is nothing to say. Counts as sent.
+        """Run lengths of an AckNackUnreliable frame, empty where there is nothing to report. Counts as sent.
 
         A gap is given up only where its grace has run out; ``final`` gives up every gap below the last message
         received, because the receiver is about to cease.
@@ -471,12 +499,13 @@ class ReceiverHalf:
         if not stopped and not final and self.expired > position:
             counts.extend((self.expired - position,) if counts else (0, self.expired - position))
             position = self.expired
+        assert position >= self.mark, "what was decided stays so"
         self.mark = position
         self.received.discard_below(position)
         return tuple(counts)
 
     def take_queue(self) -> list[Delivery]:
-        """Take out everything that the application has not received; what something hangs on is returned."""
+        """Take out everything that the application has not received; returns what has attachments."""
         deliveries = [entry for entry in self.queue if isinstance(entry, Delivery)]
         self.queue.clear()
         self.queued = self.queued_bytes = 0

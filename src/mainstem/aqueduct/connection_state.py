@@ -1,7 +1,27 @@
 """The state that the parts of a connection share: its halves, its filters, its output, its events and its work lists.
 
-The work lists are how the protocol's cascades run: whatever loses, reaches or drops a half puts it on a list, and
-`lifecycle.settle` works the lists off, one half at a time. Nothing recurses, however deep channels hang on one another.
+One instance belongs to one connection, and one thread uses it. What lives where:
+
+* ``senders``, ``receivers`` hold the live halves by channel id, ``drained`` the receivers that ceased on the wire and still
+  have something for the application. ``streams`` holds every QUIC stream of which either direction is open.
+* ``reached``, ``lost``, ``dropped``, ``unblocked`` are work lists: they are filled by any step and emptied by
+  `lifecycle.settle` before the engine returns to its caller. Nothing recurses, however deep channels depend on one another.
+* ``waiting`` (senders with messages for which the transport had no room), ``awaiting_control`` (halves without a stream) and
+  ``notices`` wait for the transport and are served by ``data_to_send``, in the order in which they came.
+* ``ack_list``, ``declare_list`` and ``nack_heap`` belong to the three timers.
+* ``events`` and ``out`` are the two queues to the outside.
+
+Two filters remember, as exact sets of ranges, the ids that the peer minted: those that were attached to a message (once is
+allowed), and those whose half ceased here (late frames for them are dropped, instead of making ghost receivers). They are
+bounded; forgetting an old range costs a ghost receiver one round trip and nothing else.
+
+``buffered`` is the sum of everything that waits here: unread messages, held streams, half frames. Above
+``Limits.max_buffered_bytes`` the whole connection stops being read, and at twice as much, which only a peer that ignores flow
+control can reach, it ends. A connection must not stop for ever because of channels that are never read while the application
+waits at another one: while a reader waits at an empty receiver (``awaited``) the bound is half as much again. Invariant:
+``held`` is True exactly while the transport was asked to stop reading.
+
+``resume`` is the one call upwards: `Inbound` sets it, and `lifecycle.settle` calls it for streams that may be read again.
 """
 
 from __future__ import annotations
@@ -86,7 +106,7 @@ class ConnectionState:
         self.counts = Counts()
         self.senders: dict[int, SenderHalf] = {}
         self.receivers: dict[int, ReceiverHalf] = {}
-        # Receivers that ceased on the wire and that the application still has to read, or still has to be given.
+        # Receivers that ceased on the wire and that the application still has to read, or has yet to get.
         self.drained: dict[int, ReceiverHalf] = {}
         self.streams: dict[int, Stream] = {}
         # The control streams that could not be opened yet, for want of stream credit.
@@ -95,8 +115,8 @@ class ConnectionState:
         self.waiting: dict[SenderHalf, None] = {}
         self.buffered = 0
         self.held = False
-        # Receivers that somebody waits at, with nothing to read.
-        self.thirsty: dict[ReceiverHalf, None] = {}
+        # Receivers at which the application waits, with nothing to read.
+        self.awaited: dict[ReceiverHalf, None] = {}
         # Exact filters over the ids that the peer minted, for each index space.
         self._closed: dict[int, RangeSet] = {}
         self._taken: dict[int, RangeSet] = {}
@@ -158,6 +178,7 @@ class ConnectionState:
     def account(self, change: int) -> None:
         """Note that bytes began or ceased to wait here; reading stops and goes on by it. Raises RemoteProtocolError."""
         self.buffered += change
+        assert self.buffered >= 0, "more was taken than came"
         limit = self.limits.max_buffered_bytes
         if change > 0:
             if self.buffered > limit and not self.held and self.buffered > self._hold_bound():
@@ -173,17 +194,17 @@ class ConnectionState:
     def _hold_bound(self) -> int:
         """How many bytes may wait before reading stops: half as many again while a reader waits with nothing to read.
 
-        What it waits for may be behind what other channels do not read, and those may never be read.
+        What it waits for may be behind the messages of other channels, and those may never be read.
         """
         limit = self.limits.max_buffered_bytes
-        return limit + limit // 2 if any(not receiver.queued for receiver in self.thirsty) else limit
+        return limit + limit // 2 if any(not receiver.queued for receiver in self.awaited) else limit
 
     def release(self) -> None:
         """Read on, if little enough waits; or, where a reader has nothing to read, as soon as there is any room."""
         limit = self.limits.max_buffered_bytes
         if self.held and (
             self.buffered < limit // 2
-            or (self.thirsty and self._hold_bound() > limit and self.buffered < limit + limit // 2 - limit // 16)
+            or (self.awaited and self._hold_bound() > limit and self.buffered < limit + limit // 2 - limit // 16)
         ):
             self.held = False
             self.out.command(HoldConnection(held=False))
@@ -254,10 +275,10 @@ class ConnectionState:
         self.forget_if_done(stream)
 
     def reset_stream(self, stream: Stream, code: int) -> None:
-        """Reset this side's direction, but never before the peer can know which channel the stream belongs to.
+        """Reset this side's direction, but never before the peer can tell which channel the stream belongs to.
 
-        A reset may overtake the bytes before it, and a stream that is reset before its first frame was read cannot be
-        told apart from any other. So the side that opened the stream waits until its ChannelControl has been delivered.
+        A reset may overtake the bytes before it, and a stream that is reset before its first frame was read belongs to no
+        channel. So the side that opened the stream waits until its ChannelControl has been delivered.
         """
         if stream.out_done:
             return
@@ -270,7 +291,7 @@ class ConnectionState:
             self.out.watch(stream.stream_id)
 
     def heard(self, stream: Stream) -> None:
-        """The peer is now known to know this stream: a reset that waited for it goes out."""
+        """The peer is known to have seen this stream: a reset that waited for that goes out."""
         if stream.heard:
             return
         stream.heard = True
@@ -279,7 +300,7 @@ class ConnectionState:
             self.reset_stream(stream, code)
 
     def abandon(self, stream: Stream) -> None:
-        """Nothing that still comes on this stream matters."""
+        """Drop whatever still comes on this stream."""
         if stream.blocked_on is not None:
             stream.blocked_on.blocked.pop(stream, None)
             stream.blocked_on = None
@@ -308,7 +329,7 @@ class ConnectionState:
         self.lost.clear()
         self.dropped.clear()
         self.unblocked.clear()
-        self.thirsty.clear()
+        self.awaited.clear()
         self.notices.clear()
         self.ack_list.clear()
         self.declare_list.clear()

@@ -1,12 +1,34 @@
-"""How halves come to be, are attached to their control streams, and cease; reachability, and loss that cascades.
+"""How halves are created, attached to their control streams, and cease; reachability, and loss that cascades.
 
-The rules, in one place:
+A channel has a sender on one side and a receiver on the other. The side that minted its id created one half and attached
+the other to a message; the peer creates its half when that message arrives, or when a message *on* the channel does.
+
+The rules (docs/protocols/aqueduct.md):
 
 * A half whose id the peer minted opens a control stream at once; one minted here waits for the peer to open it.
 * Finish, cancel and close wait for the control stream. Ceasing by loss does not.
-* A message that is acknowledged makes what was attached to it reachable once its sender is; a message that is given up
-loses what was attached to it, and what was attached to the messages sent on that, and so on.
-* A half that ceased before it was reachable is kept by the link to it, and by nothing else.
+* A message that is acknowledged makes what was attached to it reachable, once its sender is. Until then the links stay
+  with the sender (``SenderHalf.acked``).
+* A message that is given up loses what was attached to it, and what was attached to the messages sent on that, and so on.
+* A half that ceased before it was reachable is kept by the link to it, and by nothing else. When the link is lost, the
+  peer is notified by a ClosedChannelLost on a stream of its own, because the control stream is gone.
+
+Where a half is: in ``state.senders`` or ``state.receivers`` while it is live; in ``state.drained`` when it has ceased on the
+wire and the application has yet to read it, or to receive the message that it came attached to; otherwise in no table. Its
+state changes only by ``move_sender`` and ``move_receiver``, which look it up in the tables of `state`: an impossible step is
+a KeyError here, not a wrong state.
+
+Cascades run as work lists, not as recursion. Whatever reaches, loses or drops a half appends it to ``state.reached``,
+``state.lost`` or ``state.dropped``, and `settle` empties the lists, one half at a time, in that order of precedence: what is
+acknowledged is reachable before anything is lost. A chain of 10,000 channels or a tree of 100,000 takes linear time and
+constant stack. Every public step of the engine ends in `settle`.
+
+A control stream is never reset by its opener before its ChannelControl has been delivered: QUIC lets a reset overtake the
+data, and a stream that is reset before its first frame belongs to no channel. ``ConnectionState.reset_stream`` waits for that.
+
+Loss and drops differ in what the peer is told. A lost half never was: its control stream is reset with "lost". A half that
+the application dropped, or never took out of its message, ends as if its handle had been dropped: a sender is cancelled, a
+receiver closed.
 """
 
 from __future__ import annotations
@@ -36,7 +58,8 @@ if TYPE_CHECKING:
 
 
 def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool, reachable: bool) -> SenderHalf:
-    """A new sender; where the peer minted it, with a control stream of its own making."""
+    """Create a sender; where the peer minted it, with a control stream that is opened here."""
+    assert channel_id not in state.senders, "one sender to a channel"
     sender = SenderHalf(
         channel_id, minted_here=minted_here, reachable=reachable, limits=state.limits, writer=state.out.plain
     )
@@ -48,7 +71,8 @@ def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool,
 
 
 def create_receiver(state: ConnectionState, channel_id: int, *, minted_here: bool, taken: bool) -> ReceiverHalf:
-    """A new receiver; where the peer minted it, with a control stream of its own making."""
+    """Create a receiver; where the peer minted it, with a control stream that is opened here."""
+    assert channel_id not in state.receivers, "one receiver to a channel"
     receiver = ReceiverHalf(channel_id, minted_here=minted_here, reachable=not minted_here, taken=taken)
     state.receivers[channel_id] = receiver
     if not minted_here:
@@ -67,7 +91,7 @@ def open_control_streams(state: ConnectionState) -> None:
         state.out.write(stream.stream_id, data)
         state.sent_frame(data)
         if half.state.is_final:
-            # It was dropped as lost before it could say so: its minter still has to be told.
+            # It was lost before its control stream could be opened: its minter still has to be notified.
             state.reset_stream(stream, RESET_LOST)
             state.abandon(stream)
         else:
@@ -76,6 +100,7 @@ def open_control_streams(state: ConnectionState) -> None:
 
 def attach(state: ConnectionState, half: Half, stream: Stream) -> None:
     """Give a half its control stream, and do what waited for it."""
+    assert half.control is None, "one control stream to a half"
     half.control = stream
     stream.half = half
     if isinstance(half, SenderHalf):
@@ -96,7 +121,7 @@ def attach(state: ConnectionState, half: Half, stream: Stream) -> None:
 
 
 def try_finish(state: ConnectionState, sender: SenderHalf) -> None:
-    """Send the last word, once the control stream is there and no message waits for its number."""
+    """Send the last frame, once the control stream is there and no message waits for its number."""
     if sender.state is not SenderState.FINISH_PENDING or sender.pending:
         return
     if sender.ordered_stream is not None:
@@ -111,7 +136,7 @@ def try_finish(state: ConnectionState, sender: SenderHalf) -> None:
 
 
 def cancel(state: ConnectionState, sender: SenderHalf) -> None:
-    """Give up what is queued and on its way, as soon as may be."""
+    """Give up what is queued and on its way, as soon as possible."""
     before = sender.state
     state.move_sender(sender, SenderInput.CANCEL)
     if sender.state is not SenderState.CANCEL_PENDING or before is SenderState.CANCEL_PENDING:
@@ -124,7 +149,7 @@ def cancel(state: ConnectionState, sender: SenderHalf) -> None:
 
 
 def reset_cancelled(state: ConnectionState, sender: SenderHalf) -> None:
-    """Tell the receiver, by resetting the control stream. Acknowledgements are still taken until its last word."""
+    """Notify the receiver by resetting the control stream. Its acknowledgements still count until its last frame."""
     assert sender.control is not None
     state.move_sender(sender, SenderInput.ATTACHED)
     state.reset_stream(sender.control, RESET_CANCELLED)
@@ -162,7 +187,7 @@ def receiver_closed(state: ConnectionState, sender: SenderHalf) -> None:
 
 
 def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput) -> None:
-    """A sender ceases to exist. Its unacknowledged messages are given up with all that hangs on them."""
+    """A sender ceases to exist. Its unacknowledged messages are given up, with everything attached to them."""
     state.move_sender(sender, happened)
     state.senders.pop(sender.channel_id, None)
     state.waiting.pop(sender, None)
@@ -183,7 +208,7 @@ def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput
 
 
 def close_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: ReceiverInput) -> None:
-    """Say the last word and cease: every outstanding acknowledgement first, then a CloseReceiver without ranges.
+    """Send the last frames and cease: every outstanding acknowledgement first, then a CloseReceiver without ranges.
 
     Empty ranges mean the same under both readings of where they would start.
     """
@@ -200,7 +225,7 @@ def complete(state: ConnectionState, receiver: ReceiverHalf) -> None:
 
 
 def close_by_application(state: ConnectionState, receiver: ReceiverHalf) -> None:
-    """The application wants no more. What is queued was acknowledged; what hangs on it is dropped like any handle."""
+    """The application reads no more. What is queued was acknowledged; what is attached to it is dropped like any handle."""
     if receiver.control is not None:
         close_receiver(state, receiver, ReceiverInput.CLOSE)
     else:
@@ -214,7 +239,7 @@ def end_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: Recei
     state.move_receiver(receiver, happened)
     channel_id = receiver.channel_id
     state.receivers.pop(channel_id, None)
-    state.thirsty.pop(receiver, None)
+    state.awaited.pop(receiver, None)
     if not receiver.minted_here:
         state.note_closed(channel_id)
     if receiver.control is not None:
@@ -233,7 +258,7 @@ def end_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: Recei
 
 
 def unblock(state: ConnectionState, receiver: ReceiverHalf) -> None:
-    """Let the streams go on that waited for room in this receiver."""
+    """Have the streams read again that waited for room in this receiver."""
     for stream in receiver.blocked:
         stream.blocked_on = None
         state.unblocked.append(stream)
@@ -257,7 +282,7 @@ def drop_halves(state: ConnectionState, halves: Iterable[Half], *, as_lost: bool
 
 
 def resolve_acked(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-    """Messages were acknowledged: what hangs on them is reachable as soon as their sender is."""
+    """Messages were acknowledged: what is attached to them is reachable as soon as their sender is."""
     if not sender.reachable:
         sender.acked.extend(entries)
         return
@@ -268,7 +293,7 @@ def resolve_acked(state: ConnectionState, sender: SenderHalf, entries: Iterable[
 
 
 def lose_messages(state: ConnectionState, sender: SenderHalf, entries: Iterable[Sent]) -> None:
-    """Messages were given up: what hangs on them is lost."""
+    """Messages were given up: what is attached to them is lost."""
     for entry in entries:
         state.lost.extend(entry.links)
         if entry.tag is not None:
@@ -276,7 +301,7 @@ def lose_messages(state: ConnectionState, sender: SenderHalf, entries: Iterable[
 
 
 def lose(state: ConnectionState, half: Half) -> None:
-    """Loss arrives at a half, by its creating message or by the peer's word. The other side is told."""
+    """A half is lost, with its creating message or by the peer's notice. The other side is notified."""
     if isinstance(half, SenderHalf):
         if half.state.is_final:
             _lose_ceased(state, half, known=half.state in (SenderState.LOST, SenderState.DISCONNECTED))
@@ -299,9 +324,7 @@ def lose(state: ConnectionState, half: Half) -> None:
 
 
 def _lose_ceased(state: ConnectionState, half: Half, *, known: bool) -> None:
-    """A half that ceased before its creating message was lost: its control stream is gone, so a stream of its own says
-    it.
-    """
+    """A half ceased before its creating message was lost: its control stream is gone, so a notice is sent instead."""
     if not known and not half.reachable:
         _notify_lost(state, half)
 
@@ -322,7 +345,7 @@ def send_notices(state: ConnectionState) -> None:
 
 
 def forget_drained(state: ConnectionState, channel_id: int) -> None:
-    """A receiver that had ended before anybody could take it was lost: drop what it kept."""
+    """A receiver that had ended before the application could have it was lost: drop what it kept."""
     receiver = state.drained.get(channel_id)
     if receiver is not None and not receiver.taken:
         del state.drained[channel_id]
@@ -371,7 +394,7 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
 
 
 def settle(state: ConnectionState) -> None:
-    """Work off everything that one step set in motion, one half at a time."""
+    """Complete everything that one step set in motion, one half at a time."""
     while True:
         if state.reached:
             half = state.reached.pop()

@@ -1,7 +1,23 @@
-"""Messages on their way in: routing, ghost receivers, queues, acknowledgements and giving up.
+"""Messages on their way in: routing, ghost receivers, queues, and giving up.
 
-A message that does not fit into its receiver's queue is not processed, hence not acknowledged: its stream is held where
-it is, and the sender's bound on unacknowledged messages stops the sender.
+A message is *processed* when it has passed every check, its halves exist and it is in its receiver's queue: from then on it
+may be acknowledged, and it is delivered exactly once unless the channel is cancelled or lost. A message that does not fit
+into the queue is not processed, hence not acknowledged. Its stream is held where it is (``Stream.held_frame``), and the
+sender's bound on unacknowledged messages stops the sender: that is the protocol's back pressure. A datagram cannot be held;
+the oldest unreliable message makes way for it.
+
+A message may arrive before the message that its channel was attached to. If the peer minted the channel and it is not
+known to be over, a receiver is created for it at once; it is not ``taken`` until the creating message arrives, and the
+application cannot have it before. If that message never comes (a *ghost receiver*), the peer refuses the control stream that
+was opened for it, and the receiver ceases.
+
+Three functions process messages, and all agree: `receive_message` any message; `receive_run` the plain messages that follow
+one another on a stream, without decoding frames one by one; `receive_alone` those that were alone on their streams or in
+their datagrams. The last two only handle what `receive_message` would accept, and return 0 for everything else.
+
+Giving up (nacks): what a SentUnreliable declares gets a grace (``Timing.grace_ns``, or two round trips) in which to arrive;
+`nacks_due` then gives up what has not. A nack binds: ``ReceiverHalf.mark`` moves past it, and a message below the mark is
+dropped however it comes. Reliable messages are never nacked one by one, only all together when a receiver closes.
 """
 
 from __future__ import annotations
@@ -23,7 +39,7 @@ RUN_LIMIT = 1024
 """Plain messages taken from a stream at once; a run is within one piece of a stream, so it is bounded in bytes too."""
 
 ALONE_LIMIT = 64
-"""Messages that travelled alone, processed at once: what cannot be is looked at again with the next."""
+"""Messages that travelled alone, processed at once: what cannot be is parsed again with the next."""
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.connection_state import ConnectionState
@@ -81,9 +97,11 @@ def receive_message(state: ConnectionState, message: Message, *, stream: Stream 
 
 
 def receive_alone(state: ConnectionState, items: list[bytes], start: int, *, unreliable: bool) -> int:
-    """Process the messages from ``items[start]`` on that are alone in their streams or datagrams, carry no attachments,
-    are of one channel and numbered one after the other. Returns how many were processed; the next has to go through
-    `receive_message`, which decides as this would. Raises RemoteProtocolError."""
+    """Process plain messages of one channel, numbered one after the other, each alone on its stream or in its datagram.
+
+    Returns how many of those from ``items[start]`` on were processed; the next has to go through `receive_message`, which
+    decides as this would. Raises RemoteProtocolError.
+    """
     runs, limits = state.runs, state.limits
     payloads = runs.gather(items, start, ALONE_LIMIT, limits.max_payload)
     if not payloads:
@@ -230,7 +248,7 @@ def _take_attachment(state: ConnectionState, channel_id: int) -> Half:
 
 
 def closed_channel_lost(state: ConnectionState, frame: ClosedChannelLost) -> None:
-    """The peer says that a channel it had minted, and closed, was lost in transit."""
+    """The peer reports that a channel which it had minted, and closed, was lost in transit."""
     channel_id = frame.channel_id
     if state.is_minted_here(channel_id) or channel_id == 0:
         raise violation(f"ClosedChannelLost for {describe(channel_id)}, which the peer did not mint", "notice minter")
@@ -244,7 +262,7 @@ def closed_channel_lost(state: ConnectionState, frame: ClosedChannelLost) -> Non
 
 
 def attach_control(state: ConnectionState, stream: Stream, frame: ChannelControl) -> Half | None:
-    """A peer-opened stream says whose control stream it is; None where that half is not there, or has one."""
+    """Attach a stream that the peer opened to its half; None where that half is not there, or has one."""
     channel_id = frame.channel_id
     if not state.is_minted_here(channel_id):
         raise violation(f"ChannelControl for {describe(channel_id)}, which its sender minted", "control minter")
@@ -318,16 +336,16 @@ def take_run(state: ConnectionState, receiver: ReceiverHalf) -> deque[bytes] | N
 
 
 def want(state: ConnectionState, channel_id: int) -> None:
-    """Somebody waits for a message and there is none: reading must not stay stopped for what others do not read."""
+    """The application waits for a message and there is none: unread messages of other channels must not stop it."""
     receiver = state.receivers.get(channel_id)
     if receiver is not None:
-        state.thirsty[receiver] = None
+        state.awaited[receiver] = None
         if state.held:
             state.release()
 
 
 def _taken(state: ConnectionState, receiver: ReceiverHalf, size: int) -> None:
-    state.thirsty.pop(receiver, None)
+    state.awaited.pop(receiver, None)
     state.account(-size)
     if receiver.state.is_final:
         if not receiver.queue:

@@ -1,7 +1,19 @@
-"""Messages on their way out: numbering, the three carriers, declarations, and what acknowledgements set free.
+"""Messages on their way out: numbering, the three carriers, and what acknowledgements set free.
 
-A message gets its number when it is given to the transport, never earlier: what is dropped while it waits leaves no
-gap.
+A message goes out at once where it can: a reliable one needs a stream (ORDERED keeps one open for all of a sender's
+messages, UNORDERED opens one for each), an unreliable one a datagram. Where the transport has no room it waits in
+``SenderHalf.pending``, and everything sent after it on the same channel waits behind it; `pump` sends what waits, sender by
+sender in turn, when the transport has room again. A message gets its number when it is given to the transport, never
+earlier: what is dropped while it waits leaves no gap.
+
+Two bounds hold a sender. Reliable messages that are queued or unacknowledged are bounded by the application's ``max_messages``
+and ``max_bytes``: beyond them `send` raises BackPressured, and one `Writable` event follows when a quarter is free again. An
+unreliable message never waits for the application: where too many wait, the oldest of them is dropped.
+
+The short way. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
+is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, nobody observes) `Ledger.put` and
+`QuickSender.put` write frames in compiled code, into `Output`'s writer, and count them in the same ledger. ``ledger.shut()``
+closes that way; every change of a sender's state does, and so does anything that has to wait.
 """
 
 from __future__ import annotations
@@ -33,8 +45,7 @@ def send(
     attach: Sequence[tuple[Attach, bool]],
     tag: object,
 ) -> tuple[int, ...]:
-    """Send or queue one message; returns the ids of the channels made for ``attach`` (which half, and whether a
-    oneshot).
+    """Send or queue one message; returns the ids of the channels that were made for ``attach``.
 
     Raises LocalProtocolError for what the channel or the limits forbid, BackPressured where there is no room for a
     reliable message. An unreliable one never waits for room: the oldest that waits makes way, and without any, the new
@@ -198,7 +209,7 @@ def pump(state: ConnectionState) -> None:
 
 
 def offer_room(state: ConnectionState, sender: SenderHalf) -> None:
-    """Tell the application that a sender which had refused a message has room again."""
+    """Notify the application that a sender which had refused a message has room again."""
     if sender.wants_room and sender.has_much_room:
         sender.wants_room = False
         state.emit(Writable(sender.channel_id))

@@ -78,7 +78,7 @@ def test_a_reader_that_was_satisfied_or_ended_is_waited_for_no_longer() -> None:
     pair.run()
     fill(pair, unread[:5], LIMIT // 4)
     assert held(pair.server.sent) == [True]
-    assert pair.server.conn._state.thirsty.keys() <= {pair.server.conn._state.receivers[wanted]}
+    assert pair.server.conn._state.awaited.keys() <= {pair.server.conn._state.receivers[wanted]}
 
 
 def test_early_data_waits_for_the_handshake_where_it_is_held() -> None:
