@@ -1,7 +1,7 @@
 """Aqueduct: message channels sent through message channels, over QUIC.
 
-`connect` and `serve` give connections; `channel` and `oneshot` make channels; handles travel inside messages. The
-engine underneath, `AqueductConnection`, knows of no library, socket or clock.
+`connect` and `serve` open connections; `channel` and `oneshot` make channels; handles travel inside messages. The engine
+underneath, `AqueductConnection`, uses no library, socket or clock.
 """
 
 from __future__ import annotations

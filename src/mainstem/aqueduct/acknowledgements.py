@@ -1,4 +1,4 @@
-"""What control streams say about messages: acknowledgements, messages given up, and declarations of datagrams.
+"""What control streams report about messages: acknowledgements, messages given up, and declarations of datagrams.
 
 A receiver acknowledges what it has processed; a sender declares the unreliable messages that it has put into datagrams.
 Both wait a little, so that one frame reports many messages, and each kind has one timer for the whole connection:

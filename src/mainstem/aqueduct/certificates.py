@@ -1,4 +1,4 @@
-"""Certificates for development: an authority of one's own, and a server's certificate that it signed."""
+"""Certificates for development: an authority, and a server's certificate that it signed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_DAYS = 30
-"""Development certificates are short-lived, so that none of them is forgotten somewhere that matters."""
+"""Development certificates are short-lived, so that none of them stays in production."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +29,24 @@ class CertificateFiles:
 def make_certificates(
     directory: str | Path, *, names: Sequence[str] = ("localhost", "127.0.0.1", "::1"), days: int = DEFAULT_DAYS
 ) -> CertificateFiles:
-    """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory, which is made if need be.
+    """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory. Files of these names are overwritten.
 
-    The authority's own key is thrown away: it signs this one certificate and nothing else. ``names`` are host names and
-    addresses that the server answers to. Raises ConfigurationError where cryptography is not installed.
+    The authority's own key is not kept: it signs this one certificate and nothing else.
+
+    Args:
+        directory: Where the files go; it is made if need be.
+        names: Host names and addresses of the server.
+        days: For how long the certificates are valid.
+
+    Returns:
+        The paths: ``ca`` for clients, ``certificate`` and ``key`` for the server.
+
+    Raises:
+        ConfigurationError: cryptography is not installed.
+
+    Example:
+        >>> files = make_certificates("certs")
+        >>> server = await serve(handler, certificate=files.certificate, key=files.key)
     """
     try:
         from cryptography import x509

@@ -1,4 +1,4 @@
-"""Channel ids: 64 bits that tell which way a channel flows, who minted it, whether it is a oneshot, and its index.
+"""Channel ids: 64 bits of direction, minter, oneshot or not, and index.
 
 Bit 0: 0 flows to the server, 1 to the client. Bit 1: 0 minted by the client, 1 by the server. Bit 2: 1 for a oneshot.
 The other 61 bits are the index. An id is an ``int`` everywhere: on the wire, in tables and in events.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from mainstem.errors import LocalProtocolError
 
 ENTRYPOINT = 0
-"""The entrypoint channel: from the client to the server, minted by nobody, there from the start."""
+"""The entrypoint channel: from the client to the server, not minted, there from the start."""
 
 TO_CLIENT = 1
 MINTED_BY_SERVER = 2
@@ -20,7 +20,7 @@ MAX_INDEX = (1 << 61) - 1
 
 
 def make_channel_id(index: int, *, to_client: bool, minted_by_server: bool, oneshot: bool = False) -> int:
-    """The id of these four facts. Raises LocalProtocolError for an index outside 61 bits."""
+    """Make a channel id. Raises LocalProtocolError for an index outside 61 bits."""
     if not 0 <= index <= MAX_INDEX:
         raise LocalProtocolError(f"channel index {index} is outside 0..2**61-1", rule="channel index")
     return index << INDEX_SHIFT | to_client | minted_by_server << 1 | oneshot << 2
@@ -37,7 +37,7 @@ def describe(channel_id: int) -> str:
 
 
 class Minter:
-    """Hands out this side's channel ids, sequentially in each of its four index spaces."""
+    """Mints this side's channel ids, sequentially in each of its four index spaces."""
 
     def __init__(self, *, is_client: bool) -> None:
         self._base = 0 if is_client else MINTED_BY_SERVER

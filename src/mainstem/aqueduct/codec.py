@@ -32,7 +32,7 @@ class Incomplete(Exception):
 
 
 def violation(message: str, rule: str) -> RemoteProtocolError:
-    """The error for what the peer did, ready to be raised."""
+    """Make the error for a rule that the peer broke."""
     return RemoteProtocolError(message, rule=rule, code=PROTOCOL_ERROR)
 
 
@@ -86,7 +86,7 @@ def encode_bytes(value: Bytes) -> bytes:
 
 
 def decode_bytes(data: Bytes, position: int, end: int, limit: int, name: str) -> tuple[bytes, int]:
-    """A byte array of at most ``limit`` bytes; ``name`` says in the error what it is."""
+    """A byte array of at most ``limit`` bytes; ``name`` is what the error calls it."""
     length, position = decode_uint(data, position, end)
     if length > limit:
         raise violation(f"{name} of {length} bytes; the limit is {limit}", "size limit")
@@ -146,8 +146,7 @@ def encode_range_data(counts: Sequence[int]) -> bytes:
 
 
 def decode_range_data(data: Bytes, position: int, end: int, limit: int) -> tuple[tuple[int, ...], int]:
-    """Run lengths, positive first. A zero is legal only as the first of several; no data at all means nothing at
-    all."""
+    """Run lengths, positive first. A zero is legal only as the first of several; empty data means no ranges."""
     body, position = decode_bytes(data, position, end, limit, "range data")
     counts: list[int] = []
     at, stop, total = 0, len(body), 0

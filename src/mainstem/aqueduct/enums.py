@@ -1,4 +1,4 @@
-"""Enums that cost no more than other attributes: the protocol asks for their members many times a message."""
+"""Enums that cost no more than other attributes: the protocol reads their members many times a message."""
 
 from __future__ import annotations
 

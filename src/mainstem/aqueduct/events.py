@@ -1,4 +1,4 @@
-"""What an `AqueductConnection` tells its application (events) and asks of its QUIC connection (commands)."""
+"""The events of an `AqueductConnection`, for its application, and its commands, for its QUIC connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @direct
 class Mode(Enum):
-    """How a sender's messages travel."""
+    """How a sender's messages travel.
+
+    Example:
+        >>> sender.configure(mode=Mode.UNRELIABLE)
+    """
 
     ORDERED = "ordered"
     """One QUIC stream: reliable, in order."""
@@ -55,14 +59,14 @@ class Incoming:
 
 @dataclass(slots=True)
 class PeerHeaders:
-    """The peer's connection headers. A server answers with ``accept``."""
+    """The peer's connection headers came. A server responds with ``accept``."""
 
     headers: Headers
 
 
 @dataclass(slots=True)
 class Readable:
-    """A receiver has messages, or reached its end: ``receive`` will tell."""
+    """A receiver has messages, or reached its end."""
 
     channel_id: int
 
@@ -76,7 +80,7 @@ class Writable:
 
 @dataclass(slots=True)
 class SenderEnded:
-    """A sender ceased to exist; ``state`` says how, and for good."""
+    """A sender ceased to exist; ``state`` is its last."""
 
     channel_id: int
     state: SenderState
@@ -84,7 +88,7 @@ class SenderEnded:
 
 @dataclass(slots=True)
 class ReceiverEnded:
-    """A receiver ceased to exist; ``state`` says how. After ``FINISHED``, queued messages can still be received."""
+    """A receiver ceased to exist; ``state`` is its last. After ``FINISHED``, queued messages can still be received."""
 
     channel_id: int
     state: ReceiverState
@@ -142,7 +146,7 @@ class SendDatagram:
 
 @dataclass(slots=True)
 class WatchDelivery:
-    """Say ``stream_delivered`` once all that was written to the stream so far has reached the peer."""
+    """Call ``stream_delivered`` once all that was written to the stream so far has reached the peer."""
 
     stream_id: int
 

@@ -1,4 +1,4 @@
-"""Which frame may stand where, and what it sets in motion: a stream's role is told by its first frames."""
+"""Which frame may stand where, and what it sets in motion. A stream's role follows from its first frames."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The ten frames: what each holds, how it is encoded, and the reader that takes them from a stream piece by piece.
 
-A frame is one type byte and what that type says; frames follow one another without further framing. Where a frame may
-stand (which stream, which direction, which place in it) is the connection's affair, not this module's.
+A frame is one type byte and the fields of that type; frames follow one another without further framing. Where a frame may
+stand (which stream, which direction, which place in it) is checked by `frame_dispatch`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RESET_LOST = 2
 
 @dataclass(slots=True)
 class Version:
-    """The first frame of whatever a client sends before the server has answered."""
+    """The first frame of everything that a client sends before the server has responded."""
 
     version: bytes = VERSION
 
@@ -262,7 +262,7 @@ _RANGE_FRAMES: dict[int, type[AckReliable | AckNackUnreliable | CloseReceiver]] 
 
 
 class FrameReader:
-    """Takes the bytes of one stream as they come and gives whole frames.
+    """Takes the bytes of one stream as they come and returns whole frames.
 
     A frame that spans many pieces is put together once, when its last byte is there: reading is linear in the bytes.
     """
@@ -287,7 +287,7 @@ class FrameReader:
             self._pieces_size += len(data)
 
     def awaits_more_than(self, size: int) -> bool:
-        """So many bytes more do not complete a frame."""
+        """Whether so many bytes more do not complete a frame."""
         return self._needed > self._pieces_size + size
 
     def next_frame(self) -> Frame | None:
@@ -310,9 +310,11 @@ class FrameReader:
         return frame
 
     def next_run(self, runs: RunReader, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
-        """The payloads of plain messages (``prefix`` is their type and channel, no attachments) numbered from
-        ``number`` on: at most ``count``, none above ``limit`` bytes, and only whole ones. ``runs`` tells how many and
-        how large they were. Whatever else comes is left to `next_frame`."""
+        """Take the payloads of plain messages, numbered from ``number`` on.
+
+        ``prefix`` is their type and channel. At most ``count`` are taken, none above ``limit`` bytes, and only whole ones;
+        ``runs`` holds how many and how large they were. Whatever else comes is left to `next_frame`.
+        """
         payloads = runs.read(self._data, self._position, prefix, number, count, limit)
         self._position = runs.position
         return payloads

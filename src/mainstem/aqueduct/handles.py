@@ -44,8 +44,9 @@ YIELD_EVERY = 256
 
 
 class Waiters:
-    """Tasks that wait for something to change. Each reads the state again when it is woken: a wake-up carries nothing,
-    so cancelling a waiting task loses nothing.
+    """Tasks that wait for something to change.
+
+    Each reads the state again when it is woken: a wake-up carries nothing, so cancelling a waiting task loses nothing.
     """
 
     __slots__ = ("_waiters",)

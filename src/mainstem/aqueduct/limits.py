@@ -1,5 +1,6 @@
-"""Every bound of an Aqueduct connection, with its reason. A peer that passes one loses the connection, is held, or is
-not heard; nothing grows without one of these in its way.
+"""Every bound of an Aqueduct connection, with its reason.
+
+A peer that passes one loses the connection, is held, or is not read; nothing grows without one of these in its way.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_VERSION_LENGTH = 64
-"""Bytes of a version's text: versions are short, and this is read before anything is known of the peer."""
+"""Bytes of a version's text: versions are short, and this is read first of all."""
 
 MAX_UINT = (1 << 64) - 1
 """The largest variable-length integer."""
@@ -36,11 +37,14 @@ QUEUED_MESSAGE_OVERHEAD = 128
 class Limits:
     """The bounds of one connection. Sizes are in bytes.
 
-    Raise ``max_channels`` together with the backend's stream limits: each live channel owns one QUIC stream.
+    Raise ``max_channels`` together with ``QuicSettings.max_streams``: each live channel owns one QUIC stream.
+
+    Example:
+        >>> server = await serve(handler, limits=Limits(max_payload=1 << 20), certificate=certificate, key=key)
     """
 
     max_header_bytes: int = DEFAULT_MAX_HEADER_BYTES
-    """Connection headers: read once, before the application has said anything."""
+    """Connection headers: read once, before the application has accepted."""
 
     max_attachments: int = DEFAULT_MAX_ATTACHMENTS
     """Channels in one message: each makes a half, a stream and a handle."""
@@ -52,7 +56,7 @@ class Limits:
     """Acknowledgement ranges in one frame; what does not fit goes into the next frame."""
 
     max_channels: int = DEFAULT_MAX_CHANNELS
-    """Live channels that the peer minted, and closed ones whose receiver nobody could take yet."""
+    """Live channels that the peer minted, and closed ones whose creating message has not come."""
 
     max_streams: int = DEFAULT_MAX_STREAMS
     """QUIC streams that are open at once; the backend's own limits are usually lower."""

@@ -1,5 +1,4 @@
-"""What a connection does, written down and read again: an Instrument that logs frames and states, and frames as
-text."""
+"""Observing a connection: an Instrument that logs frames and states, and frames as text."""
 
 from __future__ import annotations
 
@@ -88,8 +87,7 @@ def describe_frame(frame: Frame) -> str:
 
 
 def dump_frames(data: bytes) -> Iterator[str]:
-    """The frames of one stream or datagram as lines; the last line tells where and why reading ended early, if it
-    did."""
+    """The frames of one stream or datagram as lines. Where reading ends early, the last line has the place and reason."""
     position, end = 0, len(data)
     while position < end:
         try:

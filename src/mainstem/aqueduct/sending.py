@@ -11,7 +11,7 @@ and ``max_bytes``: beyond them `send` raises BackPressured, and one `Writable` e
 unreliable message never waits for the application: where too many wait, the oldest of them is dropped.
 
 The short way. Most messages are bytes without attachments, and what Python does for each is most of their cost. While nothing
-is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, nobody observes) `Ledger.put` and
+is in the way (the sender is OPEN, nothing is pending, its ordered stream is open, no instrument observes) `Ledger.put` and
 `QuickSender.put` write frames in compiled code, into `Output`'s writer, and count them in the same ledger. ``ledger.shut()``
 closes that way; every change of a sender's state does, and so does anything that has to wait.
 """

@@ -1,7 +1,7 @@
 """The life of a sender and of a receiver as tables: ``(state, input) -> next state``.
 
 A pair that is not in its table cannot happen: the connection refuses it to the application (LocalProtocolError) or to
-the peer (RemoteProtocolError) before the table is asked. The tables are drawn in docs/aqueduct.md.
+the peer (RemoteProtocolError) before the table is read. The tables are drawn in docs/aqueduct.md.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class SenderState(Enum):
     FINISH_PENDING = auto()
     """Finish was asked for; the control stream is not there yet."""
     FINISHING = auto()
-    """FinishSender is out; the receiver's last word is awaited."""
+    """FinishSender was sent; the receiver's last frame is awaited."""
     CANCEL_PENDING = auto()
     """Cancel was asked for; the control stream is not there yet."""
     CANCELLING = auto()
-    """The control stream was reset; acknowledgements are still taken until the receiver's last word."""
+    """The control stream was reset; acknowledgements still count until the receiver's last frame."""
     FINISHED = auto()
     CANCELLED = auto()
     NO_RECEIVERS = auto()
@@ -47,7 +47,7 @@ class SenderInput(Enum):
     FINISH = auto()
     CANCEL = auto()
     ATTACHED = auto()
-    """The control stream is there; the pending wish can be carried out."""
+    """The control stream is there; the pending end can be carried out."""
     CLOSED_COMPLETE = auto()
     """CloseReceiver came, with every reliable message acknowledged."""
     CLOSED_EARLY = auto()
@@ -107,7 +107,7 @@ SENDER_TABLE: dict[tuple[SenderState, SenderInput], SenderState] = {
     (_S.FINISH_PENDING, _I.FINISH): _S.FINISH_PENDING,
     (_S.FINISH_PENDING, _I.CANCEL): _S.CANCEL_PENDING,
     (_S.FINISH_PENDING, _I.ATTACHED): _S.FINISHING,
-    # It waits for queued messages too, so the control stream may be there and its last word come.
+    # It waits for queued messages too, so the control stream may be there and its last frame come.
     (_S.FINISH_PENDING, _I.CLOSED_COMPLETE): _S.NO_RECEIVERS,
     (_S.FINISH_PENDING, _I.CLOSED_EARLY): _S.NO_RECEIVERS,
     (_S.FINISHING, _I.FINISH): _S.FINISHING,

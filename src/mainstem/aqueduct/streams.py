@@ -1,7 +1,7 @@
 """QUIC streams as the protocol sees them: what a stream is for, and what goes out on it.
 
-Stream ids are minted here, in QUIC's own order (bits 0 and 1 tell who opened a stream and whether it has two
-directions), so that the protocol never waits for its transport.
+Stream ids are minted here, in QUIC's own order (bit 0 is set for streams that the server opened, bit 1 for those of one
+direction), so that the protocol never waits for its transport.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNLIMITED = 1 << 60
 
 @direct
 class Role(Enum):
-    """What a stream is for, told by its first frames."""
+    """What a stream is for, which its first frames determine."""
 
     NEW = auto()
     CONNECTION = auto()
@@ -39,7 +39,7 @@ class Role(Enum):
     NOTICE = auto()
     """A ClosedChannelLost, alone."""
     ABANDONED = auto()
-    """Nothing that still comes on it matters."""
+    """Whatever still comes on it is dropped."""
 
 
 class Stream:
@@ -87,7 +87,7 @@ class Stream:
         self.fin = False
         self.in_done = False
         self.out_done = bool(stream_id & UNIDIRECTIONAL) and not opened_here
-        # The peer is known to know this stream.
+        # The peer is known to have seen this stream.
         self.heard = not opened_here
         self.reset_pending: int | None = None
 
@@ -111,10 +111,9 @@ class Output:
         self._commands: list[Command] = []
         self._writes: dict[int, tuple[list[bytes], bool]] = {}
         self._new: set[int] = set()
-        # Streams opened here that the transport has not been told of.
-        self.untold = {True: 0, False: 0}
-        # Plain ordered messages, encoded as they are sent.
-        # and those that travel alone; what there is room for is noted there.
+        # Streams opened here whose first command has not been taken.
+        self.unreported = {True: 0, False: 0}
+        # Plain messages, encoded as they are sent; it also counts what there is room for.
         self.plain = MessageWriter()
         self.plain.stream_room = UNLIMITED
         self.bidi_room = UNLIMITED
@@ -122,12 +121,12 @@ class Output:
     def note_room(
         self, bidi_streams: int | None, uni_streams: int | None, datagrams: int | None, max_datagram: int | None
     ) -> None:
-        """What the transport has room for; None leaves a value alone. What it has not been told of is counted here."""
+        """What the transport has room for; None leaves a value alone. Streams whose commands were not taken are counted here."""
         plain = self.plain
         if bidi_streams is not None:
-            self.bidi_room = bidi_streams - self.untold[False]
+            self.bidi_room = bidi_streams - self.unreported[False]
         if uni_streams is not None:
-            plain.stream_room = uni_streams - self.untold[True] - plain.waiting_singles
+            plain.stream_room = uni_streams - self.unreported[True] - plain.waiting_singles
         if datagrams is not None:
             plain.datagram_room = datagrams
         if max_datagram is not None:
@@ -136,7 +135,7 @@ class Output:
     def open(self, *, unidirectional: bool) -> int:
         """A new stream's id. The caller has seen that there is room, and writes a frame at once."""
         self._gather_alone()
-        self.untold[unidirectional] += 1
+        self.unreported[unidirectional] += 1
         if unidirectional:
             stream_id = self._next_uni
             self._next_uni += 4
@@ -181,7 +180,7 @@ class Output:
         self._commands.append(SendDatagram(self.plain.opening + data))
 
     def watch(self, stream_id: int) -> None:
-        """Ask to be told when the stream's bytes have reached the peer."""
+        """Ask for a report when the stream's bytes have reached the peer."""
         self._flush()
         self._commands.append(WatchDelivery(stream_id))
 
@@ -213,7 +212,7 @@ class Output:
                 self._commands.append(SendStream(stream_id, data, True))
                 stream_id += 4
             self._next_uni = stream_id
-            self.untold[True] += len(singles)
+            self.unreported[True] += len(singles)
         self._commands.extend(map(SendDatagram, datagrams))
 
     def _flush(self) -> None:
@@ -250,7 +249,7 @@ class Output:
         self._gather_alone()
         self.plain.renew()
         commands, self._commands = self._commands, []
-        self.untold[True] = self.untold[False] = 0
+        self.unreported[True] = self.unreported[False] = 0
         return commands
 
     def forget(self, stream_id: int) -> None:

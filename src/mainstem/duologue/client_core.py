@@ -92,8 +92,9 @@ class StreamPair:
 
 
 class ClientCore:
-    """One client of a duologue server, without thread, clock or socket: ``do_work`` until ``is_open``, then ``send``,
-    ``receive`` and ``do_work``.
+    """One client of a duologue server, without thread, clock or socket.
+
+    ``do_work`` until ``is_open``, then ``send``, ``receive`` and ``do_work``.
 
     Args:
         aeron: The client of the media driver.

@@ -4,7 +4,7 @@ The client knows the server's public key ``S`` beforehand and makes a fresh key 
 fresh pair ``s`` for each duologue.
 
 * HELLO carries ``C`` and the one-time pad, sealed under a key from ``cS``: only the holder of the server's private key reads it.
-* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``: whoever made it holds the
+* CONNECT carries the public half of ``s``, and a tag over its text under a key from ``cS`` and ``cs``: its maker holds the
   server's private key, and has not made it for another attempt, nor with another session.
 * From the same two secrets, the public keys and the session id come two keys, one for each direction. A message is its number
   (eight bytes), then the ciphertext and its tag, with the session id as associated data. Numbers start at 0 and have no gaps, so

@@ -271,7 +271,7 @@ class Duologue:
         except MainstemError:
             raise
         except Exception:
-            # A fault in the program's handler costs this client its duologue, and nobody else's.
+            # A fault in the program's handler costs this client its duologue, and no other.
             logger.exception("[%d] the handler failed", self.session_id)
             self.close(INTERNAL_ERROR)
 

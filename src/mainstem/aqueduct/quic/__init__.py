@@ -1,8 +1,7 @@
-"""QUIC behind one small interface: a `Link` moves bytes, events and commands between a QUIC library and the protocol
-engine.
+"""QUIC behind one interface: a `Link` moves bytes, events and commands between a QUIC library and the protocol engine.
 
-Two libraries serve: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the reference
-in Python). Both sides of a connection may use either.
+Two libraries are supported: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the
+reference in Python). Both sides of a connection may use either.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The aioquic library: the reference in Python. It is slower, and lets each stream's flow control be decided.
 
-Left alone, it doubles a window whenever half of it was used, whether anybody read or not. Here a window is what was
+Left alone, it doubles a window whenever half of it was used, whether the application reads or not. Here a window is what was
 read plus a fixed credit, and nothing for a stream, or a connection, that is held.
 """
 
@@ -160,7 +160,7 @@ class _Context:
         )
 
     def _original(self, header: PacketHeader, address: Address, now: float) -> bytes | None:
-        """The connection id that a client began with, as a valid Retry token tells it."""
+        """The connection id that a client began with, from a valid Retry token."""
         if self._retry is None or not header.token:
             return None
         try:

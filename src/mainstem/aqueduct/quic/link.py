@@ -1,8 +1,8 @@
-"""The part of the QUIC door that both libraries share: their sans-IO connections look alike, and differ in what they
-tell.
+"""The I/O boundary to QUIC, as far as both libraries share it: their sans-IO connections have the same shape.
 
-A `Link` owns one QUIC connection. It takes datagrams and hands what they mean to an `AqueductConnection`, carries out
-that engine's commands, and tells it what room there is. Errors of a library end here.
+A `Link` owns one QUIC connection. It takes datagrams and passes what they mean to an `AqueductConnection`, carries out
+that engine's commands, and reports what room there is. Errors of a library end here. Both libraries are driven through
+attributes that they do not document; what differs between them is in the subclasses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NO_VERIFICATION = 0
 """Both libraries take `ssl.CERT_NONE`, which is this number."""
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
-"""Close codes that tell of no error."""
+"""Close codes that are no error."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Backend(Protocol):
 
 
 class ServerContext(Protocol):
-    """A server's certificate, its tickets, and how it answers first packets."""
+    """A server's certificate, its tickets, and how it responds to first packets."""
 
     def parse(self, data: bytes) -> PacketHeader | None:
         """The header of a packet, None where it is none."""
@@ -89,7 +89,7 @@ class ServerContext(Protocol):
         ...
 
     def accept(self, header: PacketHeader, address: Address, now: float) -> Link | bytes | None:
-        """A connection for a first packet; or a packet to answer with, and no connection yet; or nothing."""
+        """A connection for a first packet; or a packet to respond with, and no connection yet; or nothing."""
         ...
 
 
@@ -127,7 +127,7 @@ def configure(configuration: Any, settings: QuicSettings, quic_logger: Any) -> N
 
 
 class Link:
-    """One QUIC connection; the subclasses know what their library tells and lets be set."""
+    """One QUIC connection; the subclasses read and set what differs between the libraries."""
 
     library_errors: tuple[type[Exception], ...] = (RuntimeError, ValueError, AssertionError)
 
@@ -192,7 +192,7 @@ class Link:
     # From the library to the engine.
 
     def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
-        """Hand over everything that the library has learnt; False where that is nothing."""
+        """Pass on every event of the library; False where there is none."""
         next_event = self.quic.next_event
         event = next_event()
         if event is None:
@@ -276,7 +276,7 @@ class Link:
     def execute(self, commands: Iterable[Command]) -> None:
         """Carry out the engine's commands."""
         quic = self.quic
-        send_stream, send_datagram = self._doors()
+        send_stream, send_datagram = self._outlets()
         for command in commands:
             if self.terminated or self.closing:
                 return
@@ -298,24 +298,24 @@ class Link:
                     self.close(command.code, command.reason)  # type: ignore[union-attr]
             except self.library_errors as error:
                 if self.quic._close_event is not None:
-                    # The connection is over, and its end is on its way here: it tells the reason.
+                    # The connection is over, and its end, with the reason, is on its way here.
                     return
-                # The peer asked the library to stop this stream, and the library obeyed before the engine heard of it.
+                # The peer asked the library to stop this stream, and the library obeyed before the engine was notified.
                 if kind not in (SendStream, ResetStream) or command.stream_id not in self._stopped:  # type: ignore[union-attr]
                     raise ConnectionLost(f"the QUIC library refused a command: {error}") from error
 
         self._stopped.clear()
 
-    def _doors(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
+    def _outlets(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
         """Where the bytes of streams go, and datagrams."""
         return self.quic.send_stream_data, self.quic.send_datagram_frame
 
     def update(self, conn: AqueductConnection) -> None:
-        """Tell the engine what room there is."""
+        """Report to the engine what room there is."""
         raise NotImplementedError
 
     def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
-        """Tell the engine which streams' bytes have arrived; whether any have. Asked when all has gone out that can."""
+        """Report to the engine which streams' bytes have arrived; returns whether any have. Called after sending."""
         raise NotImplementedError
 
     def hold_stream(self, stream_id: int, held: bool) -> None:
@@ -327,12 +327,12 @@ class Link:
 
     @property
     def is_watching(self) -> bool:
-        """Somebody waits for the bytes of a stream to arrive: `check_watched` has to look."""
+        """Whether the engine waits for the bytes of a stream to arrive: `check_watched` has to be called."""
         return bool(self._watched)
 
     @property
     def is_in_flight(self) -> bool:
-        """Something that was sent is not acknowledged, or waits to be sent, as far as the library tells."""
+        """Whether anything sent is unacknowledged, or waits to be sent, as far as the library reports it."""
         return False
 
     @property

@@ -1,6 +1,6 @@
 """The qh3 library: a compiled core, driven with care (`qh3_connection`).
 
-It has no per-stream hold. It does not tell which bytes were acknowledged; that is deduced from its packets: what was
+It has no per-stream hold. It does not report which bytes were acknowledged; that is deduced from its packets: what was
 sent is delivered once every packet up to then has been acknowledged and none was lost meanwhile.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _UNUSED = frozenset(
     ("connection_credit", "stream_credit", "streams_available", "peer_blocked", "path_validated", "peer_migration")
 )
-"""Events of the core that nobody acts upon."""
+"""Events of the core that are ignored."""
 
 # It warns of every orderly close; what matters is raised.
 logging.getLogger("quic").setLevel(logging.ERROR)
@@ -125,10 +125,10 @@ class Qh3Link(Link):
         ended = self._ended[stream_id & UNIDIRECTIONAL]
         return ended.add(stream_id >> 2) if ends else stream_id >> 2 not in ended
 
-    def _doors(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
+    def _outlets(self) -> tuple[Callable[[int, bytes, bool], None], Callable[[bytes], None]]:
         quic = self.quic
         # What the library's own methods do besides is for the time before.
-        return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._doors()
+        return (quic._core.send_stream, quic._core.send_datagram) if quic.may_pass_by else super()._outlets()
 
     @property
     def is_in_flight(self) -> bool:
@@ -150,7 +150,7 @@ class Qh3Link(Link):
         conn.transport_state(
             bidi_streams=bidi_limit - bidi_opened,
             uni_streams=uni_limit - uni_opened,
-            # The core does not tell how many datagrams wait in it; what is in flight does.
+            # The core does not report how many datagrams wait in it; what is in flight is the estimate.
             datagrams=min(DATAGRAM_BACKLOG, max(0, window // 64)) if largest else 0,
             max_datagram=largest,
             rtt_ns=int(rtt * 1e9) if rtt else None,
@@ -213,7 +213,7 @@ class _Context:
         )
 
     def _original(self, header: PacketHeader, address: Address) -> tuple[bytes, bytes] | None:
-        """The connection ids of a client's beginning and of the Retry, as a valid Retry token tells them."""
+        """The connection ids of a client's beginning and of the Retry, from a valid Retry token."""
         if self._retry is None or not header.token:
             return None
         try:

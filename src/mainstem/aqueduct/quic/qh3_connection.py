@@ -1,9 +1,9 @@
 """The qh3 library's connection, with three things changed.
 
 * Its stream limits are fixed in its source; the two methods that pass them on run here with other values.
-* Its events are taken one by one by whoever drives it, and not all at once as packets come. It extends flow control
+* Its events are taken one by one by `Qh3Link`, and not all at once as packets come. It extends flow control
   credit as its events are taken, so not taking them holds the connection.
-* It forgets a stream when the event that tells of the stream's end is taken, and fails if a frame of that stream is
+* It forgets a stream when the event of the stream's end is taken, and fails if a frame of that stream is
   still queued. Such a frame is a copy: after a probe timeout the library queues once more what is not acknowledged. If
   the congestion window then fills, the copy waits, and the acknowledgement of the first sending ends the stream
   meanwhile. So after a probe timeout events are taken only while nothing is queued, until no copy can be left.

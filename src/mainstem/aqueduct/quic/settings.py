@@ -1,4 +1,4 @@
-"""What a QUIC connection is set up with, whichever library carries it."""
+"""The settings of a QUIC connection, whichever library carries it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,35 @@ DEFAULT_ALPN = "aqueduct"
 """The application protocol that both sides must name; the specification names none."""
 
 CID_LENGTH = 8
-"""Bytes of the connection ids that are issued here, so that a server can tell whose a packet is by looking at it."""
+"""Bytes of the connection ids that are issued here, so that a server finds the connection of a packet by them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuicSettings:
-    """Settings of one side. Sizes are in bytes, times in seconds.
+    """The QUIC settings of one side. Sizes are in bytes, times in seconds.
 
-    A server needs ``certificate`` and ``key`` (PEM files). A client verifies the server against ``ca`` (a PEM file), or
-    against the system's authorities where it is None; ``verify=False`` takes any certificate, for tests only.
+    Example:
+        >>> settings = QuicSettings(certificate="cert.pem", key="key.pem", idle_timeout=30)
+        >>> server = await serve(handler, settings=settings)
     """
 
     alpn: str = DEFAULT_ALPN
+    """The application protocol that is negotiated."""
+
     certificate: str | Path | None = None
+    """A PEM file with this side's certificate chain. A server needs one."""
+
     key: str | Path | None = None
+    """A PEM file with the certificate's private key."""
+
     ca: str | Path | None = None
+    """A PEM file of the authorities that a client trusts; None for the system's."""
+
     verify: bool = True
+    """Whether a client verifies the server's certificate; False accepts any, for tests only."""
+
     server_name: str | None = None
+    """The name that the server's certificate must have; None for the host of the URL."""
 
     idle_timeout: float = 60.0
     """A connection on which nothing arrives for so long is lost."""
@@ -49,10 +61,10 @@ class QuicSettings:
     """Streams of each kind that the peer may have open. Each live channel needs one of the bidirectional kind."""
 
     max_connections: int = 1024
-    """Connections that a server holds at once; handshakes beyond it are not answered."""
+    """Connections that a server holds at once; handshakes beyond it are ignored."""
 
     retry: bool = False
-    """A server answers first packets with a Retry, so that clients prove their address before they cost anything."""
+    """Whether a server responds to first packets with a Retry, so that clients prove their address first."""
 
     qlog_directory: str | Path | None = None
     """Where the library writes a qlog file for each connection."""

@@ -81,17 +81,41 @@ class _Store:
 
 
 class ServerTickets:
-    """A server's tickets, in a file that survives it (``path``) or in memory. Each can be used once."""
+    """A server's session tickets. Each can be used once, by however many processes share the file.
+
+    Args:
+        path: A file, which is made if need be; None keeps them in memory.
+
+    Example:
+        >>> server = await serve(handler, tickets=ServerTickets("tickets.db"), certificate=certificate, key=key)
+    """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self._store = _Store(path)
 
     def keep(self, ticket: Any) -> None:
-        """A library issued a ticket."""
+        """Store a ticket that a library issued.
+
+        Args:
+            ticket: The library's ticket.
+
+        Example:
+            >>> tickets.keep(ticket)
+        """
         self._store.put(ticket.ticket, encode_ticket(ticket))
 
     def fetcher(self, make: Callable[..., Any]) -> Callable[[bytes], Any]:
-        """How a library looks a ticket up: the first look is the last."""
+        """Make the function by which a library looks a ticket up; looking it up deletes it.
+
+        Args:
+            make: Makes the library's ticket from its fields.
+
+        Returns:
+            A function from a ticket's label to the ticket, or to None.
+
+        Example:
+            >>> fetch = tickets.fetcher(SessionTicket)
+        """
 
         def fetch(label: bytes) -> Any:
             text = self._store.take(label)
@@ -100,19 +124,41 @@ class ServerTickets:
         return fetch
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file.
+
+        Example:
+            >>> tickets.close()
+        """
         self._store.close()
 
 
 class Sessions:
-    """What a client remembers of servers: tickets and address validation tokens, in a file or in memory, each used
-    once."""
+    """What a client remembers of servers: session tickets and address validation tokens, each used once.
+
+    Args:
+        path: A file, which is made if need be; None keeps them in memory.
+
+    Example:
+        >>> connection = await connect(url, ca=ca, sessions=Sessions("sessions.db"), early=True)
+    """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self._store = _Store(path)
 
     def take(self, origin: str, backend: str, make: Callable[..., Any]) -> Any:
-        """A ticket for that server, None where there is none that is valid."""
+        """Take a ticket for a server.
+
+        Args:
+            origin: The server's ``host:port``.
+            backend: The QUIC library's name.
+            make: Makes the library's ticket from its fields.
+
+        Returns:
+            The newest valid ticket; None where there is none.
+
+        Example:
+            >>> ticket = sessions.take("localhost:4433", "qh3", SessionTicket)
+        """
         while (text := self._store.take(f"{backend} {origin}".encode())) is not None:
             ticket = decode_ticket(text, make)
             if ticket.is_valid:
@@ -120,17 +166,52 @@ class Sessions:
         return None
 
     def keeper(self, origin: str, backend: str) -> Callable[[Any], None]:
-        """What a library calls with each ticket."""
+        """Make the function that a library calls with each ticket.
+
+        Args:
+            origin: The server's ``host:port``.
+            backend: The QUIC library's name.
+
+        Returns:
+            A function that stores a ticket.
+
+        Example:
+            >>> keep = sessions.keeper("localhost:4433", "qh3")
+        """
         return lambda ticket: self._store.put(f"{backend} {origin}".encode(), encode_ticket(ticket))
 
     def take_token(self, origin: str) -> bytes:
-        """An address validation token for that server, empty where there is none."""
+        """Take an address validation token for a server.
+
+        Args:
+            origin: The server's ``host:port``.
+
+        Returns:
+            The newest token; empty where there is none.
+
+        Example:
+            >>> token = sessions.take_token("localhost:4433")
+        """
         return bytes.fromhex(self._store.take(f"token {origin}".encode()) or "")
 
     def token_keeper(self, origin: str) -> Callable[[bytes], None]:
-        """What a library calls with each token."""
+        """Make the function that a library calls with each token.
+
+        Args:
+            origin: The server's ``host:port``.
+
+        Returns:
+            A function that stores a token.
+
+        Example:
+            >>> keep = sessions.token_keeper("localhost:4433")
+        """
         return lambda token: self._store.put(f"token {origin}".encode(), token.hex())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file.
+
+        Example:
+            >>> sessions.close()
+        """
         self._store.close()
