@@ -1,4 +1,8 @@
-"""Clients and servers in asyncio: `connect`, `serve`, and the `Connection` that both give."""
+"""Clients and servers in asyncio: `connect`, `serve`, and the `Connection` that both have.
+
+A `Server` owns one UDP socket and routes datagrams to sessions by connection id; a client has a socket of its own. The socket is
+read in batches, and all datagrams of one connection in a batch are processed together.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
 
 LONG_HEADER = 0x80
-"""The first bit of a packet tells long headers, which only handshakes have, from short ones."""
+"""The first bit of a packet is set in long headers, which only handshakes have."""
 
 HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None
 
@@ -45,9 +49,14 @@ again."""
 
 
 class Connection:
-    """One connection, from either side.
+    """One connection, from either side: what `connect` returns and what a server's handler gets.
 
-    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else comes through it.
+    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else is sent through it. As an
+    asynchronous context manager it is closed at the end of the block.
+
+    Example:
+        >>> async with await connect("aqueduct://localhost:4433", ca="ca.pem") as connection:
+        ...     await connection.sender.send(b"tide")
     """
 
     def __init__(self, session: Session, *, is_client: bool) -> None:
@@ -66,30 +75,41 @@ class Connection:
 
     @property
     def sender(self) -> Sender[Any]:
-        """The entrypoint's sender, at a client."""
+        """The entrypoint's sender, at a client. Raises ConfigurationError at a server."""
         if self._sender is None:
             raise ConfigurationError("a server's connection has the entrypoint's receiver, not its sender")
         return self._sender
 
     @property
     def receiver(self) -> Receiver[Any]:
-        """The entrypoint's receiver, at a server."""
+        """The entrypoint's receiver, at a server. Raises ConfigurationError at a client."""
         if self._receiver is None:
             raise ConfigurationError("a client's connection has the entrypoint's sender, not its receiver")
         return self._receiver
 
     async def headers(self) -> Headers:
-        """The peer's connection headers, as soon as they are known."""
+        """Wait for the peer's connection headers.
+
+        Returns:
+            Pairs of a key and a value, in the peer's order.
+
+        Raises:
+            ConnectionLost: The connection ended before they came.
+            RemoteProtocolError: The peer broke the protocol before they came.
+
+        Example:
+            >>> headers = dict(await connection.headers())
+        """
         return await asyncio.shield(self._session.peer_headers)
 
     @property
     def peer(self) -> Address:
-        """The peer's address."""
+        """The peer's address: host and port, as sockets have them."""
         return self._session.address
 
     @property
     def early_data_accepted(self) -> bool:
-        """The server took what was sent before the handshake was over."""
+        """Whether the server accepted what was sent before the handshake was complete."""
         return self._session.link.early_data_accepted
 
     @property
@@ -98,21 +118,52 @@ class Connection:
         return self._session.conn
 
     async def wait_ready(self) -> None:
-        """Wait until both sides' headers were exchanged."""
+        """Wait until both sides' headers were exchanged.
+
+        Raises:
+            ConnectionLost: The connection ended before.
+            RemoteProtocolError: The peer broke the protocol before.
+
+        Example:
+            >>> await connection.wait_ready()
+        """
         await self.headers()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is over. Raises the error that ended it, if any."""
+        """Wait until the connection is over. Returns after an orderly close by either side.
+
+        Raises:
+            ConnectionLost: The connection was lost.
+            RemoteProtocolError: The peer broke the protocol, or reports that this side did.
+
+        Example:
+            >>> await connection.wait_closed()
+        """
         await self._session.wait_ended()
         if self._session.error is not None:
             raise self._session.error
 
     async def wind_down(self, timeout: float = LINGER) -> None:
-        """Wait until every channel has ended, ``timeout`` seconds at most; `close` would cut them off."""
+        """Wait until every channel has ended; `close` would cut them off.
+
+        Args:
+            timeout: Seconds to wait at most.
+
+        Example:
+            >>> connection.sender.finish()
+            >>> await connection.wind_down()
+        """
         await self._session.wind_down(timeout)
 
     def close(self, reason: str = "") -> None:
-        """Close the connection with all its channels, at once. May be called again."""
+        """Close the connection with all its channels, at once. May be called again.
+
+        Args:
+            reason: A text for the peer.
+
+        Example:
+            >>> connection.close()
+        """
         self._closed = True
         self._session.close(reason)
 
@@ -179,7 +230,11 @@ class _Endpoint:
         """A session has taken its datagrams."""
 
     def shut(self) -> None:
-        """Close the socket."""
+        """Close the socket. May be called again.
+
+        Example:
+            >>> server.shut()
+        """
         if self._open:
             self._open = False
             self._loop.remove_reader(self.udp.fileno())
@@ -221,19 +276,40 @@ async def connect(
     instrument: Instrument = NULL_INSTRUMENT,
     **quic: Any,
 ) -> Connection:
-    """Connect to ``aqueduct://host:port``.
+    """Connect to a server; returns when the handshake is complete.
 
-    Waits for the handshake, ``timeout`` seconds at most. With ``early`` and a ticket in ``sessions`` it returns at
-    once, and what is sent goes out in the first flight (0-RTT). ``serializers`` are offered to the server, the first
-    one first; with more than one, connecting waits for the server's choice. Other keywords are those of `QuicSettings`.
+    Args:
+        url: ``aqueduct://host:port``.
+        headers: Connection headers, which the server's handler can read.
+        serializers: What messages may be encoded with, the preferred one first. With more than one, connecting waits for
+            the server's choice.
+        settings: QUIC settings; None for those in ``quic``.
+        limits: The bounds of the connection.
+        backend: The QUIC library, ``qh3`` or ``aioquic``.
+        sessions: Where session tickets are kept.
+        early: With a ticket in ``sessions``, return at once: what is sent goes out in the first flight (0-RTT).
+        timeout: Seconds to wait at most; None waits for as long as QUIC does.
+        instrument: What observes frames and state changes.
+        **quic: Fields of `QuicSettings` by name.
 
-    Raises TimedOut, ConnectionLost, RemoteProtocolError and ConfigurationError.
+    Returns:
+        The connection.
+
+    Raises:
+        TimedOut: The server did not respond in time.
+        ConnectionLost: The server, or TLS, refused the connection.
+        RemoteProtocolError: The peer does not speak Aqueduct, or has none of the serialisers.
+        ConfigurationError: A setting cannot be used.
+
+    Example:
+        >>> async with await connect("aqueduct://localhost:4433", ca="certs/ca.pem") as connection:
+        ...     await connection.sender.send(b"tide")
     """
     settings = settings or QuicSettings(**quic)
     host, port = parse_url(url)
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, _, _, _, address = found[0]
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, _, _, _, address = addresses[0]
     link = load_backend(backend).client(settings, server_name=host, sessions=sessions, origin=f"{host}:{port}")
     resumes = link.quic.configuration.session_ticket is not None
     udp = UdpSocket(host="::" if family == socket.AF_INET6 else "0.0.0.0", port=0, family=family)
@@ -245,7 +321,7 @@ async def connect(
     session = endpoint.session = Session(conn, link, udp, address, serializer=serializers[0])
     session.on_over = endpoint.shut
     _close_after(session, endpoint)
-    session.on_headers = lambda answer: _settle_serializer(session, serializers, answer)
+    session.on_headers = lambda response: _choose_serializer(session, serializers, response)
     conn.start(session.now_ns)
     link.connect(address, loop.time())
     session.flush()
@@ -262,8 +338,8 @@ async def connect(
     return connection
 
 
-def _settle_serializer(session: Session, serializers: Sequence[Serializer], answer: Headers) -> None:
-    chosen = choose(serializers, answer)
+def _choose_serializer(session: Session, serializers: Sequence[Serializer], response: Headers) -> None:
+    chosen = choose(serializers, response)
     if chosen is None:
         names = ", ".join(serializer.header for serializer in serializers)
         session.fail(
@@ -283,7 +359,13 @@ Handler = Callable[[Connection], Awaitable[None]]
 
 
 class Server(_Endpoint):
-    """A listening server: an asynchronous context manager, made by `serve`."""
+    """A listening server, made by `serve`. As an asynchronous context manager it is closed at the end of the block.
+
+    Example:
+        >>> async with await serve(handler, certificate=certificate, key=key) as server:
+        ...     print(server.url)
+        ...     await server.serve_forever()
+    """
 
     def __init__(
         self,
@@ -314,12 +396,12 @@ class Server(_Endpoint):
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The UDP port that it listens on."""
         return int(self.udp.address[1])
 
     @property
     def url(self) -> str:
-        """Where clients on this machine connect to."""
+        """The URL for clients on this machine."""
         return f"aqueduct://localhost:{self.port}"
 
     @property
@@ -328,6 +410,18 @@ class Server(_Endpoint):
         return len(self._sessions)
 
     def route(self, data: bytes, address: Address) -> Session | None:
+        """Find the session of a datagram; called for each. A first packet makes one.
+
+        Args:
+            data: The datagram's payload.
+            address: Its source.
+
+        Returns:
+            The session; None where there is none.
+
+        Example:
+            >>> session = server.route(data, address)
+        """
         if data and data[0] < LONG_HEADER:
             # Most packets: one byte, then the connection id, which is this server's own.
             return self._by_cid.get(data[1 : 1 + CID_LENGTH])
@@ -337,24 +431,23 @@ class Server(_Endpoint):
         session = self._by_cid.get(header.destination_cid)
         if session is not None:
             return session
-        answer = self._context.negotiate(header)
-        if answer is not None:
-            self.udp.send([(answer, address)])
+        negotiation = self._context.negotiate(header)
+        if negotiation is not None:
+            self.udp.send([(negotiation, address)])
         elif header.is_initial and len(data) >= 1200 and not self._closing:
             return self._new_session(header, address)
         return None
 
     def _new_session(self, header: PacketHeader, address: Address) -> Session | None:
         if len(self._sessions) >= self._settings.max_connections:
-            logger.warning("a handshake from %s is not answered: %d connections", address, len(self._sessions))
+            logger.warning("a handshake from %s is ignored: %d connections", address, len(self._sessions))
             return None
-        made = self._context.accept(header, address, asyncio.get_running_loop().time())
-        if isinstance(made, bytes):
-            self.udp.send([(made, address)])
+        link = self._context.accept(header, address, asyncio.get_running_loop().time())
+        if isinstance(link, bytes):
+            # A Retry.
+            self.udp.send([(link, address)])
             return None
-        if made is None:
-            return None
-        return self._start_session(made, header, address)
+        return None if link is None else self._start_session(link, header, address)
 
     def _start_session(self, link: Link, header: PacketHeader, address: Address) -> Session:
         conn = AqueductConnection(
@@ -374,6 +467,14 @@ class Server(_Endpoint):
         return session
 
     def served(self, session: Session) -> None:
+        """Note the connection ids that a session has issued and retired; called after its datagrams.
+
+        Args:
+            session: The session.
+
+        Example:
+            >>> server.served(session)
+        """
         link, cids = session.link, self._sessions.get(session)
         if cids is None:
             return
@@ -423,7 +524,11 @@ class Server(_Endpoint):
             self._by_cid.pop(cid, None)
 
     async def close(self) -> None:
-        """Close every connection, wait for their handlers, and close the socket."""
+        """Close every connection, cancel their handlers and wait for them, and close the socket.
+
+        Example:
+            >>> await server.close()
+        """
         self._closing = True
         for session in list(self._sessions):
             session.close("the server is shutting down")
@@ -437,7 +542,11 @@ class Server(_Endpoint):
             session.give_up()
 
     async def serve_forever(self) -> None:
-        """Serve until cancelled."""
+        """Serve until this call is cancelled.
+
+        Example:
+            >>> await server.serve_forever()
+        """
         await asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Server:
@@ -462,15 +571,37 @@ async def serve(
     instrument: Instrument = NULL_INSTRUMENT,
     **quic: Any,
 ) -> Server:
-    """Listen, and run ``handler`` for each connection.
+    """Listen, and run a handler for each connection.
 
-    When the handler has returned and every channel has ended, or after a while, the connection is closed.
+    When the handler has returned and every channel has ended, or after ten seconds, the connection is closed.
 
-    ``headers`` may be a function of the client's headers. With ``tickets`` clients may send in their first flight; that
-    data is processed at once, because a ticket serves once and so nothing can be replayed. ``hold_early`` makes it wait
-    for the handshake all the same. Without ``tickets`` there is no early data.
+    Args:
+        handler: An asynchronous function that is called with a `Connection`.
+        host: The address to bind.
+        port: The UDP port to bind; 0 for any.
+        headers: Connection headers, or a function of the client's headers that returns them.
+        serializers: What messages may be encoded with; the client's preference decides.
+        settings: QUIC settings; None for those in ``quic``.
+        limits: The bounds of each connection.
+        backend: The QUIC library, ``qh3`` or ``aioquic``.
+        tickets: Where session tickets are kept. With it, clients may send in their first flight; that data is processed at
+            once, because a ticket serves once and so nothing can be replayed. Without it there is no early data.
+        hold_early: Process early data only when the handshake is complete.
+        instrument: What observes frames and state changes.
+        **quic: Fields of `QuicSettings` by name.
 
-    Raises ConfigurationError, and OSError where the address cannot be bound.
+    Returns:
+        The server, which is listening.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        OSError: The address cannot be bound.
+
+    Example:
+        >>> async def handler(connection):
+        ...     async for message in connection.receiver:
+        ...         print(message)
+        >>> server = await serve(handler, port=4433, certificate="certs/cert.pem", key="certs/key.pem")
     """
     settings = settings or QuicSettings(**quic)
     context = load_backend(backend).server_context(settings, tickets)

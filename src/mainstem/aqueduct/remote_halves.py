@@ -1,4 +1,12 @@
-"""The networked side of handles: what a `Sender` or a `Receiver` speaks to once its other half is at the peer."""
+"""The networked side of handles: what a `Sender` or a `Receiver` calls once its other half is at the peer.
+
+A `RemoteSender` or a `RemoteReceiver` stands for one half of the engine. The session calls `writable`, `ended` and `wake`; the
+handle calls the rest. ``state`` is None while the half is live and then its last state, from which the sticky error follows.
+
+Encoding and decoding happen here, when a message is sent or received: each handle in a message is moved away and bound to the
+channel that the engine made for it (``_bind``); each attachment of a received message becomes a handle, or is dropped where
+the serialiser did not take it.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +59,14 @@ class RemoteSender(Waiters):
         self.configure()
 
     def configure(self) -> None:
-        """Pass the bounds on."""
+        """Pass the bounds on to the engine."""
         self._pipe.fast = None
         if self.state is None and not self._session.conn.is_ended:
             self._session.set_bounds(self._channel_id, self._pipe.bound, self._pipe.max_bytes)
 
     @property
     def has_room(self) -> bool:
+        """Whether another message may be sent."""
         return self._pipe.mode is Mode.UNRELIABLE or self._session.conn.has_room(self._channel_id)
 
     def check(self) -> None:
@@ -99,11 +108,11 @@ class RemoteSender(Waiters):
             _bind(session, handle, channel_id)
         pipe = self._pipe
         if pipe.fast is None and self.state is None and type(session.serializer) is RawSerializer and not pipe.oneshot:
-            # What is bytes and finds nothing in its way need not come here any more.
+            # From here on, plain bytes bypass this method while nothing is in the way.
             pipe.fast = session.conn.plain_sender(self._channel_id, pipe.mode)
 
     async def send_tagged(self, message: Any) -> None:
-        """Send, and wait for what becomes of the message."""
+        """Send, and wait until the message is acknowledged. Raises LostInTransit or ConnectionLost."""
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.send(message, tag=outcome)
         outcomes = self._session.outcomes
@@ -121,7 +130,7 @@ class RemoteSender(Waiters):
         except BackPressured:
             return
         except MainstemError as error:
-            # It cannot be sent, and there is nobody to tell but the channel.
+            # It cannot be sent, and no caller waits: the channel is cancelled.
             self._session.log_error(f"channel {describe(self._channel_id)}: a queued message cannot be sent: {error}")
             pipe.queue.clear()
             pipe.cancelled = True
@@ -187,11 +196,11 @@ class RemoteReceiver(Waiters):
         """The next message, if there is one. Raises the sticky error, or ClosedError at the end of the channel."""
         batch = self._batch
         if not batch:
-            found = self._session.receive(self._channel_id)
-            if isinstance(found, Incoming):
-                return True, self._decode(found)
-            if found is not None:
-                batch = self._batch = found
+            messages = self._session.receive(self._channel_id)
+            if isinstance(messages, Incoming):
+                return True, self._decode(messages)
+            if messages is not None:
+                batch = self._batch = messages
         if batch:
             payload = batch.popleft()
             if type(self._session.serializer) is RawSerializer:
@@ -215,30 +224,30 @@ class RemoteReceiver(Waiters):
         attachments = incoming.attachments
         if not attachments:
             return self._decoded(incoming.payload, _detach_nothing)
-        taken: dict[int, Sender[Any] | Receiver[Any]] = {}
+        handles: dict[int, Sender[Any] | Receiver[Any]] = {}
 
         def detach(index: int) -> Any:
             if not 0 <= index < len(attachments):
                 raise IndexError(f"there is no attachment {index}")
-            if index in taken:
+            if index in handles:
                 raise ValueError(f"attachment {index} was detached twice")
-            taken[index] = make_handle(session, attachments[index])
-            return taken[index]
+            handles[index] = make_handle(session, attachments[index])
+            return handles[index]
 
         try:
             return self._decoded(incoming.payload, detach)
         except MainstemError:
             # The error's traceback would keep them.
-            for handle in taken.values():
+            for handle in handles.values():
                 if isinstance(handle, Sender):
                     handle.cancel()
                 else:
                     handle.close()
             raise
         finally:
-            # What the message carried and nobody took.
+            # What the message carried and the serialiser did not take.
             for index, attachment in enumerate(attachments):
-                if index not in taken:
+                if index not in handles:
                     session.drop_attachment(attachment)
 
     def _decoded(self, payload: bytes, detach: Any) -> Any:
@@ -247,7 +256,7 @@ class RemoteReceiver(Waiters):
         except MainstemError:
             raise
         except Exception as error:
-            # Whatever a serialiser's library raises: the peer chose the bytes.
+            # Any exception of a serialiser's library: the peer chose the bytes.
             raise RemoteProtocolError(
                 f"channel {describe(self._channel_id)}: a message cannot be decoded: {error}", rule="serialisation"
             ) from error

@@ -1,6 +1,15 @@
-"""One live connection in asyncio: the protocol engine, its QUIC link, their timers, and the handles that hang on them.
+"""One live connection in asyncio: the protocol engine, its QUIC link, their timers, and the handles that use them.
 
-Work is batched by the event loop's turns: whatever the application sends in one turn goes out together at its end.
+Everything runs in the event loop's thread, except `Session.drop_later`, which finalisers call from any thread. The order of one
+round: datagrams go into the link; the link's events go into the engine; the engine's events wake handles (``_deliver``); at
+the end of the loop's turn `flush` carries out the engine's commands, sends packets and sets the one timer. Work is batched by
+turns: whatever the application sends in one turn goes out together at its end.
+
+Handles never wait inside the engine. They wait on futures of their own, which events complete, and then read the engine's
+state again; so a task may be cancelled at any wait without losing a message.
+
+The end: the engine ends first (``ended``: every handle has its error), the QUIC connection some time later (``over``: it has
+told the peer and forgotten the connection), and only then is the socket's part released. ``error`` is the first reason.
 """
 
 from __future__ import annotations
@@ -39,11 +48,11 @@ logger = logging.getLogger("mainstem.aqueduct")
 
 
 WIND_DOWN_STEP = 0.005
-"""Seconds between two looks at whether a connection has come to rest."""
+"""Seconds between two checks whether a connection is at rest."""
 
-LAST_WORDS = 1.0
-"""Seconds that a close waits for the peer to acknowledge what was said before: a close overtakes what is paced or lost.
-A peer that has gone does not answer."""
+FLUSH_TIME = 1.0
+"""Seconds that a close waits for the peer to acknowledge what was sent before: a close overtakes what is paced or lost.
+A peer that has gone does not respond."""
 
 
 class SenderEvents(Protocol):
@@ -83,14 +92,14 @@ class Session:
         self.reason = "the connection ended"
         self.peer_headers: asyncio.Future[Headers] = self.loop.create_future()
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        # Messages whose fate somebody waits for.
+        # Messages whose sender waits for their acknowledgement.
         self.outcomes: set[asyncio.Future[None]] = set()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         for future in (self.peer_headers, self.established):
-            # Nobody need be waiting for them when the connection ends.
-            future.add_done_callback(_look_at)
-        self.on_headers: Callable[[Headers], None] = _look_away
+            # No task need be waiting for them when the connection ends.
+            future.add_done_callback(_retrieve)
+        self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None
         self._udp = udp
         self._scheduled = False
@@ -141,7 +150,7 @@ class Session:
         if link.is_watching and not link.terminated and link.check_watched(conn, self.now_ns) and conn.has_output:
             self.wake()
         if self._deliver():
-            # It may have to answer.
+            # It may have to respond.
             self.wake()
         self._set_timer()
         if conn.is_ended and conn.has_output:
@@ -159,9 +168,9 @@ class Session:
             self._udp.send(datagrams)
 
     def _deliver(self) -> bool:
-        """Hand the library's events to the engine, and the engine's to the application; False if the library had none."""
+        """Pass the library's events to the engine, and the engine's to the handles; False if the library had none."""
         link = self.link
-        found = link.deliver(self.conn, self.now_ns)
+        has_events = link.deliver(self.conn, self.now_ns)
         if link.handshake_done and not self.established.done():
             self.established.set_result(None)
         next_event = self.conn.next_event
@@ -169,7 +178,7 @@ class Session:
             self._handle(event)
         if link.terminated:
             self.give_up()
-        return found
+        return has_events
 
     def _set_timer(self) -> None:
         due = self.link.timer()
@@ -243,7 +252,7 @@ class Session:
             future.set_result(None)
         else:
             future.set_exception(LostInTransit("the message was lost on its way"))
-            future.add_done_callback(_look_at)
+            future.add_done_callback(_retrieve)
 
     def _ended(self, error: Exception | None) -> None:
         self.error = self.error or error
@@ -256,7 +265,7 @@ class Session:
         for outcome in list(self.outcomes):
             if not outcome.done():
                 outcome.set_exception(ConnectionLost(f"what became of the message is not known: {self.reason}"))
-                outcome.add_done_callback(_look_at)
+                outcome.add_done_callback(_retrieve)
         if not self.ended.done():
             self.ended.set_result(None)
         self.wake()
@@ -271,7 +280,7 @@ class Session:
             self._timer = None
         self.on_over()
 
-    # What handles ask for.
+    # What handles call.
 
     def send(
         self, channel_id: int, payload: bytes, mode: Mode, kinds: Sequence[tuple[Attach, bool]], tag: object
@@ -282,10 +291,10 @@ class Session:
 
     def receive(self, channel_id: int) -> deque[bytes] | Incoming | None:
         """A run of messages without attachments, or one message that has some; None where nothing has come yet."""
-        found = self.conn.receive_next(channel_id, self.now_ns)
+        messages = self.conn.receive_next(channel_id, self.now_ns)
         if not self._scheduled and self.conn.has_output:
             self.wake()
-        return found
+        return messages
 
     def finish(self, channel_id: int) -> None:
         self.conn.finish(channel_id, self.now_ns)
@@ -304,7 +313,7 @@ class Session:
             self.conn.set_bounds(channel_id, messages=messages, size=size)
 
     def drop_attachment(self, attachment: Attachment) -> None:
-        """Nobody took this part of a message."""
+        """Drop a part of a message that was not taken out of it."""
         self.conn.drop(attachment, self.now_ns)
         self.wake()
 
@@ -319,8 +328,8 @@ class Session:
             else:
                 self.loop.call_soon_threadsafe(self.wake)
 
-    def call_soon(self, what: Callable[[], None]) -> None:
-        self.loop.call_soon(what)
+    def call_soon(self, function: Callable[[], None]) -> None:
+        self.loop.call_soon(function)
 
     def log_error(self, text: str) -> None:
         logger.error("%s: %s", self.conn, text)
@@ -330,17 +339,17 @@ class Session:
     def close(self, reason: str = "") -> None:
         """Close the connection; what was not acknowledged may be lost."""
         if not self.conn.is_ended:
-            # What was said before goes out before: a close overtakes everything that still waits.
+            # What was sent before goes out before: a close overtakes everything that still waits.
             self.flush()
             self.conn.close(self.now_ns, reason=reason)
             self.flush()
 
     async def wind_down(self, timeout: float) -> None:
-        """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has the last words."""
+        """Wait until no channel is left, or for ``timeout`` seconds; then until the peer has what was sent."""
         until = self.loop.time() + timeout
         while self.conn.live_halves and not self.conn.is_ended and self.loop.time() < until:
             await asyncio.sleep(WIND_DOWN_STEP)
-        until = min(until, self.loop.time() + LAST_WORDS)
+        until = min(until, self.loop.time() + FLUSH_TIME)
         while (self._scheduled or self.link.is_in_flight) and not self.conn.is_ended and self.loop.time() < until:
             await asyncio.sleep(WIND_DOWN_STEP)
 
@@ -385,11 +394,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as seen: it is told elsewhere too."""
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Mark a future's exception as retrieved: it is raised elsewhere too."""
     if not future.cancelled():
         future.exception()
 
 
-def _look_away(_: Headers) -> None:
-    """Headers that nobody asked for."""
+def _ignore(_: Headers) -> None:
+    """Ignore the peer's headers."""

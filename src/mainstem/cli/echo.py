@@ -16,7 +16,7 @@ from mainstem.errors import ClosedError, ConfigurationError
 
 logger = logging.getLogger("mainstem.cli.echo")
 app = typer.Typer(no_args_is_help=True)
-POLL_S = 0.05  # how often a running server checks for a signal
+POLL_S = 0.05  # how often a running server checks whether it is to end
 
 DirectoryOption = Annotated[
     str, typer.Option("--dir", "-d", help="Use the driver in this directory instead of starting one.")
@@ -35,17 +35,19 @@ def _log(verbose: bool) -> None:
 
 
 @app.command()
-def key(file: Annotated[Path, typer.Argument(help="Where the private key goes; it must not be there.")]) -> None:
+def key(
+    file: Annotated[Path, typer.Argument(help="Where the private key is written; the file must not exist.")],
+) -> None:
     """Make a server's key for --encrypt: the private key into a file, the public one to standard output."""
     from mainstem.duologue.crypto import ServerKey
 
-    pair = ServerKey(secrets.token_bytes(32))
+    server_key = ServerKey(secrets.token_bytes(32))
     try:
         file.touch(mode=0o600, exist_ok=False)
-        file.write_text(pair.private_bytes.hex() + "\n")
+        file.write_text(server_key.private_bytes.hex() + "\n")
     except OSError as error:
         raise ConfigurationError(f"the key cannot be written to {file}: {error}") from error
-    typer.echo(pair.public.hex())
+    typer.echo(server_key.public.hex())
 
 
 @app.command()

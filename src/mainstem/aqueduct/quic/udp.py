@@ -1,4 +1,4 @@
-"""The UDP socket: the only place in Aqueduct that touches one. Reads and writes go in batches."""
+"""The UDP socket, which no other module of Aqueduct uses. Reads and writes go in batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECEIVE_BATCH = 64
 """Datagrams read before their connections are served: more would let timers wait, fewer would cost a turn each."""
 
 SOCKET_BUFFER = 4 << 20
-"""What is asked of the system for each direction; it may grant less."""
+"""Bytes of buffer for each direction; the system may grant less."""
 
 MAX_BACKLOG = 4096
 """Datagrams kept where the system's buffer is full; beyond it they are lost, as on any path, and QUIC sends them
@@ -44,7 +44,7 @@ class UdpSocket:
         return self._socket.getsockname()  # type: ignore[no-any-return]
 
     def receive(self) -> list[tuple[bytes, Address]]:
-        """What has arrived, up to a batch."""
+        """Return what has arrived, up to a batch."""
         if self._batched is not None:
             try:
                 return self._batched.recv()  # type: ignore[no-any-return]
