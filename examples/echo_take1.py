@@ -1,23 +1,23 @@
-"""The Aeron guide's first echo server and client, as simple as it can be: a client says HELLO and its port, then numbers; the
-server opens a publication to that port and sends back what it hears.
+"""The Aeron guide's first echo server and client, as simple as it can be: a client sends HELLO and its port, then numbers; the
+server opens a publication to that port and sends back what it receives.
 
     python examples/echo_take1.py server 127.0.0.1 9000
     python examples/echo_take1.py client 127.0.0.1 8000 127.0.0.1 9000
 
-It works, and shows every weakness that the guide lists. `mainstem.duologue` (the guide's second take) answers each:
+It works, and shows every weakness that the guide lists. `mainstem.duologue` (the guide's second take) removes each:
 
 * 3.3.1, server disconnections: this client talks for ever to a server that has gone, or never was. There, each step of connecting
   has a time limit and fails by name (`StepTimedOut`), and a server that ends is a `ClosedError` (`client_core.py`).
 * 3.3.2, the MTU is implicit: messages here are short by luck. There, the MTU is 1184, a multiple of 32 below 1200, and a message
   that is too long is refused before it is sent (`settings.py`).
 * 3.3.3, bad messages are not punished: a first message that is no HELLO makes this server complain for ever. There, the client is
-  told `ERROR bad message` and disconnected (`server_core.py`, `session.py`).
+  sent `ERROR bad message` and disconnected (`server_core.py`, `session.py`).
 * 3.3.4, sending is not robust: five tries and a shrug here. There, a message is tried for 500 ms, and then it is an error
   (`outbox.py`).
 * 3.3.5, work is done on Aeron's threads: here a client is taken in by the handler of its image, on the conductor's thread. There,
   handlers only queue, and one thread, which is asserted, owns all state (`introductions.py`, `doors.py`).
 * 3.3.6, the client cannot be behind NAT: this server sends to a port that the client named, where a router lets nothing in. There,
-  the client registers itself as a destination (dynamic multi-destination-cast), so that the server's datagrams are answers.
+  the client registers itself as a destination (dynamic multi-destination-cast), so that the server's datagrams are responses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TRIES = 5
 
 
 def send(publication: Publication, text: str) -> bool:
-    """Tries a few times; nobody hears of a failure but the log."""
+    """Try a few times; a failure is only logged."""
     for _ in range(TRIES):
         if publication.offer(text.encode()) >= 0:
             print(f"send [session {publication.session_id:#x}]: {text}", flush=True)
@@ -72,7 +72,7 @@ class ServerClient:
 
 
 def serve(aeron: Aeron, address: str, port: int, *, until: Callable[[], bool] = lambda: False) -> None:
-    """The echo server, until somebody stops it."""
+    """Run the echo server until it is stopped."""
     clients: dict[int, ServerClient] = {}
 
     def on_connected(image: Image) -> None:

@@ -1,4 +1,4 @@
-"""An actor: a bank account that lives behind a channel. Whoever has the sender can talk to it, from wherever they are.
+"""An actor: a bank account that lives behind a channel. Any holder of the sender can use it, from anywhere.
 
 ``python examples/aqueduct/actor.py``
 """

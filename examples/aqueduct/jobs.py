@@ -1,4 +1,4 @@
-"""A job server that streams progress through a channel that it received, and stops when nobody listens any more.
+"""A job server that streams progress through a channel that it received, and stops when the receiver is closed.
 
 ``python examples/aqueduct/jobs.py``
 """
@@ -15,7 +15,7 @@ from mainstem.errors import NoReceivers
 
 
 async def work(job: dict[str, Any]) -> None:
-    """Count to the job's goal, and say how far it has got."""
+    """Count to the job's goal, and report progress."""
     progress = job["progress"]
     try:
         for step in range(1, job["steps"] + 1):

@@ -1,4 +1,4 @@
-"""A request/response service: each request carries a oneshot for its answer.
+"""A request/response service: each request carries a oneshot for its response.
 
 ``python examples/aqueduct/requests.py`` runs server and client in one process, over QUIC on this machine.
 """
@@ -13,9 +13,9 @@ from mainstem.aqueduct import MsgspecSerializer, oneshot
 
 
 async def service(connection: aqueduct.Connection) -> None:
-    """Answer each request where it says."""
+    """Send each response on the channel that came with the request."""
     async for request in connection.receiver:
-        await request["answer"].send(sorted(request["words"]))
+        await request["response"].send(sorted(request["words"]))
 
 
 async def main() -> None:
@@ -24,9 +24,9 @@ async def main() -> None:
     server = await aqueduct.serve(service, certificate=files.certificate, key=files.key, serializers=serializers)
     async with server, await aqueduct.connect(server.url, ca=files.ca, serializers=serializers) as connection:
         for words in (["tide", "delta", "weir"], ["spring", "bank"]):
-            answer_to, answer = oneshot()
-            await connection.sender.send({"words": words, "answer": answer_to})
-            print(words, "→", await answer)
+            respond, response = oneshot()
+            await connection.sender.send({"words": words, "response": respond})
+            print(words, "→", await response)
 
 
 if __name__ == "__main__":
