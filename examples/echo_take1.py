@@ -15,7 +15,7 @@ It works, and shows every weakness that the guide lists. `mainstem.duologue` (th
 * 3.3.4, sending is not robust: five tries and a shrug here. There, a message is tried for 500 ms, and then it is an error
   (`outbox.py`).
 * 3.3.5, work is done on Aeron's threads: here a client is taken in by the handler of its image, on the conductor's thread. There,
-  handlers only queue, and one thread, which is asserted, owns all state (`introductions.py`, `doors.py`).
+  handlers only queue, and one thread, which is asserted, owns all state (`handshake.py`, `environment.py`).
 * 3.3.6, the client cannot be behind NAT: this server sends to a port that the client named, where a router lets nothing in. There,
   the client registers itself as a destination (dynamic multi-destination-cast), so that the server's datagrams are responses.
 """

@@ -10,8 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.aio import Connection, Server, connect, serve
+    from mainstem.aqueduct.aio import Connection
     from mainstem.aqueduct.certificates import make_certificates
+    from mainstem.aqueduct.client import connect
     from mainstem.aqueduct.connection import AqueductConnection
     from mainstem.aqueduct.events import Mode
     from mainstem.aqueduct.handles import Receiver, Sender, channel, oneshot
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.middleware import CborSerializer, Message, MsgspecSerializer, RawSerializer, Serializer
     from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+    from mainstem.aqueduct.server import Server, serve
 
 __all__ = [
     "AqueductConnection",
@@ -56,14 +58,14 @@ _HOMES = {
     "Receiver": "handles",
     "Sender": "handles",
     "Serializer": "middleware",
-    "Server": "aio",
+    "Server": "server",
     "ServerTickets": "quic.tickets",
     "Sessions": "quic.tickets",
-    "connect": "aio",
+    "connect": "client",
     "make_certificates": "certificates",
     "channel": "handles",
     "oneshot": "handles",
-    "serve": "aio",
+    "serve": "server",
 }
 
 

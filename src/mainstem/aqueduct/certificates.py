@@ -13,6 +13,9 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey as PrivateKey
+
 DEFAULT_DAYS = 30
 """Development certificates are short-lived, so that none of them stays in production."""
 
@@ -24,6 +27,43 @@ class CertificateFiles:
     ca: Path
     certificate: Path
     key: Path
+
+
+class _Authority:
+    """An authority of its own, which signs certificates as long as it is in memory."""
+
+    def __init__(self, days: int) -> None:
+        from cryptography.x509 import BasicConstraints
+
+        self._valid = datetime.timedelta(days=days)
+        self._key = _make_key()
+        self._name = _name("Mainstem development authority")
+        self.certificate = self._sign(self._name, self._key, [(BasicConstraints(True, None), True)])
+
+    def issue(self, subject: str, extensions: Sequence[tuple[Any, bool]]) -> tuple[x509.Certificate, PrivateKey]:
+        """A certificate for a subject, and its private key."""
+        from cryptography.x509 import BasicConstraints
+
+        key = _make_key()
+        return self._sign(_name(subject), key, [(BasicConstraints(False, None), True), *extensions]), key
+
+    def _sign(self, subject: x509.Name, key: PrivateKey, extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + self._valid)
+        )
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(self._key, hashes.SHA256())
 
 
 def make_certificates(
@@ -49,65 +89,53 @@ def make_certificates(
         >>> server = await serve(handler, certificate=files.certificate, key=files.key)
     """
     try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.x509 import ExtendedKeyUsage, SubjectAlternativeName
+        from cryptography.x509.oid import ExtendedKeyUsageOID
     except ImportError as error:
         raise ConfigurationError("making certificates needs cryptography: pip install 'mainstem[quic]'") from error
-    now = datetime.datetime.now(datetime.UTC)
-
-    def build(
-        subject: x509.Name,
-        issuer: x509.Name,
-        public_key: ec.EllipticCurvePublicKey,
-        signer: ec.EllipticCurvePrivateKey,
-        extensions: Sequence[tuple[x509.ExtensionType, bool]],
-    ) -> x509.Certificate:
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=days))
-        )
-        for extension, critical in extensions:
-            builder = builder.add_extension(extension, critical=critical)
-        return builder.sign(signer, hashes.SHA256())
-
-    def named(text: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = named("Mainstem development authority")
-    ca = build(authority, authority, ca_key.public_key(), ca_key, [(x509.BasicConstraints(True, None), True)])
-    alternatives = x509.SubjectAlternativeName([_general_name(x509, name) for name in names])
-    certificate = build(
-        named(names[0]),
-        authority,
-        key.public_key(),
-        ca_key,
+    authority = _Authority(days)
+    certificate, key = authority.issue(
+        names[0],
         [
-            (x509.BasicConstraints(False, None), True),
-            (alternatives, False),
-            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (SubjectAlternativeName([_general_name(name) for name in names]), False),
+            (ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
         ],
     )
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     files = CertificateFiles(ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem")
-    pem = serialization.Encoding.PEM
-    files.ca.write_bytes(ca.public_bytes(pem))
-    files.certificate.write_bytes(certificate.public_bytes(pem))
-    files.key.touch(mode=0o600)
-    files.key.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    files.ca.write_bytes(authority.certificate.public_bytes(serialization.Encoding.PEM))
+    _write_pair(files.certificate, files.key, certificate, key)
     return files
 
 
-def _general_name(x509: Any, name: str) -> Any:
+def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certificate, key: PrivateKey) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    pem = serialization.Encoding.PEM
+    certificate_file.write_bytes(certificate.public_bytes(pem))
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+
+
+def _make_key() -> PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _name(common_name: str) -> x509.Name:
+    from cryptography.x509 import Name, NameAttribute
+    from cryptography.x509.oid import NameOID
+
+    return Name([NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    from cryptography.x509 import DNSName, IPAddress
+
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
+        return IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        return x509.DNSName(name)
+        return DNSName(name)

@@ -1,0 +1,288 @@
+"""`serve`: a server with one socket, which routes datagrams to its connections by connection id."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aqueduct.aio import LONG_HEADER, SERIALISATION_ERROR, Connection, Endpoint, HeaderSource
+from mainstem.aqueduct.codec import Headers, as_headers
+from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
+from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
+from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
+from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
+from mainstem.aqueduct.quic.udp import UdpSocket
+from mainstem.aqueduct.session import Session, logger
+from mainstem.errors import ConnectionLost, RemoteProtocolError
+from mainstem.instruments import NULL_INSTRUMENT, Instrument
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
+    from mainstem.aqueduct.quic.tickets import ServerTickets
+
+
+Handler = Callable[[Connection], Awaitable[None]]
+
+
+class Server(Endpoint):
+    """A listening server, made by `serve`. As an asynchronous context manager it is closed at the end of the block.
+
+    Example:
+        >>> async with await serve(handler, certificate=certificate, key=key) as server:
+        ...     print(server.url)
+        ...     await server.serve_forever()
+    """
+
+    def __init__(
+        self,
+        udp: UdpSocket,
+        context: ServerContext,
+        handler: Handler,
+        *,
+        headers: HeaderSource | Callable[[Headers], HeaderSource],
+        serializers: Sequence[Serializer],
+        limits: Limits,
+        settings: QuicSettings,
+        hold_early: bool,
+        instrument: Instrument,
+    ) -> None:
+        super().__init__(udp)
+        self._context = context
+        self._handler = handler
+        self._headers = headers
+        self._serializers = serializers
+        self._limits = limits
+        self._settings = settings
+        self._hold_early = hold_early
+        self._instrument = instrument
+        self._by_cid: dict[bytes, Session] = {}
+        self._sessions: dict[Session, set[bytes]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    @property
+    def port(self) -> int:
+        """The UDP port that it listens on."""
+        return int(self.udp.address[1])
+
+    @property
+    def url(self) -> str:
+        """The URL for clients on this machine."""
+        return f"aqueduct://localhost:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open, or not quite closed."""
+        return len(self._sessions)
+
+    def route(self, data: bytes, address: Address) -> Session | None:
+        """Find the session of a datagram; called for each. A first packet makes one.
+
+        Args:
+            data: The datagram's payload.
+            address: Its source.
+
+        Returns:
+            The session; None where there is none.
+
+        Example:
+            >>> session = server.route(data, address)
+        """
+        if data and data[0] < LONG_HEADER:
+            # Most packets: one byte, then the connection id, which is this server's own.
+            return self._by_cid.get(data[1 : 1 + CID_LENGTH])
+        header = self._context.parse(data)
+        if header is None:
+            return None
+        session = self._by_cid.get(header.destination_cid)
+        if session is not None:
+            return session
+        negotiation = self._context.negotiate(header)
+        if negotiation is not None:
+            self.udp.send([(negotiation, address)])
+        elif header.is_initial and len(data) >= 1200 and not self._closing:
+            return self._new_session(header, address)
+        return None
+
+    def _new_session(self, header: PacketHeader, address: Address) -> Session | None:
+        if len(self._sessions) >= self._settings.max_connections:
+            logger.warning("a handshake from %s is ignored: %d connections", address, len(self._sessions))
+            return None
+        link = self._context.accept(header, address, asyncio.get_running_loop().time())
+        if isinstance(link, bytes):
+            # A Retry.
+            self.udp.send([(link, address)])
+            return None
+        return None if link is None else self._start_session(link, header, address)
+
+    def _start_session(self, link: Link, header: PacketHeader, address: Address) -> Session:
+        conn = AqueductConnection(
+            is_client=False,
+            limits=self._limits,
+            instrument=self._instrument,
+            peer=f"{address[0]}:{address[1]}",
+            early_data=self._hold_early,
+        )
+        session = Session(conn, link, self.udp, address, serializer=self._serializers[0])
+        session.on_headers = lambda headers: self._accept(session, headers)
+        session.on_over = lambda: self._forget(session)
+        cids = {header.destination_cid, bytes(link.quic.host_cid)}
+        self._sessions[session] = cids
+        for cid in cids:
+            self._by_cid[cid] = session
+        return session
+
+    def served(self, session: Session) -> None:
+        """Note the connection ids that a session has issued and retired; called after its datagrams.
+
+        Args:
+            session: The session.
+
+        Example:
+            >>> server.served(session)
+        """
+        link, cids = session.link, self._sessions.get(session)
+        if cids is None:
+            return
+        for cid in link.cids_issued:
+            cids.add(cid)
+            self._by_cid[cid] = session
+        for cid in link.cids_retired:
+            cids.discard(cid)
+            self._by_cid.pop(cid, None)
+        link.cids_issued.clear()
+        link.cids_retired.clear()
+
+    def _accept(self, session: Session, headers: Headers) -> None:
+        serializer = choose(self._serializers, headers)
+        if serializer is None:
+            session.fail(
+                RemoteProtocolError("the client offers no serialiser that this server has", rule="serialisation"),
+                code=SERIALISATION_ERROR,
+            )
+            return
+        session.serializer = serializer
+        own = self._headers(headers) if callable(self._headers) else self._headers
+        connection = Connection(session, is_client=False)
+        session.conn.accept([*offer_headers([serializer]), *as_headers(own)], session.now_ns)
+        session.wake()
+        task = asyncio.get_running_loop().create_task(self._run(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, connection: Connection) -> None:
+        """A connection's handler; when it has returned and the channels are over, the connection is closed."""
+        try:
+            await self._handler(connection)
+            connection.receiver.close()
+            await connection.wind_down()
+        except asyncio.CancelledError:
+            raise
+        except ConnectionLost as error:
+            logger.info("%s: %s", connection.peer, error)
+        except Exception:
+            logger.exception("the handler of %s failed", connection.peer)
+        finally:
+            connection.close()
+
+    def _forget(self, session: Session) -> None:
+        for cid in self._sessions.pop(session, ()):
+            self._by_cid.pop(cid, None)
+
+    async def close(self) -> None:
+        """Close every connection, cancel their handlers and wait for them, and close the socket.
+
+        Example:
+            >>> await server.close()
+        """
+        self._closing = True
+        for session in list(self._sessions):
+            session.close("the server is shutting down")
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        self.shut()
+        for session in list(self._sessions):
+            session.give_up()
+
+    async def serve_forever(self) -> None:
+        """Serve until this call is cancelled.
+
+        Example:
+            >>> await server.serve_forever()
+        """
+        await asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> Server:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def serve(
+    handler: Handler,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    headers: HeaderSource | Callable[[Headers], HeaderSource] = None,
+    serializers: Sequence[Serializer] = (RAW,),
+    settings: QuicSettings | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    backend: str = DEFAULT_BACKEND,
+    tickets: ServerTickets | None = None,
+    hold_early: bool = False,
+    instrument: Instrument = NULL_INSTRUMENT,
+    **quic: Any,
+) -> Server:
+    """Listen, and run a handler for each connection.
+
+    When the handler has returned and every channel has ended, or after ten seconds, the connection is closed.
+
+    Args:
+        handler: An asynchronous function that is called with a `Connection`.
+        host: The address to bind.
+        port: The UDP port to bind; 0 for any.
+        headers: Connection headers, or a function of the client's headers that returns them.
+        serializers: What messages may be encoded with; the client's preference decides.
+        settings: QUIC settings; None for those in ``quic``.
+        limits: The bounds of each connection.
+        backend: The QUIC library, ``qh3`` or ``aioquic``.
+        tickets: Where session tickets are kept. With it, clients may send in their first flight; that data is processed at
+            once, because a ticket serves once and so nothing can be replayed. Without it there is no early data.
+        hold_early: Process early data only when the handshake is complete.
+        instrument: What observes frames and state changes.
+        **quic: Fields of `QuicSettings` by name.
+
+    Returns:
+        The server, which is listening.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        OSError: The address cannot be bound.
+
+    Example:
+        >>> async def handler(connection):
+        ...     async for message in connection.receiver:
+        ...         print(message)
+        >>> server = await serve(handler, port=4433, certificate="certs/cert.pem", key="certs/key.pem")
+    """
+    settings = settings or QuicSettings(**quic)
+    context = load_backend(backend).server_context(settings, tickets)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return Server(
+        UdpSocket(host=host, port=port, family=family),
+        context,
+        handler,
+        headers=headers,
+        serializers=serializers,
+        limits=limits,
+        settings=settings,
+        hold_early=hold_early,
+        instrument=instrument,
+    )
