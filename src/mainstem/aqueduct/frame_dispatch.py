@@ -16,6 +16,7 @@ from mainstem.aqueduct.frames import (
     ChannelControl,
     ClosedChannelLost,
     CloseReceiver,
+    ConnectionControl,
     FinishSender,
     Frame,
     Message,
@@ -28,6 +29,8 @@ from mainstem.aqueduct.state import ReceiverInput, SenderInput
 from mainstem.aqueduct.streams import Role, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mainstem.aqueduct.connection_state import ConnectionState
 
 
@@ -56,8 +59,8 @@ def route_frame(state: ConnectionState, stream: Stream, frame: Frame) -> None:
 
 
 def _first_on_bidirectional(state: ConnectionState, stream: Stream, frame: Frame) -> None:
-    if not isinstance(frame, ChannelControl):
-        raise violation(f"a bidirectional stream that begins with a {type(frame).__name__} frame", "frame place")
+    check_first(stream, type(frame))
+    assert isinstance(frame, ChannelControl)
     stream.role = Role.CONTROL
     if receiving.attach_control(state, stream, frame) is None:
         # A ghost receiver's, or one that raced with the channel's end: the peer discards its half.
@@ -123,8 +126,33 @@ def _misplaced(frame: Frame, half: ReceiverHalf | SenderHalf) -> Exception:
     )
 
 
+def check_first(stream: Stream, kind: type[Frame]) -> None:
+    """Check that a frame may be the first on its stream after Version. Raises RemoteProtocolError."""
+    if kind is Version:
+        raise violation("a Version frame that is not the first in its stream", "version place")
+    if stream.is_bidirectional and kind is not ChannelControl:
+        raise violation(f"a bidirectional stream that begins with a {kind.__name__} frame", "frame place")
+    if kind is ConnectionControl and not stream.is_bidirectional:
+        raise violation("a ConnectionControl frame on a stream of one direction", "connection control place")
+    if not stream.is_bidirectional and kind is not Message and kind is not ClosedChannelLost:
+        raise violation(f"a {kind.__name__} frame on a unidirectional stream", "frame place")
+
+
+def check_datagram(state: ConnectionState, data: bytes, *, must_begin_with_version: bool) -> None:
+    """Check the frames of a datagram without processing them. Raises RemoteProtocolError."""
+    for _ in _messages_of(state, data, must_begin_with_version=must_begin_with_version):
+        pass
+
+
 def read_datagram(state: ConnectionState, data: bytes, *, must_begin_with_version: bool) -> None:
     """Process the frames of a datagram. Raises RemoteProtocolError."""
+    for message in _messages_of(state, data, must_begin_with_version=must_begin_with_version):
+        state.saw_frame(message)
+        receiving.receive_message(state, message, stream=None)
+
+
+def _messages_of(state: ConnectionState, data: bytes, *, must_begin_with_version: bool) -> Iterator[Message]:
+    """The messages in a datagram. Raises RemoteProtocolError where another frame, or half of one, is in it."""
     position, end = 0, len(data)
     first = True
     while position < end or first:
@@ -138,8 +166,7 @@ def read_datagram(state: ConnectionState, data: bytes, *, must_begin_with_versio
         elif first and must_begin_with_version:
             raise violation("a datagram without a Version frame, before the server's answer", "version first")
         elif isinstance(frame, Message):
-            state.saw_frame(frame)
-            receiving.receive_message(state, frame, stream=None)
+            yield frame
         else:
             raise violation(f"a {type(frame).__name__} frame in a datagram", "frame place")
         first = False

@@ -259,6 +259,13 @@ _RANGE_FRAMES: dict[int, type[AckReliable | AckNackUnreliable | CloseReceiver]] 
     ACK_NACK_UNRELIABLE: AckNackUnreliable,
     CLOSE_RECEIVER: CloseReceiver,
 }
+_KINDS: dict[int, type[Frame]] = {
+    **_INTEGER_FRAMES,
+    **_RANGE_FRAMES,
+    MESSAGE: Message,
+    CONNECTION_CONTROL: ConnectionControl,
+    VERSION_TAG: Version,
+}
 
 
 class FrameReader:
@@ -308,6 +315,19 @@ class FrameReader:
             self._needed = incomplete.needed
             return None
         return frame
+
+    def next_kind(self) -> type[Frame] | None:
+        """The type of the next frame, None where not even its first byte has come. Raises RemoteProtocolError."""
+        if self._position < len(self._data):
+            tag = self._data[self._position]
+        elif self._pieces:
+            tag = self._pieces[0][0]
+        else:
+            return None
+        kind = _KINDS.get(tag)
+        if kind is None:
+            raise violation(f"frame type {tag} does not exist", "frame type")
+        return kind
 
     def next_run(self, runs: RunReader, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
         """Take the payloads of plain messages, numbered from ``number`` on.

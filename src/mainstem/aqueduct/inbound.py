@@ -182,7 +182,11 @@ class Inbound:
     # What comes before its time.
 
     def _hold_stream(self, stream: Stream) -> None:
-        """Keep a stream for later; at a server, check whether it is the connection control stream."""
+        """Keep a stream for later; at a server, check whether it is the connection control stream.
+
+        What can be wrong with its first frames is found at once: a client that never says hello must not be able to have
+        nonsense kept for it.
+        """
         state = self._state
         self._held_streams[stream] = None
         if self.is_early or state.is_client or self.peer_headers_seen or stream.held_frame is not None:
@@ -199,17 +203,26 @@ class Inbound:
             if isinstance(frame, ConnectionControl):
                 del self._held_streams[stream]
                 self._connection_control(stream, frame)
-            else:
+            elif frame is not None:
+                frame_dispatch.check_first(stream, type(frame))
                 stream.held_frame = frame
+        else:
+            # A message may be large, and a frame that is kept is not counted: it stays in the reader.
+            kind = stream.reader.next_kind()
+            if kind is not None:
+                frame_dispatch.check_first(stream, kind)
         state.account_stream(stream)
 
     def receive_datagram(self, data: bytes) -> None:
-        """Process a datagram, or hold it."""
+        """Process a datagram, or check and hold it."""
+        state = self._state
         if self.is_gated:
-            self._state.account(len(data))
-            self._held_datagrams.append((data, not self._state.is_client and not self.is_ready))
+            must_begin_with_version = not state.is_client and not self.is_ready
+            frame_dispatch.check_datagram(state, data, must_begin_with_version=must_begin_with_version)
+            state.account(len(data))
+            self._held_datagrams.append((data, must_begin_with_version))
         else:
-            frame_dispatch.read_datagram(self._state, data, must_begin_with_version=False)
+            frame_dispatch.read_datagram(state, data, must_begin_with_version=False)
 
     def release(self) -> None:
         """A gate opened: process what it held, in the order in which it came."""

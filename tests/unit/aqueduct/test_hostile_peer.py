@@ -120,7 +120,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     ),
     "datagram without a version before the answer": (
         "version first",
-        _early(lambda v: v.datagram(message()), lambda v: v.stream(0, HELLO)),
+        _early(lambda v: v.datagram(message())),
     ),
     "two connection controls on one stream": (
         "connection control once",
@@ -132,7 +132,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     ),
     "connection control on a unidirectional stream": (
         "connection control place",
-        _early(lambda v: v.stream(2, HELLO), lambda v: v.bidi(Version(), ConnectionControl())),
+        _early(lambda v: v.stream(2, HELLO)),
     ),
     "server's connection control elsewhere": (
         "connection control place",
@@ -154,6 +154,42 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     "header key beyond ASCII": (
         "header key",
         _early(lambda v: v.stream(0, VERSION_BYTES + b"\x01\x03\x01\xe9\x00")),
+    ),
+    "version twice on the connection control stream": (
+        "version place",
+        _early(lambda v: v.stream(0, Version().encode() + HELLO)),
+    ),
+    "version twice before the hello": ("version place", _early(lambda v: v.stream(2, Version().encode() * 2))),
+    "nonsense after a version before the hello": (
+        "frame type",
+        _early(lambda v: v.stream(2, Version().encode()), lambda v: v.stream(2, b"\x63")),
+    ),
+    "acknowledgement before the hello": ("frame place", _early(lambda v: v.bidi(Version(), AckReliable((1,))))),
+    "acknowledgement on one direction before the hello": (
+        "frame place",
+        _early(lambda v: v.stream(2, Version().encode() + AckReliable((1,)).encode())),
+    ),
+    "nonsense in a datagram before the hello": (
+        "frame type",
+        _early(lambda v: v.conn.receive_datagram(Version().encode() + b"\x63", v.now), lambda v: v.pump()),
+    ),
+    "half a message in a datagram before the hello": (
+        "partial frame",
+        _early(
+            lambda v: v.conn.receive_datagram(Version().encode() + message().encode()[:-1], v.now), lambda v: v.pump()
+        ),
+    ),
+    "control frame in a datagram before the hello": (
+        "frame place",
+        _early(lambda v: v.datagram(Version(), ChannelControl(0))),
+    ),
+    "nonsense in a datagram before the server's response": (
+        "frame type",
+        _on(
+            lambda: Victim(is_client=True, greet=False),
+            lambda v: v.conn.receive_datagram(b"\x63", v.now),
+            lambda v: v.pump(),
+        ),
     ),
     "version beyond the limit": (
         "size limit",
@@ -337,7 +373,11 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     ),
     "bytes before the greeting": (
         "buffer limit",
-        _early(lambda v: [v.stream(2 + 4 * n, VERSION_BYTES + bytes(4000)) for n in range(20)]),
+        _early(
+            lambda v: [
+                v.stream(2 + 4 * n, VERSION_BYTES + Message(0, n, (), bytes(4000)).encode()[:-1]) for n in range(20)
+            ]
+        ),
     ),
     "datagrams before the greeting": (
         "buffer limit",
