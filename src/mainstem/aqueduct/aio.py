@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.channel_id import ENTRYPOINT
@@ -16,6 +16,7 @@ from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
+from mainstem.aqueduct.state import ReceiverState
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -41,11 +42,28 @@ DRAIN_TIME = 0.25
 again."""
 
 
+FLUSH_LIMIT = 10.0
+"""Seconds that leaving ``async with connection`` waits until every message is acknowledged."""
+
+
+class Closing:
+    """What `Connection.close` returns: awaiting it waits until QUIC's close is done, a quarter of a second at most."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._session.wait_over(DRAIN_TIME).__await__()
+
+
 class Connection:
     """One connection, from either side: what `connect` returns and what a server's handler gets.
 
-    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else is sent through it. As an
-    asynchronous context manager it is closed at the end of the block.
+    A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else is sent through it.
+
+    As an asynchronous context manager it finishes the entrypoint at the end of the block, waits until every message is
+    acknowledged (ten seconds at most), raises where one was not delivered, and closes. Where an exception leaves the
+    block it is closed at once.
 
     Example:
         >>> async with await connect("aqueduct://localhost:4433", ca="ca.pem") as connection:
@@ -56,7 +74,7 @@ class Connection:
         self._session = session
         self._is_client = is_client
         self._closed = False
-        pipe = Pipe(mode=Mode.ORDERED, bound=DEFAULT_BOUND)
+        pipe = self._entrypoint = Pipe(mode=Mode.ORDERED, bound=DEFAULT_BOUND)
         self._sender: Sender[Any] | None = None
         self._receiver: Receiver[Any] | None = None
         if is_client:
@@ -99,6 +117,14 @@ class Connection:
     def peer(self) -> Address:
         """The peer's address: host and port, as sockets have them."""
         return self._session.address
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's TLS certificate in DER; None where it presented none, or the session was resumed.
+
+        A client that does not `verify` has the certificate all the same. A server has one where it has ``client_ca``.
+        """
+        return self._session.link.peer_certificate
 
     @property
     def early_data_accepted(self) -> bool:
@@ -148,24 +174,46 @@ class Connection:
         """
         await self._session.wind_down(timeout)
 
-    def close(self, reason: str = "") -> None:
+    def close(self, reason: str = "") -> Closing:
         """Close the connection with all its channels, at once. May be called again.
+
+        What is not acknowledged may be lost; leaving ``async with`` waits for it.
 
         Args:
             reason: A text for the peer.
 
+        Returns:
+            What may be awaited, until QUIC's close is done; the connection is closed without that.
+
         Example:
-            >>> connection.close()
+            >>> await connection.close()
         """
         self._closed = True
         self._session.close(reason)
+        return Closing(self._session)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the client has finished the entrypoint, at a server."""
+        remote = self._entrypoint.remote_receiver
+        return remote is not None and remote.state is ReceiverState.FINISHED
+
+    @property
+    def is_closed_here(self) -> bool:
+        """Whether this side has closed it."""
+        return self._closed
 
     async def __aenter__(self) -> Connection:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-        await self._session.wait_over(DRAIN_TIME)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and not self._closed:
+                if self._sender is not None:
+                    self._sender.finish()
+                await self._session.flush_messages(FLUSH_LIMIT)
+        finally:
+            await self.close()
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)

@@ -1,10 +1,10 @@
-"""Certificates for development: an authority, and a server's certificate that it signed."""
+"""Certificates for development: an authority, and the certificates of a server and of clients that it signed."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,16 @@ DEFAULT_DAYS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFiles:
-    """Where the files are: ``ca`` for clients, ``certificate`` and ``key`` for the server."""
+    """Where the files are.
+
+    ``ca`` is for clients, and for a server that asks for their certificates; ``certificate`` and ``key`` are the server's;
+    ``clients`` has the certificate and the key of each client by name.
+    """
 
     ca: Path
     certificate: Path
     key: Path
+    clients: dict[str, tuple[Path, Path]] = field(default_factory=dict)
 
 
 class _Authority:
@@ -67,22 +72,28 @@ class _Authority:
 
 
 def make_certificates(
-    directory: str | Path, *, names: Sequence[str] = ("localhost", "127.0.0.1", "::1"), days: int = DEFAULT_DAYS
+    directory: str | Path,
+    *,
+    names: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
+    days: int = DEFAULT_DAYS,
+    clients: Sequence[str] = (),
 ) -> CertificateFiles:
-    """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory. Files of these names are overwritten.
+    """Make ``ca.pem``, ``cert.pem`` and ``key.pem`` in a directory, and a pair for each client.
 
-    The authority's own key is not kept: it signs this one certificate and nothing else.
+    A client's files are ``NAME-cert.pem`` and ``NAME-key.pem``. Files of these names are overwritten. The authority's own
+    key is not kept: it signs these certificates and nothing else.
 
     Args:
         directory: Where the files go; it is made if need be.
         names: Host names and addresses of the server.
         days: For how long the certificates are valid.
+        clients: Names of clients: the common names of their certificates.
 
     Returns:
-        The paths: ``ca`` for clients, ``certificate`` and ``key`` for the server.
+        The paths of all files.
 
     Raises:
-        ConfigurationError: cryptography is not installed.
+        ConfigurationError: cryptography is not installed, or a client's name is no file name.
 
     Example:
         >>> files = make_certificates("certs")
@@ -107,6 +118,12 @@ def make_certificates(
     files = CertificateFiles(ca=folder / "ca.pem", certificate=folder / "cert.pem", key=folder / "key.pem")
     files.ca.write_bytes(authority.certificate.public_bytes(serialization.Encoding.PEM))
     _write_pair(files.certificate, files.key, certificate, key)
+    for name in clients:
+        if not name or Path(name).name != name:
+            raise ConfigurationError(f"client name {name!r} is not the name of a file")
+        files.clients[name] = folder / f"{name}-cert.pem", folder / f"{name}-key.pem"
+        usage = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+        _write_pair(*files.clients[name], *authority.issue(name, [(usage, False)]))
     return files
 
 

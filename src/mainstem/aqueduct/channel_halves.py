@@ -38,12 +38,12 @@ from typing import TYPE_CHECKING
 from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
 from mainstem.aqueduct.channel_id import ONESHOT
 from mainstem.aqueduct.codec import encode_uint, violation
+from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.state import ReceiverState, SenderState
 
 if TYPE_CHECKING:
-    from mainstem.aqueduct.events import Mode
     from mainstem.aqueduct.frames import Message
     from mainstem.aqueduct.streams import Stream
 
@@ -165,6 +165,12 @@ class SenderHalf:
     def outstanding_bytes(self) -> int:
         """The bytes of `outstanding_messages`."""
         return self.ledger.size + self.pending_bytes
+
+    @property
+    def unacknowledged(self) -> tuple[int, int]:
+        """The reliable messages that were sent or queued and not acknowledged, and their bytes."""
+        waiting = [len(item.payload) for item in self.pending if item.mode is not Mode.UNRELIABLE]
+        return self.ledger.count + len(waiting), self.ledger.size + sum(waiting)
 
     @property
     def unreliable_count(self) -> int:

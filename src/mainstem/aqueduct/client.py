@@ -104,8 +104,9 @@ async def connect(
     try:
         if not (early and resumes):
             await session.wait_established(timeout)
+        session.expect_hello(settings.hello_timeout)
         if len(serializers) > 1:
-            await asyncio.wait_for(connection.headers(), timeout)
+            await session.wait_for(connection.headers(), timeout)
     except BaseException:
         connection.close()
         await session.wait_over(0)

@@ -47,7 +47,7 @@ from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.state import ReceiverState, SenderInput, SenderState
 from mainstem.aqueduct.streams import Role, Stream
 from mainstem.aqueduct.transport_side import TransportSide
-from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.errors import ConnectionLost, LocalProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class AqueductConnection(TransportSide):
         Raises:
             LocalProtocolError: The channel or a limit forbids it.
             BackPressured: There is no room; a `Writable` event will follow.
-            ClosedError: The connection has ended.
+            ConnectionLost: The connection has ended.
 
         Example:
             >>> client.send(0, b"tide", now_ns)
@@ -465,6 +465,12 @@ class AqueductConnection(TransportSide):
         return len(self._state.senders) + len(self._state.receivers) + len(self._state.drained)
 
     @property
+    def unacknowledged(self) -> tuple[int, int]:
+        """Reliable messages of all senders that were sent and not acknowledged, and their bytes."""
+        counts = [sender.unacknowledged for sender in self._state.senders.values()]
+        return sum(messages for messages, _ in counts), sum(size for _, size in counts)
+
+    @property
     def open_streams(self) -> int:
         """QUIC streams that this side still has a record of."""
         return len(self._state.streams)
@@ -517,4 +523,4 @@ class AqueductConnection(TransportSide):
 
     def _check_open(self) -> None:
         if self._state.is_ended:
-            raise ClosedError("the connection is closed")
+            raise ConnectionLost("the connection has ended")

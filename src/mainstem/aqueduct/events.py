@@ -80,10 +80,15 @@ class Writable:
 
 @dataclass(slots=True)
 class SenderEnded:
-    """A sender ceased to exist; ``state`` is its last."""
+    """A sender ceased to exist; ``state`` is its last.
+
+    ``messages`` and ``size`` (in bytes) are of the reliable messages that were sent and never acknowledged.
+    """
 
     channel_id: int
     state: SenderState
+    messages: int = 0
+    size: int = 0
 
 
 @dataclass(slots=True)

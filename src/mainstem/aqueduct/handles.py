@@ -82,6 +82,17 @@ class Waiters:
                 self._waiters[0].get_loop().call_soon_threadsafe(self.wake)
 
 
+class Closed:
+    """What closing returns where nothing is left to wait for: it may be awaited."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+CLOSED = Closed()
+
+
 class Pipe(Waiters):
     """What the two halves of a channel share while both are here, and where they lead once one is not."""
 
@@ -158,11 +169,11 @@ class Sender(_Half, Generic[M]):
 
     Once the channel has ended its error is sticky: `Cancelled`, `NoReceivers`, `LostInTransit`, `ConnectionLost`, or
     ClosedError after `finish`. As a context manager it finishes the channel, or cancels it where an exception leaves
-    the block.
+    the block; ``async with`` also waits until all was received, and raises where it never will be.
 
     Example:
         >>> sender, receiver = channel()
-        >>> with sender:
+        >>> async with sender:
         ...     await sender.send(b"tide")
     """
 
@@ -193,18 +204,21 @@ class Sender(_Half, Generic[M]):
             await self._send_slowly(message)
 
     async def _send_slowly(self, message: M) -> None:
+        # Every wait is before the message is sent: a call that is cancelled has sent nothing.
         pipe = self._pipe
+        pipe.sent += 1
+        if pipe.sent % YIELD_EVERY == 0 or (pipe.fast is not None and pipe.fast.is_spent):
+            await asyncio.sleep(0)
+            if pipe.fast is not None and pipe.fast.put(message):
+                return
         while True:
             try:
                 self.send_nowait(message)
             except BackPressured:
                 remote = pipe.remote_sender
                 await (pipe.wait() if remote is None else remote.wait())
-                continue
-            pipe.sent += 1
-            if pipe.sent % YIELD_EVERY == 0 or (pipe.fast is not None and pipe.fast.is_spent):
-                await asyncio.sleep(0)
-            return
+            else:
+                return
 
     def send_nowait(self, message: M) -> None:
         """Send one message now.
@@ -224,16 +238,8 @@ class Sender(_Half, Generic[M]):
         Example:
             >>> sender.send_nowait(b"tide")
         """
-        pipe = self._require()
+        pipe = self._require_open()
         remote = pipe.remote_sender
-        if remote is not None:
-            remote.check()
-        if pipe.finished:
-            raise ClosedError("the channel was finished; nothing more can be sent on it")
-        if pipe.cancelled:
-            raise Cancelled("the channel was cancelled")
-        if pipe.closed:
-            raise NoReceivers("the channel's receiver was closed")
         if remote is not None and not pipe.queue:
             remote.send(message)
         else:
@@ -267,16 +273,31 @@ class Sender(_Half, Generic[M]):
         Example:
             >>> await sender.send_acknowledged(b"tide")
         """
-        pipe = self._require()
+        pipe = self._require_open()
         while pipe.remote_sender is not None and (pipe.queue or not pipe.remote_sender.has_room):
-            pipe.remote_sender.check()
             await pipe.remote_sender.wait()
+            self._require_open()
         if pipe.remote_sender is None:
             await self.send(message)
             return
-        await pipe.remote_sender.send_tagged(message)
+        outcome = pipe.remote_sender.send_tagged(message)
         if pipe.oneshot:
+            # Before the wait, which may be cancelled: the message is on its way.
             self.finish()
+        await outcome
+
+    def _require_open(self) -> Pipe:
+        """The pipe, where another message may be sent. Raises the sticky error elsewhere."""
+        pipe = self._require()
+        if pipe.remote_sender is not None:
+            pipe.remote_sender.check()
+        if pipe.finished:
+            raise ClosedError("the channel was finished; nothing more can be sent on it")
+        if pipe.cancelled:
+            raise Cancelled("the channel was cancelled")
+        if pipe.closed:
+            raise NoReceivers("the channel's receiver was closed")
+        return pipe
 
     def finish(self) -> None:
         """End the channel gracefully: all that was sent is still delivered. May be called again.
@@ -379,6 +400,16 @@ class Sender(_Half, Generic[M]):
         else:
             self.cancel()
 
+    async def __aenter__(self) -> Sender[M]:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.cancel()
+        elif not self._moved:
+            self.finish()
+            await self.wait_closed()
+
     def __del__(self) -> None:
         # Without `finish` the receiver still expects messages, and none can come any more.
         pipe = getattr(self, "_pipe", None)
@@ -467,20 +498,23 @@ class Receiver(_Half, Generic[M]):
             raise ClosedError("the channel has finished")
         return False, None
 
-    def close(self) -> None:
+    def close(self) -> Closed:
         """Close the receiver: what was not received is dropped, and the sender gets `NoReceivers`. May be called again.
 
+        Returns:
+            What may be awaited; the receiver is closed at once.
+
         Example:
-            >>> receiver.close()
+            >>> await receiver.close()
         """
         pipe = self._pipe
-        if self._moved or pipe.closed:
-            return
-        pipe.closed = True
-        pipe.queue.clear()
-        if pipe.remote_receiver is not None:
-            pipe.remote_receiver.close()
-        pipe.wake()
+        if not self._moved and not pipe.closed:
+            pipe.closed = True
+            pipe.queue.clear()
+            if pipe.remote_receiver is not None:
+                pipe.remote_receiver.close()
+            pipe.wake()
+        return CLOSED
 
     @property
     def is_networked(self) -> bool:

@@ -196,12 +196,13 @@ def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput
     if sender.control is not None:
         state.abandon(sender.control)
         sender.control = None
+    unacknowledged = sender.unacknowledged
     outstanding = sender.take_outstanding()
     if sender.state is SenderState.LOST:
         outstanding += sender.acked
         sender.acked = []
     lose_messages(state, sender, outstanding)
-    state.emit(SenderEnded(sender.channel_id, sender.state))
+    state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
 
 
 # A receiver's end.
@@ -373,9 +374,10 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
     state.is_ended = True
     unread: list[Delivery] = []
     for sender in list(state.senders.values()):
+        unacknowledged = sender.unacknowledged
         state.move_sender(sender, SenderInput.DISCONNECT)
         sender.take_outstanding()
-        state.emit(SenderEnded(sender.channel_id, sender.state))
+        state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
     for receiver in list(state.receivers.values()):
         state.move_receiver(receiver, ReceiverInput.DISCONNECT)
         receiver.blocked.clear()

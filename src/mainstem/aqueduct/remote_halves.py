@@ -31,6 +31,7 @@ from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.errors import (
     BackPressured,
     Cancelled,
+    ChannelError,
     ClosedError,
     ConnectionLost,
     LostInTransit,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 class RemoteSender(Waiters):
     """A sender whose receiver is at the peer."""
 
-    __slots__ = ("_channel_id", "_pipe", "_session", "state")
+    __slots__ = ("_channel_id", "_lost", "_pipe", "_session", "state")
 
     def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
         super().__init__()
@@ -55,6 +56,8 @@ class RemoteSender(Waiters):
         self._channel_id = channel_id
         self._pipe = pipe
         self.state: SenderState | None = None
+        # What the errors say of the messages that were sent and not delivered.
+        self._lost = ""
         session.senders[channel_id] = self
         self.configure()
 
@@ -74,15 +77,16 @@ class RemoteSender(Waiters):
         state = self.state
         if state is None:
             return
+        self._session.reported(self)
         name = describe(self._channel_id)
         if state is SenderState.CANCELLED:
             raise Cancelled(f"channel {name} was cancelled")
         if state is SenderState.NO_RECEIVERS:
-            raise NoReceivers(f"channel {name}: the receiver closed")
+            raise NoReceivers(f"channel {name}: the receiver closed{self._lost}")
         if state is SenderState.LOST:
-            raise LostInTransit(f"channel {name}: its receiver was lost on its way")
+            raise LostInTransit(f"channel {name}: its receiver was lost on its way{self._lost}")
         if state is SenderState.DISCONNECTED:
-            raise ConnectionLost(f"channel {name}: {self._session.reason}") from self._session.error
+            raise ConnectionLost(f"channel {name}: {self._session.reason}{self._lost}") from self._session.error
         raise ClosedError(f"channel {name} was finished")
 
     def send(self, message: Any, *, tag: object = None) -> None:
@@ -111,14 +115,14 @@ class RemoteSender(Waiters):
             # From here on, plain bytes bypass this method while nothing is in the way.
             pipe.fast = session.conn.plain_sender(self._channel_id, pipe.mode)
 
-    async def send_tagged(self, message: Any) -> None:
-        """Send, and wait until the message is acknowledged. Raises LostInTransit or ConnectionLost."""
+    def send_tagged(self, message: Any) -> asyncio.Future[None]:
+        """Send a message; the future is done when it is acknowledged, or fails with LostInTransit or ConnectionLost."""
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.send(message, tag=outcome)
         outcomes = self._session.outcomes
         outcomes.add(outcome)
         outcome.add_done_callback(outcomes.discard)
-        await outcome
+        return outcome
 
     def drain(self) -> None:
         """Send what was queued while both halves were here, and carry out the end that was asked for meanwhile."""
@@ -128,6 +132,9 @@ class RemoteSender(Waiters):
                 self.send(pipe.queue[0])
                 pipe.queue.popleft()
         except BackPressured:
+            return
+        except ChannelError:
+            # The channel has ended, and its error is raised wherever the handle is used.
             return
         except MainstemError as error:
             # It cannot be sent, and no caller waits: the channel is cancelled.
@@ -163,9 +170,13 @@ class RemoteSender(Waiters):
             self.drain()
         self.wake()
 
-    def ended(self, state: SenderState) -> None:
-        """The sender ceased to exist."""
+    def ended(self, state: SenderState, messages: int = 0, size: int = 0) -> None:
+        """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
         self.state = state
+        messages += len(self._pipe.queue)
+        if messages and state in (SenderState.NO_RECEIVERS, SenderState.LOST, SenderState.DISCONNECTED):
+            self._lost = f"; {messages} messages of {size} bytes were not delivered"
+            self._session.not_delivered(self)
         self._pipe.fast = None
         self._session.senders.pop(self._channel_id, None)
         self._pipe.queue.clear()

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mainstem.aqueduct.aio import LONG_HEADER, SERIALISATION_ERROR, Connection, Endpoint, HeaderSource
-from mainstem.aqueduct.codec import Headers, as_headers
+from mainstem.aqueduct.aio import LINGER, LONG_HEADER, SERIALISATION_ERROR, Connection, Endpoint, HeaderSource
+from mainstem.aqueduct.codec import PROTOCOL_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
+from mainstem.aqueduct.quic.link import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
-from mainstem.errors import ConnectionLost, RemoteProtocolError
+from mainstem.errors import ChannelError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
+from mainstem.log_limit import LogLimit
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
@@ -25,6 +28,16 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Connection], Awaitable[None]]
+
+HANDLER_FAILED = 4
+"""QUIC application close code: the server's handler raised."""
+
+
+def _is_of_peer(error: BaseException) -> bool:
+    """Whether a handler's exception only says that its peer went away, cancelled, or broke a rule."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_of_peer, error.exceptions))
+    return isinstance(error, ChannelError | RemoteProtocolError)
 
 
 class Server(Endpoint):
@@ -60,7 +73,8 @@ class Server(Endpoint):
         self._instrument = instrument
         self._by_cid: dict[bytes, Session] = {}
         self._sessions: dict[Session, set[bytes]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Connection] = {}
+        self._violations = LogLimit(logger)
         self._closing = False
 
     @property
@@ -129,6 +143,8 @@ class Server(Endpoint):
         session = Session(conn, link, self.udp, address, serializer=self._serializers[0])
         session.on_headers = lambda headers: self._accept(session, headers)
         session.on_over = lambda: self._forget(session)
+        session.ended.add_done_callback(lambda _: self._log_violation(session))
+        session.expect_hello(self._settings.hello_timeout)
         cids = {header.destination_cid, bytes(link.quic.host_cid)}
         self._sessions[session] = cids
         for cid in cids:
@@ -156,6 +172,14 @@ class Server(Endpoint):
         link.cids_issued.clear()
         link.cids_retired.clear()
 
+    def _log_violation(self, session: Session) -> None:
+        """Log the rule that a client broke, if that is how its connection ended."""
+        error = session.error
+        if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
+            host, port, *_ = session.address
+            text = f"{host}:{port} broke a rule ({error.rule}), and its connection was closed: {error}"
+            self._violations.log(logging.WARNING, error.rule, text, session.now_ns)
+
     def _accept(self, session: Session, headers: Headers) -> None:
         serializer = choose(self._serializers, headers)
         if serializer is None:
@@ -169,22 +193,41 @@ class Server(Endpoint):
         connection = Connection(session, is_client=False)
         session.conn.accept([*offer_headers([serializer]), *as_headers(own)], session.now_ns)
         session.wake()
-        task = asyncio.get_running_loop().create_task(self._run(connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = session.loop.create_task(self._run(session, connection))
+        self._tasks[task] = connection
+        task.add_done_callback(lambda task: self._tasks.pop(task))
+        session.ended.add_done_callback(lambda _: self._cancel_handler(session, connection, task))
 
-    async def _run(self, connection: Connection) -> None:
+    def _cancel_handler(self, session: Session, connection: Connection, task: asyncio.Task[None]) -> None:
+        """A connection ended: its handler is cancelled.
+
+        A handler that closed the connection itself runs on. After an orderly close by a client that had finished the
+        entrypoint, the handler has a while to process what it has not received yet.
+        """
+        if connection.is_closed_here:
+            return
+        if session.error is None and connection.is_finished:
+            session.loop.call_later(LINGER, task.cancel)
+        else:
+            task.cancel()
+
+    async def _run(self, session: Session, connection: Connection) -> None:
         """A connection's handler; when it has returned and the channels are over, the connection is closed."""
         try:
             await self._handler(connection)
             connection.receiver.close()
             await connection.wind_down()
-        except asyncio.CancelledError:
-            raise
-        except ConnectionLost as error:
-            logger.info("%s: %s", connection.peer, error)
-        except Exception:
-            logger.exception("the handler of %s failed", connection.peer)
+            messages, size = session.conn.unacknowledged
+            if messages:
+                logger.warning("%s: %d messages of %d bytes were not delivered", connection.peer, messages, size)
+        except Exception as error:
+            if not _is_of_peer(error):
+                logger.exception("the handler of %s failed", connection.peer)
+                session.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
+            elif isinstance(error, RemoteProtocolError):
+                session.fail(error, code=error.code or PROTOCOL_ERROR)
+            else:
+                logger.info("%s: %s", connection.peer, error)
         finally:
             connection.close()
 
@@ -192,23 +235,53 @@ class Server(Endpoint):
         for cid in self._sessions.pop(session, ()):
             self._by_cid.pop(cid, None)
 
-    async def close(self) -> None:
-        """Close every connection, cancel their handlers and wait for them, and close the socket.
+    async def shut_down(self, timeout: float = LINGER) -> None:
+        """Accept no more connections, wait until the handlers have returned, and close the server.
+
+        Args:
+            timeout: Seconds to wait for the handlers; then they are cancelled, as by `close`.
+
+        Example:
+            >>> await server.shut_down(timeout=30)
+        """
+        self._closing = True
+        handlers = self._handlers()
+        if handlers:
+            await asyncio.wait(handlers, timeout=timeout)
+        await self.close()
+
+    async def close(self, *, timeout: float = LINGER) -> None:
+        """Close every connection, cancel their handlers and wait for them, and close the socket. May be called again.
+
+        Args:
+            timeout: Seconds to wait for the cancelled handlers. One that is not done by then is logged and left behind.
 
         Example:
             >>> await server.close()
         """
         self._closing = True
+        handlers = self._handlers()
         for session in list(self._sessions):
             session.close("the server is shutting down")
-        for task in list(self._tasks):
+        for task in handlers:
             task.cancel()
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)
-        self.shut()
-        for session in list(self._sessions):
-            session.give_up()
+        try:
+            if handlers:
+                _, pending = await asyncio.wait(handlers, timeout=timeout)
+                for task in pending:
+                    logger.warning(
+                        "the handler of %s goes on %g s after it was cancelled", self._tasks[task].peer, timeout
+                    )
+            await asyncio.sleep(0)
+        finally:
+            self.shut()
+            for session in list(self._sessions):
+                session.give_up()
+            self._violations.flush(int(asyncio.get_running_loop().time() * 1e9))
+
+    def _handlers(self) -> list[asyncio.Task[None]]:
+        """The tasks of all handlers but the one that calls."""
+        return [task for task in self._tasks if task is not asyncio.current_task()]
 
     async def serve_forever(self) -> None:
         """Serve until this call is cancelled.
@@ -242,7 +315,8 @@ async def serve(
 ) -> Server:
     """Listen, and run a handler for each connection.
 
-    When the handler has returned and every channel has ended, or after ten seconds, the connection is closed.
+    When the handler has returned and every channel has ended, or after ten seconds, the connection is closed. When the
+    connection or the server ends first, the handler is cancelled.
 
     Args:
         handler: An asynchronous function that is called with a `Connection`.

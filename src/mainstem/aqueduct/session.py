@@ -34,7 +34,7 @@ from mainstem.aqueduct.events import (
 from mainstem.errors import ConnectionLost, LostInTransit, TimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.connection import AqueductConnection
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.aqueduct")
 
+
+HELLO_TIMED_OUT = 5
+"""QUIC application close code: the peer's connection headers did not come in time."""
 
 WIND_DOWN_STEP = 0.005
 """Seconds between two checks whether a connection is at rest."""
@@ -61,8 +64,11 @@ class SenderEvents(Protocol):
     def writable(self) -> None:
         """There is room again."""
 
-    def ended(self, state: SenderState) -> None:
-        """The sender ceased to exist."""
+    def ended(self, state: SenderState, messages: int, size: int) -> None:
+        """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
+
+    def check(self) -> None:
+        """Raise the error by which the sender ended."""
 
 
 class ReceiverEvents(Protocol):
@@ -99,6 +105,9 @@ class Session:
         for future in (self.peer_headers, self.established):
             # No task need be waiting for them when the connection ends.
             future.add_done_callback(_retrieve)
+        # The first sender whose messages were not delivered, as long as no call has raised that.
+        self._undelivered: SenderEvents | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
         self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None
         self._udp = udp
@@ -230,7 +239,7 @@ class Session:
         elif isinstance(event, SenderEnded):
             sender = self.senders.get(event.channel_id)
             if sender is not None:
-                sender.ended(event.state)
+                sender.ended(event.state, event.messages, event.size)
         elif isinstance(event, ReceiverEnded):
             receiver = self.receivers.get(event.channel_id)
             if receiver is not None:
@@ -240,6 +249,8 @@ class Session:
         elif isinstance(event, PeerHeaders):
             if not self.peer_headers.done():
                 self.peer_headers.set_result(event.headers)
+            if self._hello_timer is not None:
+                self._hello_timer.cancel()
             self.on_headers(event.headers)
         elif isinstance(event, ConnectionEnded):
             self._ended(event.error)
@@ -266,6 +277,8 @@ class Session:
             if not outcome.done():
                 outcome.set_exception(ConnectionLost(f"what became of the message is not known: {self.reason}"))
                 outcome.add_done_callback(_retrieve)
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
         if not self.ended.done():
             self.ended.set_result(None)
         self.wake()
@@ -336,6 +349,40 @@ class Session:
 
     # The end.
 
+    def not_delivered(self, sender: SenderEvents) -> None:
+        """Messages of a sender were not delivered, and its application is to be notified."""
+        self._undelivered = self._undelivered or sender
+
+    def reported(self, sender: SenderEvents) -> None:
+        """A call has raised the error of a sender."""
+        if self._undelivered is sender:
+            self._undelivered = None
+
+    async def flush_messages(self, timeout: float) -> None:
+        """Wait until every reliable message is acknowledged.
+
+        Raises the error of a sender whose messages were not delivered, where no call has raised it, and TimedOut after
+        ``timeout`` seconds.
+        """
+        until = self.loop.time() + timeout
+        while not self.conn.is_ended and (unacknowledged := self.conn.unacknowledged)[0]:
+            if self.loop.time() >= until:
+                messages, size = unacknowledged
+                raise TimedOut(
+                    f"{messages} messages of {size} bytes were not acknowledged within {timeout:g} s", timeout=timeout
+                )
+            await asyncio.sleep(WIND_DOWN_STEP)
+        if self._undelivered is not None:
+            self._undelivered.check()
+
+    def expect_hello(self, timeout: float) -> None:
+        """End the connection where the peer's headers have not come within ``timeout`` seconds."""
+        self._hello_timer = self.loop.call_later(timeout, self._hello_is_due, timeout)
+
+    def _hello_is_due(self, timeout: float) -> None:
+        if not self.peer_headers.done() and not self.conn.is_ended:
+            self.fail(ConnectionLost(f"no connection headers came within {timeout:g} s"), code=HELLO_TIMED_OUT)
+
     def close(self, reason: str = "") -> None:
         """Close the connection; what was not acknowledged may be lost."""
         if not self.conn.is_ended:
@@ -369,8 +416,12 @@ class Session:
 
     async def wait_established(self, timeout: float | None) -> None:
         """Wait for the handshake. Raises TimedOut, or the error that ended it."""
+        await self.wait_for(asyncio.shield(self.established), timeout)
+
+    async def wait_for(self, step: Awaitable[Any], timeout: float | None) -> None:
+        """Wait for a step of connecting. Raises TimedOut where it takes too long, and ends the connection."""
         try:
-            await asyncio.wait_for(asyncio.shield(self.established), timeout)
+            await asyncio.wait_for(step, timeout)
         except TimeoutError:
             error = TimedOut(f"no answer from {self.address} in {timeout} s", timeout=timeout)
             self.fail(error)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROMISED = {
     "requests": "['spring', 'bank'] → ['bank', 'spring']",
     "actor": "balance: 42",
+    "certificates": "gull: refused 'lock closed'",
     "live_feed": "the gauge was told: that is enough",
     "jobs": "survey: nobody listens, so it stops",
 }

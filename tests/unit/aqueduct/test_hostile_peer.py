@@ -381,7 +381,7 @@ ATTACKS: dict[str, tuple[str, Callable[[], Victim]]] = {
     ),
     "datagrams before the greeting": (
         "buffer limit",
-        _early(lambda v: [v.datagram(Message(0, n, (), bytes(4000))) for n in range(20)]),
+        _early(lambda v: [v.datagram(Version(), Message(0, n, (), bytes(4000))) for n in range(20)]),
     ),
 }
 

@@ -21,9 +21,21 @@ from aioquic.quic.packet import (
     pull_quic_header,
 )
 from aioquic.quic.retry import QuicRetryTokenHandler
-from aioquic.tls import CipherSuite, SessionTicket
+from aioquic.tls import AlertBadCertificate, AlertHandshakeFailure, CipherSuite, SessionTicket, verify_certificate
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address, Link, PacketHeader, configure
+from mainstem.aqueduct.quic.link import (
+    DATAGRAM_BACKLOG,
+    EARLY_STREAMS,
+    Address,
+    Link,
+    PacketHeader,
+    configure,
+    read_pem,
+)
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +100,42 @@ class _Connection(QuicConnection):  # type: ignore[misc]
             stream.max_stream_data_local_sent = limit
 
 
+class _MutualConnection(_Connection):
+    """A server's connection that asks its client for a certificate and verifies it.
+
+    The library can ask, and checks that the client holds the certificate's key; whether an authority signed it is checked
+    here, before the client's last handshake message is processed.
+    """
+
+    def __init__(self, *, settings: QuicSettings, **options: Any) -> None:
+        super().__init__(settings=settings, **options)
+        self._client_ca = read_pem(settings.client_ca, "client authority")
+
+    def _initialize(self, peer_cid: bytes) -> None:
+        super()._initialize(peer_cid)
+        context = self.tls
+        context._request_client_certificate = True
+        finish = context._server_handle_finished
+
+        def verify_and_finish(input_buffer: Any, output_buffer: Any) -> None:
+            self._verify_client(context._peer_certificate, context._peer_certificate_chain)
+            finish(input_buffer, output_buffer)
+
+        context._server_handle_finished = verify_and_finish
+
+    def _verify_client(self, certificate: Any, chain: list[Any]) -> None:
+        """Raise the TLS alert for a client whose certificate is missing, or not signed for clients by an authority."""
+        if certificate is None:
+            raise AlertHandshakeFailure("the client presented no certificate")
+        verify_certificate(certificate=certificate, chain=chain, cafile=self._client_ca)
+        try:
+            usages = certificate.extensions.get_extension_for_class(ExtendedKeyUsage).value
+        except ExtensionNotFound:
+            return
+        if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
+            raise AlertBadCertificate("the client's certificate is not one for clients")
+
+
 class AioquicLink(Link):
     """One connection of aioquic."""
 
@@ -98,6 +146,11 @@ class AioquicLink(Link):
             self.quic.held_streams.add(stream_id)
         else:
             self.quic.held_streams.discard(stream_id)
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        certificate = self.quic.tls._peer_certificate
+        return None if certificate is None else bytes(certificate.public_bytes(Encoding.DER))
 
     def hold_connection(self, held: bool) -> None:
         self.quic.connection_window.held = held
@@ -131,8 +184,11 @@ class _Context:
     """What the connections of one server share."""
 
     def __init__(self, settings: QuicSettings, tickets: ServerTickets | None) -> None:
+        if settings.client_ca is not None and tickets is not None:
+            raise ConfigurationError("client_ca and tickets: a resumed session presents no certificate")
         self._settings = settings
         self._tickets = tickets
+        self._class = _Connection if settings.client_ca is None else _MutualConnection
         self._configuration = QuicConfiguration(is_client=False)
         configure(self._configuration, settings, QuicFileLogger)
         self._retry = QuicRetryTokenHandler() if settings.retry else None
@@ -191,7 +247,7 @@ class _Context:
                 )
             original, retried = known, header.destination_cid
         tickets = self._tickets
-        quic = _Connection(
+        quic = self._class(
             settings=self._settings,
             configuration=self._configuration,
             original_destination_connection_id=original,

@@ -47,6 +47,9 @@ tag."""
 NO_VERIFICATION = 0
 """Both libraries take `ssl.CERT_NONE`, which is this number."""
 
+PEERS_COMPLAINT = "peer's complaint"
+"""The rule of the error where it is the peer that closed the connection for a broken rule."""
+
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that are no error."""
 
@@ -122,6 +125,11 @@ def configure(configuration: Any, settings: QuicSettings, quic_logger: Any) -> N
             configuration.verify_mode = NO_VERIFICATION
         elif settings.ca is not None:
             configuration.load_verify_locations(cafile=read_pem(settings.ca, "certificate authority"))
+        if settings.client_ca is not None:
+            raise ConfigurationError("client_ca is a server's setting; a client's authorities are ca")
+        if settings.certificate is not None:
+            # For a server that asks for it.
+            configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
     else:
         configuration.load_cert_chain(read_pem(settings.certificate, "certificate"), read_pem(settings.key, "key"))
 
@@ -181,6 +189,11 @@ class Link:
     def close(self, code: int, reason: str) -> None:
         self.closing = True
         self.quic.close(error_code=code, reason_phrase=reason[:200])
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, None where it presented none."""
+        raise NotImplementedError
 
     def end_trace(self) -> None:
         """Write the qlog file, where one is kept and the library has not done so."""
@@ -260,7 +273,7 @@ class Link:
         if event.frame_type is None and event.error_code == PROTOCOL_ERROR:
             error = RemoteProtocolError(
                 f"the peer closed the connection for a protocol error: {event.reason_phrase}",
-                rule="peer's complaint",
+                rule=PEERS_COMPLAINT,
                 code=PROTOCOL_ERROR,
             )
         elif event.error_code not in SUCCESS_CODES or event.frame_type is not None or event.reason_phrase:

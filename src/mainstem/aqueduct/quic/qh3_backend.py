@@ -21,6 +21,7 @@ from mainstem.aqueduct.quic.link import DATAGRAM_BACKLOG, EARLY_STREAMS, Address
 from mainstem.aqueduct.quic.qh3_connection import with_stream_limits
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.streams import OPENED_BY_SERVER, UNIDIRECTIONAL
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,11 @@ class Qh3Link(Link):
         # The peer's streams that have ended, of two directions and of one. The library remembers the last 1,024 ended
         # streams; the copy of a packet that comes later opens an older one anew.
         self._ended = {0: RangeSet(), UNIDIRECTIONAL: RangeSet()}
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        certificate = self.quic.get_peercert()
+        return None if certificate is None else bytes(certificate.public_bytes())
 
     def hold_connection(self, held: bool) -> None:
         self.quic.held = held
@@ -184,6 +190,8 @@ class _Context:
     def __init__(self, settings: QuicSettings, tickets: ServerTickets | None) -> None:
         self._settings = settings
         self._tickets = tickets
+        if settings.client_ca is not None:
+            raise ConfigurationError("backend 'qh3' cannot ask clients for certificates (client_ca); use 'aioquic'")
         self._configuration = QuicConfiguration(is_client=False)
         configure(self._configuration, settings, QuicFileLogger)
         self._class = with_stream_limits(settings.max_streams)

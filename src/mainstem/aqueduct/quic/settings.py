@@ -42,6 +42,12 @@ class QuicSettings:
     server_name: str | None = None
     """The name that the server's certificate must have; None for the host of the URL."""
 
+    client_ca: str | Path | None = None
+    """A server's: a PEM file of the authorities whose certificates clients must present; None asks for none."""
+
+    hello_timeout: float = 15.0
+    """A connection whose peer has not sent its connection headers after so long is closed."""
+
     idle_timeout: float = 60.0
     """A connection on which nothing arrives for so long is lost."""
 

@@ -1,0 +1,62 @@
+"""Authorisation by certificate: the server asks its clients for certificates, and only one of them may write.
+
+``python examples/aqueduct/certificates.py``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from typing import Any
+
+from cryptography.x509 import load_der_x509_certificate
+from cryptography.x509.oid import NameOID
+
+from mainstem import aqueduct
+from mainstem.aqueduct import MsgspecSerializer, oneshot
+
+WRITERS = {"harbour-master"}
+
+
+def name_of(connection: aqueduct.Connection) -> str:
+    """The common name of the client's certificate, which one of the server's authorities has signed."""
+    assert connection.peer_certificate is not None
+    subject = load_der_x509_certificate(connection.peer_certificate).subject
+    return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+async def board(connection: aqueduct.Connection) -> None:
+    """Accept notices from writers, and refuse everyone else's."""
+    name = name_of(connection)
+    async for request in connection.receiver:
+        accepted = name in WRITERS
+        await request["response"].send(f"{name}: {'posted' if accepted else 'refused'} {request['notice']!r}")
+
+
+async def post(url: str, notice: str, **files: Any) -> None:
+    """Post one notice, as the client that has these files."""
+    async with await aqueduct.connect(url, serializers=[MsgspecSerializer()], backend="aioquic", **files) as connection:
+        respond, response = oneshot()
+        await connection.sender.send({"notice": notice, "response": respond})
+        print(await response)
+
+
+async def main() -> None:
+    files = aqueduct.make_certificates(tempfile.mkdtemp(), clients=["harbour-master", "gull"])
+    # Only aioquic can ask clients for certificates; clients may use either library.
+    server = await aqueduct.serve(
+        board,
+        certificate=files.certificate,
+        key=files.key,
+        client_ca=files.ca,
+        serializers=[MsgspecSerializer()],
+        backend="aioquic",
+    )
+    async with server:
+        for name in ("harbour-master", "gull"):
+            certificate, key = files.clients[name]
+            await post(server.url, "lock closed", ca=files.ca, certificate=certificate, key=key)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

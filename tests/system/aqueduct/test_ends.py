@@ -1,0 +1,375 @@
+"""What ends, what is cancelled, and who is told: handlers, connections and servers of Aqueduct."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.aqueduct import Connection, Message, channel, oneshot
+from mainstem.aqueduct.quic.udp import UdpSocket
+from mainstem.errors import ConfigurationError, ConnectionLost, NoReceivers, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mainstem.aqueduct import Server
+    from mainstem.aqueduct.certificates import CertificateFiles
+
+pytestmark = pytest.mark.system
+
+
+class Log:
+    """What a handler has gone through."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.cancelled = False
+
+    async def wait_for_ever(self, connection: Connection) -> None:
+        self.started.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        finally:
+            self.ended.set()
+
+
+async def serving(
+    certificates: CertificateFiles, handler: Callable[[Connection], Awaitable[None]], **options: Any
+) -> Server:
+    return await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, **options)
+
+
+async def within(step: Awaitable[Any], seconds: float = 20) -> Any:
+    return await asyncio.wait_for(step, seconds)
+
+
+async def test_a_handler_is_cancelled_when_its_client_closes_the_connection(certificates: CertificateFiles) -> None:
+    log = Log()
+    async with await serving(certificates, log.wait_for_ever) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        await within(log.started.wait())
+        await connection.close()
+        await within(log.ended.wait())
+        assert log.cancelled
+
+
+async def test_a_handler_is_cancelled_when_its_client_is_lost(certificates: CertificateFiles) -> None:
+    log = Log()
+    async with await serving(certificates, log.wait_for_ever, idle_timeout=1.0, keep_alive=0) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca, keep_alive=0, idle_timeout=1.0)
+        await within(log.started.wait())
+        await within(log.ended.wait())
+        assert log.cancelled
+        await connection.close()
+
+
+async def test_a_handler_has_time_for_what_a_client_finished_before_it_closed(certificates: CertificateFiles) -> None:
+    received: list[bytes] = []
+    done = asyncio.Event()
+
+    async def slow(connection: Connection) -> None:
+        async for message in connection.receiver:
+            await asyncio.sleep(0.005)
+            received.append(message)
+        done.set()
+
+    async with await serving(certificates, slow) as server:
+        async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
+            for number in range(50):
+                await connection.sender.send(b"%d" % number)
+        await within(done.wait())
+    assert received == [b"%d" % number for number in range(50)]
+
+
+async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: CertificateFiles) -> None:
+    done = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        await connection.close()
+        await asyncio.sleep(0.05)
+        done.set()
+
+    async with await serving(certificates, handler) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        await within(done.wait())
+        await within(connection.wait_closed())
+
+
+async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
+    certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = asyncio.Event()
+    cleaned: list[str] = []
+    started = asyncio.Event()
+
+    async def tidy(connection: Connection) -> None:
+        try:
+            started.set()
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.append("tidy")
+
+    async with await serving(certificates, tidy) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        await within(started.wait())
+    assert cleaned == ["tidy"]
+    await connection.close()
+    started.clear()
+
+    async def stubborn(connection: Connection) -> None:
+        started.set()
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+
+    server = await serving(certificates, stubborn)
+    connection = await aqueduct.connect(server.url, ca=certificates.ca)
+    await within(started.wait())
+    await within(server.close(timeout=0.1))
+    assert "goes on 0.1 s after it was cancelled" in caplog.text
+    release.set()
+    await connection.close()
+    await asyncio.sleep(0.05)
+
+
+async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certificates: CertificateFiles) -> None:
+    answered = asyncio.Event()
+    go = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        message = await connection.receiver.receive()
+        await go.wait()
+        await message.attachments[0].send(b"done")
+        answered.set()
+
+    server = await serving(certificates, handler)
+    connection = await aqueduct.connect(server.url, ca=certificates.ca)
+    respond, response = oneshot()
+    await connection.sender.send(Message(b"work", [respond]))
+    ending = asyncio.ensure_future(server.shut_down(timeout=20))
+    with pytest.raises((TimedOut, ConnectionLost)):
+        await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
+    go.set()
+    assert await within(response) == b"done"
+    await within(ending)
+    assert answered.is_set()
+    await connection.close()
+
+
+async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: CertificateFiles) -> None:
+    log = Log()
+    async with await serving(certificates, log.wait_for_ever, hello_timeout=0.5) as server:
+        from mainstem.aqueduct.connection import AqueductConnection
+
+        def silent(self: AqueductConnection, now_ns: int) -> None:
+            """Send nothing."""
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(AqueductConnection, "start", silent)
+            connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        assert server.connections == 1
+        with pytest.raises(ConnectionLost, match="no connection headers"):
+            await within(connection.wait_closed())
+        assert not log.started.is_set()
+        await connection.close()
+
+
+async def test_peers_that_go_away_make_no_error_in_the_log(
+    certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mainstem.aqueduct")
+    received = asyncio.Event()
+    over = 0
+
+    async def iterate(connection: Connection) -> None:
+        nonlocal over
+        try:
+            async for message in connection.receiver:
+                received.set()
+                if isinstance(message, Message):
+                    async with asyncio.TaskGroup() as group:
+                        for handle in message.attachments:
+                            group.create_task(handle.receive())
+        finally:
+            over += 1
+
+    async with await serving(certificates, iterate) as server:
+        # The entrypoint is cancelled; the connection is closed; a channel in a group of tasks is cancelled.
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        await connection.sender.send(b"tide")
+        connection.sender.cancel()
+        await within(connection.wait_closed())
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        await connection.sender.send_acknowledged(b"tide")
+        await connection.close()
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        received.clear()
+        sender, receiver = channel()
+        await connection.sender.send(Message(b"updates", [receiver]))
+        await within(received.wait())
+        sender.cancel()
+        await within(connection.wait_closed())
+        for _ in range(200):
+            if over == 3:
+                break
+            await asyncio.sleep(0.01)
+    assert over == 3
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_failing_handler_is_in_the_log_and_in_the_close_code(
+    certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(connection: Connection) -> None:
+        raise RuntimeError("no water")
+
+    async with await serving(certificates, broken) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        with pytest.raises(ConnectionLost, match=r"handler failed \(4\)"):
+            await within(connection.wait_closed())
+        await connection.close()
+    assert "no water" in caplog.text
+
+
+async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
+    certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await serving(certificates, Log().wait_for_ever) as server:
+        for _ in range(3):
+            connection = await aqueduct.connect(server.url, ca=certificates.ca)
+            await connection.wait_ready()
+            connection.engine._state.out.datagram(b"\x63")
+            connection._session.wake()
+            with contextlib.suppress(Exception):
+                await within(connection.wait_closed())
+            await connection.close()
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(lines) == 2
+    assert "127.0.0.1:" in lines[0]
+    assert "(frame type)" in lines[0]
+    assert "2 more times" in lines[1]
+
+
+async def test_leaving_a_connection_delivers_what_was_sent(certificates: CertificateFiles) -> None:
+    received: list[bytes] = []
+    done = asyncio.Event()
+
+    async def collect(connection: Connection) -> None:
+        received.extend([message async for message in connection.receiver])
+        done.set()
+
+    sent = [b"%05d" % number + bytes(2000) for number in range(1000)]
+    async with await serving(certificates, collect) as server:
+        async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
+            for message in sent:
+                await connection.sender.send(message)
+        await within(done.wait())
+    assert received == sent
+
+
+async def test_leaving_a_connection_raises_where_the_server_went_before_all_was_delivered(
+    certificates: CertificateFiles,
+) -> None:
+    log = Log()
+    server = await serving(certificates, log.wait_for_ever)
+    with pytest.raises(ConnectionLost, match=r"\d+ messages of \d+ bytes were not delivered"):  # noqa: PT012
+        async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
+            await within(log.started.wait())
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(send_for_ever(connection), 0.3)
+            await server.close()
+
+
+async def send_for_ever(connection: Connection) -> None:
+    while True:
+        await connection.sender.send(bytes(4000))
+
+
+async def test_leaving_a_sender_raises_where_its_receiver_closed_before_all_was_received(
+    certificates: CertificateFiles,
+) -> None:
+    async def close_at_once(connection: Connection) -> None:
+        message = await connection.receiver.receive()
+        await message.attachments[0].close()
+        await asyncio.sleep(10)
+
+    async with await serving(certificates, close_at_once) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        sender, receiver = channel()
+        with pytest.raises(NoReceivers):  # noqa: PT012 - raised at the end of the block
+            async with sender:
+                await connection.sender.send(Message(b"", [receiver]))
+                for _ in range(1000):
+                    await sender.send(bytes(10_000))
+        await connection.close()
+
+
+@pytest.mark.parametrize("library", ["qh3", "aioquic"])
+async def test_a_server_reads_the_certificate_of_its_client(
+    tmp_path_factory: pytest.TempPathFactory, library: str
+) -> None:
+    from cryptography.x509 import load_der_x509_certificate
+
+    files = aqueduct.make_certificates(tmp_path_factory.mktemp("mutual"), clients=["gauge"])
+    other = aqueduct.make_certificates(tmp_path_factory.mktemp("other"), clients=["gauge"])
+
+    async def name(connection: Connection) -> None:
+        assert connection.peer_certificate is not None
+        assert connection.peer[0] == "127.0.0.1"
+        subject = load_der_x509_certificate(connection.peer_certificate).subject.rfc4514_string()
+        message = await connection.receiver.receive()
+        await message.attachments[0].send(subject.encode())
+
+    server = await serving(files, name, backend="aioquic", client_ca=files.ca)
+    async with server:
+        certificate, key = files.clients["gauge"]
+        async with await aqueduct.connect(
+            server.url, ca=files.ca, certificate=certificate, key=key, backend=library
+        ) as connection:
+            respond, response = oneshot()
+            await connection.sender.send(Message(b"", [respond]))
+            assert await within(response) == b"CN=gauge"
+            assert connection.peer_certificate is not None
+        foreign = {"certificate": other.clients["gauge"][0], "key": other.clients["gauge"][1]}
+        server_pair = {"certificate": files.certificate, "key": files.key}
+        for refused in (foreign, server_pair, {}):
+            with pytest.raises(ConnectionLost):  # noqa: PT012 - a client learns of it at or after the handshake
+                connection = await aqueduct.connect(server.url, ca=files.ca, backend=library, **refused)
+                try:
+                    await within(connection.headers())
+                finally:
+                    await connection.close()
+
+
+async def test_what_cannot_be_had_of_certificates_is_refused(certificates: CertificateFiles) -> None:
+    with pytest.raises(ConfigurationError, match="qh3"):
+        await serving(certificates, Log().wait_for_ever, client_ca=certificates.ca)
+    with pytest.raises(ConfigurationError, match="tickets"):
+        await serving(
+            certificates,
+            Log().wait_for_ever,
+            client_ca=certificates.ca,
+            backend="aioquic",
+            tickets=aqueduct.ServerTickets(),
+        )
+    with pytest.raises(ConfigurationError, match="client_ca"):
+        await aqueduct.connect("aqueduct://localhost:1", client_ca=certificates.ca)
+
+
+async def test_a_server_that_is_silent_after_tls_times_out_by_name(certificates: CertificateFiles) -> None:
+    udp = UdpSocket(host="127.0.0.1", port=0, family=2)
+    try:
+        with pytest.raises(TimedOut):
+            await aqueduct.connect(f"aqueduct://127.0.0.1:{udp.address[1]}", ca=certificates.ca, timeout=0.2)
+    finally:
+        udp.close()

@@ -1,0 +1,45 @@
+"""A repeated message is one line with a count."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.log_limit import MAX_KINDS, LogLimit
+
+if TYPE_CHECKING:
+    import pytest
+
+logger = logging.getLogger("mainstem.test")
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_first_is_logged_and_those_after_it_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    limit = LogLimit(logger)
+    for step in range(100):
+        limit.log(logging.WARNING, "no route", "no route", step * NS_PER_SECOND // 10)
+    assert lines(caplog) == ["no route"]
+    limit.log(logging.WARNING, "no route", "no route", 12 * NS_PER_SECOND)
+    assert lines(caplog) == ["no route", "no route (100 times in 12 s)"]
+
+
+def test_what_was_only_counted_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    limit = LogLimit(logger)
+    for _ in range(3):
+        limit.log(logging.WARNING, "full", "full", 0)
+    limit.log(logging.WARNING, "other", "other", 0)
+    limit.flush(2 * NS_PER_SECOND)
+    assert lines(caplog) == ["full", "other", "full (2 more times in 2 s)"]
+
+
+def test_kinds_are_bounded_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    limit = LogLimit(logger)
+    for kind in range(MAX_KINDS + 1):
+        limit.log(logging.WARNING, kind, f"kind {kind}", 0)
+        limit.log(logging.WARNING, kind, f"kind {kind}", 0)
+    limit.flush(0)
+    assert sum("more times" in line for line in lines(caplog)) == MAX_KINDS + 1
