@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -87,8 +87,8 @@ class SenderEnded:
 
     channel_id: int
     state: SenderState
-    messages: int = 0
-    size: int = 0
+    messages: int = field(default=0, compare=False)
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
 from mainstem.aqueduct.middleware import Handle
-from mainstem.errors import BackPressured, Cancelled, ClosedError, LocalProtocolError, NoReceivers
+from mainstem.errors import BackPressured, Cancelled, ChannelError, ClosedError, LocalProtocolError, NoReceivers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
@@ -284,7 +284,11 @@ class Sender(_Half, Generic[M]):
         if pipe.oneshot:
             # Before the wait, which may be cancelled: the message is on its way.
             self.finish()
-        await outcome
+        try:
+            await outcome
+        except ChannelError:
+            pipe.remote_sender.reported()
+            raise
 
     def _require_open(self) -> Pipe:
         """The pipe, where another message may be sent. Raises the sticky error elsewhere."""

@@ -77,7 +77,7 @@ class RemoteSender(Waiters):
         state = self.state
         if state is None:
             return
-        self._session.reported(self)
+        self.reported()
         name = describe(self._channel_id)
         if state is SenderState.CANCELLED:
             raise Cancelled(f"channel {name} was cancelled")
@@ -88,6 +88,10 @@ class RemoteSender(Waiters):
         if state is SenderState.DISCONNECTED:
             raise ConnectionLost(f"channel {name}: {self._session.reason}{self._lost}") from self._session.error
         raise ClosedError(f"channel {name} was finished")
+
+    def reported(self) -> None:
+        """A call raises what became of the channel."""
+        self._session.reported(self)
 
     def send(self, message: Any, *, tag: object = None) -> None:
         """Encode and send one message, with the handles in it. Raises BackPressured where there is no room."""

@@ -606,6 +606,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         assert session.conn._state.waiting
         # With a hot loop there were thousands.
         assert 0 < flushes < 100
+        await connection.close()
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])

@@ -116,3 +116,4 @@ async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transi
         with pytest.raises(LostInTransit):
             await sender.send(b"sticky")
         assert isinstance(inner, Sender)
+        await connection.close()

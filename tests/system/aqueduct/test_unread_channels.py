@@ -67,6 +67,8 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
         for number in range(50):
             await asyncio.wait_for(questions.send(b"%d" % number), 10)
             assert await asyncio.wait_for(answered.receive(), 10) == b"%d" % number
+        # What is not read cannot be waited for.
+        await connection.close()
 
 
 async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_nobody_reads(
@@ -99,3 +101,4 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        await connection.close()

@@ -21,7 +21,7 @@ from mainstem.aqueduct.events import (
 from mainstem.aqueduct.frames import VERSION_BYTES
 from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState
-from mainstem.errors import BackPressured, ClosedError, LocalProtocolError
+from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError
 
 RECEIVER, SENDER = (Attach.RECEIVER, False), (Attach.SENDER, False)
 ONESHOT_SENDER = (Attach.SENDER, True)
@@ -286,7 +286,7 @@ def test_closing_the_connection_ends_every_half_once() -> None:
         ids = [(type(event), event.channel_id) for event in (*end.of(SenderEnded), *end.of(ReceiverEnded))]
         assert len(ids) == len(set(ids))
         assert end.conn.live_halves == end.conn.open_streams == 0
-    with pytest.raises(ClosedError):
+    with pytest.raises(ConnectionLost):
         pair.client.conn.send(0, b"x", pair.now)
 
 

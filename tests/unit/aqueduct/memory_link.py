@@ -1,0 +1,122 @@
+"""Two sessions in one event loop, joined by links in memory: everything of the API but QUIC and its socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from mainstem.aqueduct.aio import Connection
+from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.events import (
+    CloseConnection,
+    Command,
+    ResetStream,
+    SendDatagram,
+    SendStream,
+    WatchDelivery,
+)
+from mainstem.aqueduct.limits import Limits
+from mainstem.aqueduct.middleware import RAW
+from mainstem.aqueduct.quic.link import Link
+from mainstem.aqueduct.quic.settings import QuicSettings
+from mainstem.aqueduct.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ADDRESS = ("memory", 0)
+
+
+class MemoryLink(Link):
+    """A link whose commands arrive at its peer in the event loop's next turn."""
+
+    library_errors = ()
+    peer: MemoryLink
+    session: Session
+
+    def __init__(self) -> None:
+        super().__init__(None, QuicSettings(keep_alive=0), is_client=False)
+        self.handshake_done = True
+        self.inbox: list[Command] = []
+        self.lost: Exception | None = None
+
+    def receive(self, datagrams: list[bytes], address: Any, now: float) -> None: ...
+
+    def transmit(self, now: float) -> list[Any]:
+        return []
+
+    def timer(self) -> float | None:
+        return None
+
+    def close(self, code: int, reason: str) -> None:
+        self.closing = self.terminated = True
+        self.peer.inbox.append(CloseConnection(code, reason))
+        self._nudge()
+
+    def end_trace(self) -> None: ...
+
+    def update(self, conn: AqueductConnection) -> None:
+        conn.transport_state(datagrams=100, max_datagram=1000)
+
+    def check_watched(self, conn: AqueductConnection, now_ns: int) -> bool:
+        watched, self._watched = list(self._watched), {}
+        for stream_id in watched:
+            conn.stream_delivered(stream_id, now_ns)
+        return bool(watched)
+
+    def execute(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            if isinstance(command, WatchDelivery):
+                self._watched[command.stream_id] = None
+            elif isinstance(command, CloseConnection):
+                self.close(command.code, command.reason)
+            elif isinstance(command, SendStream | ResetStream | SendDatagram):
+                self.peer.inbox.append(command)
+        self._nudge()
+
+    def _nudge(self) -> None:
+        session = self.peer.session
+        session.loop.call_soon(session.datagrams_received, [], ADDRESS)
+
+    def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
+        inbox, self.inbox = self.inbox, []
+        for command in inbox:
+            if isinstance(command, SendStream):
+                conn.receive_stream(command.stream_id, command.data, command.fin, now_ns)
+            elif isinstance(command, ResetStream):
+                conn.receive_reset(command.stream_id, command.code, now_ns)
+            elif isinstance(command, SendDatagram):
+                conn.receive_datagram(command.data, now_ns)
+            elif isinstance(command, CloseConnection):
+                self.terminated = True
+                conn.connection_lost(self.lost, now_ns)
+        return bool(inbox)
+
+
+class NoSocket:
+    """The socket that a link in memory does without."""
+
+    def send(self, datagrams: list[Any]) -> None:
+        assert not datagrams
+
+
+def join(limits: Limits | None = None) -> tuple[Connection, Connection]:
+    """A client's and a server's connection, which have exchanged their headers after a few turns of the loop."""
+    sessions = []
+    links = MemoryLink(), MemoryLink()
+    for link, is_client in zip(links, (True, False), strict=True):
+        conn = AqueductConnection(is_client=is_client, limits=limits or Limits(), peer="the other")
+        link.session = Session(conn, link, NoSocket(), ADDRESS, serializer=RAW)  # type: ignore[arg-type]
+        sessions.append(link.session)
+    links[0].peer, links[1].peer = links[1], links[0]
+    client, server = sessions
+    server.on_headers = lambda headers: (server.conn.accept((), server.now_ns), server.wake())  # type: ignore[assignment,func-returns-value]
+    client.conn.start(client.now_ns)
+    client.flush()
+    return Connection(client, is_client=True), Connection(server, is_client=False)
+
+
+async def turns(count: int) -> None:
+    """Let the event loop turn."""
+    for _ in range(count):
+        await asyncio.sleep(0)
