@@ -28,11 +28,11 @@ from mainstem.duologue.handler import BadMessage, Handler
 from mainstem.duologue.lifecycle import ClientLife, ServerLife
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import ClosedError, MainstemError
+from mainstem.errors import ClosedError, MainstemError, OfferError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator
     from types import TracebackType
 
     from mainstem.aeron.client.client import Aeron
@@ -50,6 +50,9 @@ logger = logging.getLogger("mainstem.duologue.server")
 
 MAX_UNREAD = 256
 """Messages of one client that its task has not received; then the client feels back pressure."""
+
+CLOSE_LIMIT = 10.0
+"""Seconds that closing a server waits for the tasks of its duologues, once they are cancelled."""
 
 QUEUE_POLL = 0.0005
 """Seconds between two checks whether the messages before have been accepted."""
@@ -92,16 +95,30 @@ class AsyncDuologue:
             await asyncio.sleep(QUEUE_POLL)
         self.inner.send(message)
 
-    def close(self, error: str = "") -> None:
+    def close(self, error: str = "") -> Closing:
         """End the duologue, after what was sent has gone out.
 
         Args:
             error: A reason that the client receives before; empty for none.
 
+        Returns:
+            What may be awaited, until the duologue has ended; it ends without that.
+
         Example:
-            >>> duologue.close("see you tomorrow")
+            >>> await duologue.close("see you tomorrow")
         """
         self.inner.close(error)
+        return Closing(self)
+
+    async def wait_closed(self) -> None:
+        """Wait until the duologue has ended.
+
+        Example:
+            >>> await duologue.wait_closed()
+        """
+        while self._reason is None:
+            self._changed.clear()
+            await self._changed.wait()
 
     async def receive(self) -> bytes:
         """Receive the next message. A call that is cancelled has taken none.
@@ -157,12 +174,35 @@ class AsyncDuologue:
         self._changed.set()
 
 
+class Closing:
+    """What `AsyncDuologue.close` returns: awaiting it waits until the duologue has ended."""
+
+    def __init__(self, duologue: AsyncDuologue) -> None:
+        self._duologue = duologue
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._duologue.wait_closed().__await__()
+
+
+async def _connect(life: ServerLife | ClientLife, *resources: Any) -> None:
+    """Open a life in a thread; where that is cancelled, nothing stays open."""
+    opening = asyncio.ensure_future(asyncio.to_thread(life.connect, *resources))
+    try:
+        await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait([opening])
+        if not opening.exception():
+            await asyncio.to_thread(life.disconnect)
+        raise
+
+
 class _Tasks(Handler):
     """Runs a task for every duologue."""
 
     def __init__(self, talk: Callable[[AsyncDuologue], Awaitable[object]]) -> None:
         self._talk = talk
         self.tasks: set[asyncio.Task[None]] = set()
+        self._by_duologue: dict[Duologue, asyncio.Task[None]] = {}
 
     def on_open(self, duologue: Duologue) -> None:
         """Start its task."""
@@ -170,6 +210,7 @@ class _Tasks(Handler):
         duologue.user = served
         task = asyncio.get_running_loop().create_task(self._run(served))
         self.tasks.add(task)
+        self._by_duologue[duologue] = task
         task.add_done_callback(self.tasks.discard)
 
     def on_message(self, duologue: Duologue, message: bytes) -> None:
@@ -178,16 +219,21 @@ class _Tasks(Handler):
             duologue.user.put(message)
 
     def on_close(self, duologue: Duologue, reason: str) -> None:
-        """End the task's iteration."""
+        """End the task's iteration; a task that runs on is cancelled after a while."""
         if isinstance(duologue.user, AsyncDuologue):
             duologue.user.end(reason)
+        task = self._by_duologue.pop(duologue, None)
+        if task is not None and not task.done():
+            asyncio.get_running_loop().call_later(CLOSE_LIMIT, task.cancel)
 
     async def _run(self, served: AsyncDuologue) -> None:
         try:
             await self._talk(served)
         except BadMessage:
             served.close(BAD_MESSAGE)
-        except ClosedError:
+        except (ClosedError, OfferError) as error:
+            # The client has gone, or does not read: that is no fault of the program.
+            logger.debug("[%d] its task ended: %s", served.inner.session_id, error)
             served.close()
         except Exception:
             logger.exception("[%d] its task failed", served.inner.session_id)
@@ -238,7 +284,7 @@ class AsyncDuologueServer:
             >>> server = await aio.serve(talk, address="192.0.2.1").start()
         """
         # Starting a driver takes a moment, in which the event loop may have other things to do.
-        await asyncio.to_thread(self._life.connect, *self._resources)
+        await _connect(self._life, *self._resources)
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -281,14 +327,18 @@ class AsyncDuologueServer:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            # Not awaited as such: a cancellation of this call must not be taken for the task's.
+            await asyncio.wait([task])
         self._life.on_close()
-        if isinstance(self._handler, _Tasks):
-            for serving in list(self._handler.tasks):
-                serving.cancel()
-            await asyncio.gather(*self._handler.tasks, return_exceptions=True)
-        await asyncio.to_thread(self._life.disconnect)
+        try:
+            if isinstance(self._handler, _Tasks) and (tasks := self._handler.tasks - {asyncio.current_task()}):
+                for serving in tasks:
+                    serving.cancel()
+                _, pending = await asyncio.wait(tasks, timeout=CLOSE_LIMIT)
+                if pending:
+                    logger.warning("%d tasks go on %g s after they were cancelled", len(pending), CLOSE_LIMIT)
+        finally:
+            await asyncio.to_thread(self._life.disconnect)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -330,7 +380,7 @@ class AsyncDuologueClient:
             >>> duologue = await aio.connect("192.0.2.1").open()
         """
         try:
-            await asyncio.to_thread(self._life.connect, *self._resources)
+            await _connect(self._life, *self._resources)
             self._life.start()
             await self._run(self._life.opening())
         except BaseException:

@@ -1,0 +1,120 @@
+"""The tasks that serve duologues in asyncio: they end with what they serve, and are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from mainstem.duologue import aio
+from mainstem.errors import BackPressured
+
+
+class Served:
+    """As much of a duologue as a task uses."""
+
+    session_id = 17
+
+    def __init__(self) -> None:
+        self.user: Any = None
+        self.paused = False
+        self.is_open = True
+        self.queued = 0
+        self.closed: str | None = None
+
+    def send(self, message: bytes) -> None:
+        raise BackPressured("the client does not read")
+
+    def close(self, error: str = "") -> None:
+        self.closed = error
+
+
+async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aio, "CLOSE_LIMIT", 0.02)
+    cancelled = asyncio.Event()
+
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    tasks = aio._Tasks(talk)
+    served: Any = Served()
+    tasks.on_open(served)
+    await asyncio.sleep(0)
+    tasks.on_close(served, "everybody left")
+    await asyncio.wait_for(cancelled.wait(), 5)
+    await asyncio.sleep(0)
+    assert not tasks.tasks
+
+
+async def test_what_came_before_the_client_left_is_still_served() -> None:
+    received: list[bytes] = []
+
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        async for message in duologue:
+            await asyncio.sleep(0)
+            received.append(message)
+        received.append(b"after the loop")
+
+    tasks = aio._Tasks(talk)
+    served: Any = Served()
+    tasks.on_open(served)
+    tasks.on_message(served, b"one")
+    tasks.on_message(served, b"two")
+    tasks.on_close(served, "everybody left")
+    await asyncio.wait_for(asyncio.gather(*tasks.tasks), 5)
+    assert received == [b"one", b"two", b"after the loop"]
+
+
+async def test_a_client_that_does_not_read_makes_no_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        await duologue.send(b"tide")
+
+    tasks = aio._Tasks(talk)
+    served: Any = Served()
+    tasks.on_open(served)
+    await asyncio.wait_for(asyncio.gather(*tasks.tasks), 5)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert served.closed == ""
+
+
+async def test_closing_may_be_awaited_and_a_cancelled_receive_takes_nothing() -> None:
+    served: Any = Served()
+    duologue = aio.AsyncDuologue(served)
+    waiting = asyncio.ensure_future(duologue.receive())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    duologue.put(b"tide")
+    assert await duologue.receive() == b"tide"
+    closing = duologue.close()
+    asyncio.get_running_loop().call_later(0.01, duologue.end, "closed by the server")
+    await asyncio.wait_for(closing, 5)
+    assert served.closed == ""
+
+
+async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    go = threading.Event()
+    events: list[str] = []
+
+    def connect(*_: object) -> None:
+        go.wait(5)
+        events.append("connected")
+
+    server = aio.serve(aio._Tasks(lambda _: asyncio.sleep(0)), address="127.0.0.1")
+    monkeypatch.setattr(server._life, "connect", connect)
+    monkeypatch.setattr(server._life, "disconnect", lambda: events.append("disconnected"))
+    starting = asyncio.ensure_future(server.start())
+    await asyncio.sleep(0.01)
+    starting.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert events == ["connected", "disconnected"]
