@@ -8,7 +8,7 @@ A sender numbers its messages in two sequences from 0, one for what travels on s
 * Reliable: the compiled `Ledger` keeps the size of each unacknowledged message; ``ledger.first`` is the lowest of them and
   ``ledger.next`` the next number. Only a message that something depends on (attachments, or the application's tag) has a
   `Sent` entry, so plain messages cost one integer each.
-* Unreliable: ``next_unreliable`` is the next number, ``declared`` how many the peer was told of, ``mark`` where the last
+* Unreliable: ``next_unreliable`` is the next number, ``declared`` counts those that were declared, ``mark`` where the last
   AckNackUnreliable ended: all below is decided. ``mark <= next_unreliable`` and ``declared <= next_unreliable`` always.
 * ``pending`` holds messages that wait for room in the transport; they have no number, and dropping one leaves no gap.
 
@@ -461,20 +461,20 @@ class ReceiverHalf:
         """Run lengths of an AckReliable frame, empty where there is nothing to acknowledge. Counts as sent."""
         position = self.acked.first_missing(0)
         counts: list[int] = []
-        taken = []
+        ranges = []
         for start, stop in self.unacked:
             gap = start - position
             if gap:
                 counts.extend((gap,) if counts else (0, gap))
             counts.append(stop - start)
-            taken.append((start, stop))
+            ranges.append((start, stop))
             position = stop
-            if len(taken) == RANGES_A_FRAME:
+            if len(ranges) == RANGES_A_FRAME:
                 break
-        for start, stop in taken:
+        for start, stop in ranges:
             self.acked.add_range(start, stop)
-        if taken:
-            self.unacked.discard_below(taken[-1][1])
+        if ranges:
+            self.unacked.discard_below(ranges[-1][1])
         if not len(self.unacked):
             self.unacked_count = self.unacked_bytes = 0
         return tuple(counts)
@@ -488,7 +488,7 @@ class ReceiverHalf:
         position = self.mark
         counts: list[int] = []
         stopped = False
-        for taken, (start, stop) in enumerate(self.received, 1):
+        for count, (start, stop) in enumerate(self.received, 1):
             if start > position:
                 reach = start if final else min(start, self.expired)
                 if reach > position:
@@ -499,7 +499,7 @@ class ReceiverHalf:
                     break
             counts.append(stop - position)
             position = stop
-            if taken == RANGES_A_FRAME:
+            if count == RANGES_A_FRAME:
                 stopped = True
                 break
         if not stopped and not final and self.expired > position:

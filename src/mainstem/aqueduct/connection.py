@@ -1,6 +1,6 @@
 """An Aqueduct connection without I/O: streams, datagrams and resets go in, commands and events come out.
 
-The verbs tell their kind. ``receive_*`` is what the QUIC connection reports; ``data_to_send`` returns what it is asked to
+Methods are named by who calls them. ``receive_*`` is what the QUIC connection reports; ``data_to_send`` returns what it is asked to
 do; ``next_event`` returns what the application is to be notified of; everything else is called by the application. Time is
 an argument, in nanoseconds of any monotonic clock. Nothing here knows a socket, a clock, a thread or a QUIC library.
 

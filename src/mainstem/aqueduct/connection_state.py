@@ -275,7 +275,7 @@ class ConnectionState:
         self.forget_if_done(stream)
 
     def reset_stream(self, stream: Stream, code: int) -> None:
-        """Reset this side's direction, but never before the peer can tell which channel the stream belongs to.
+        """Reset this side's direction, but never before the peer can determine which channel the stream belongs to.
 
         A reset may overtake the bytes before it, and a stream that is reset before its first frame was read belongs to no
         channel. So the side that opened the stream waits until its ChannelControl has been delivered.

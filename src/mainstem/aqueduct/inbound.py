@@ -113,7 +113,7 @@ class Inbound:
             return
         if stream in self._held_streams:
             if stream.is_bidirectional:
-                # Its first frame, which tells whose it is, counts as read: the peer relies on that.
+                # Its first frame, which names its channel, counts as read: the peer relies on that.
                 stream.held_reset = code
                 return
             del self._held_streams[stream]

@@ -15,7 +15,7 @@ The rules (docs/protocols/aqueduct.md):
 
 Where a half is: in ``state.senders`` or ``state.receivers`` while it is live; in ``state.drained`` when it has ceased on the
 wire and the application has yet to read it, or to receive the message that it came attached to; otherwise in no table. Its
-state changes only by ``move_sender`` and ``move_receiver``, which look it up in the tables of `state`: an impossible step is
+state changes only by ``move_sender`` and ``move_receiver``, which index the tables of `state`: an impossible step is
 a KeyError here, not a wrong state.
 
 Cascades run as work lists, not as recursion. Whatever reaches, loses or drops a half appends it to ``state.reached``,
@@ -26,7 +26,7 @@ constant stack. Every public step of the engine ends in `settle`.
 A control stream is never reset by its opener before its ChannelControl has been delivered: QUIC lets a reset overtake the
 data, and a stream that is reset before its first frame belongs to no channel. ``ConnectionState.reset_stream`` waits for that.
 
-Loss and drops differ in what the peer is told. A lost half never was: its control stream is reset with "lost". A half that
+Loss and drops differ in what the peer receives. A lost half never was: its control stream is reset with "lost". A half that
 the application dropped, or never took out of its message, ends as if its handle had been dropped: a sender is cancelled, a
 receiver closed.
 """

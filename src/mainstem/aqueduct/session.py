@@ -9,7 +9,7 @@ Handles never wait inside the engine. They wait on futures of their own, which e
 state again; so a task may be cancelled at any wait without losing a message.
 
 The end: the engine ends first (``ended``: every handle has its error), the QUIC connection some time later (``over``: it has
-told the peer and forgotten the connection), and only then is the socket's part released. ``error`` is the first reason.
+notified the peer and forgotten the connection), and only then is the socket's part released. ``error`` is the first reason.
 """
 
 from __future__ import annotations
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mainstem.aqueduct")
 
+
+MAX_UNDELIVERED = 64
+"""Senders that are remembered because no call has raised yet that their messages were not delivered."""
 
 HELLO_TIMED_OUT = 5
 """QUIC application close code: the peer's connection headers did not come in time."""
@@ -105,8 +108,8 @@ class Session:
         for future in (self.peer_headers, self.established):
             # No task need be waiting for them when the connection ends.
             future.add_done_callback(_retrieve)
-        # The first sender whose messages were not delivered, as long as no call has raised that.
-        self._undelivered: SenderEvents | None = None
+        # The senders whose messages were not delivered, as long as no call has raised that.
+        self._undelivered: dict[SenderEvents, None] = {}
         self._hello_timer: asyncio.TimerHandle | None = None
         self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None
@@ -247,11 +250,12 @@ class Session:
         elif isinstance(event, Acknowledged | Lost):
             self._resolve(event)
         elif isinstance(event, PeerHeaders):
-            if not self.peer_headers.done():
-                self.peer_headers.set_result(event.headers)
             if self._hello_timer is not None:
                 self._hello_timer.cancel()
+            # First, as it may refuse them, and then connecting fails.
             self.on_headers(event.headers)
+            if not self.peer_headers.done():
+                self.peer_headers.set_result(event.headers)
         elif isinstance(event, ConnectionEnded):
             self._ended(event.error)
 
@@ -351,12 +355,12 @@ class Session:
 
     def not_delivered(self, sender: SenderEvents) -> None:
         """Messages of a sender were not delivered, and its application is to be notified."""
-        self._undelivered = self._undelivered or sender
+        if len(self._undelivered) < MAX_UNDELIVERED:
+            self._undelivered[sender] = None
 
     def reported(self, sender: SenderEvents) -> None:
         """A call has raised the error of a sender."""
-        if self._undelivered is sender:
-            self._undelivered = None
+        self._undelivered.pop(sender, None)
 
     async def flush_messages(self, timeout: float) -> None:
         """Wait until every reliable message is acknowledged.
@@ -372,8 +376,8 @@ class Session:
                     f"{messages} messages of {size} bytes were not acknowledged within {timeout:g} s", timeout=timeout
                 )
             await asyncio.sleep(WIND_DOWN_STEP)
-        if self._undelivered is not None:
-            self._undelivered.check()
+        for sender in self._undelivered:
+            sender.check()
 
     def expect_hello(self, timeout: float) -> None:
         """End the connection where the peer's headers have not come within ``timeout`` seconds."""

@@ -128,11 +128,11 @@ class TransportSide:
         index = 0
         are_new = state.streams.keys().isdisjoint(stream_ids)
         while index < len(pieces) and not self._state.is_ended:
-            taken = self._take_run(pieces, index, False) if are_new else 0
-            if not taken:
+            count = self._take_run(pieces, index, False) if are_new else 0
+            if not count:
                 self.receive_stream(stream_ids[index], pieces[index], True, now_ns)
-                taken = 1
-            index += taken
+                count = 1
+            index += count
 
     def receive_datagrams(self, datagrams: list[bytes], now_ns: int) -> None:
         """Several datagrams came.
@@ -147,11 +147,11 @@ class TransportSide:
         self._state.now_ns = now_ns
         index = 0
         while index < len(datagrams) and not self._state.is_ended:
-            taken = self._take_run(datagrams, index, True)
-            if not taken:
+            count = self._take_run(datagrams, index, True)
+            if not count:
                 self.receive_datagram(datagrams[index], now_ns)
-                taken = 1
-            index += taken
+                count = 1
+            index += count
 
     def _take_run(self, items: list[bytes], start: int, unreliable: bool) -> int:
         """Process the plain messages from ``items[start]`` on, which travelled alone, as far as that can be done at once.

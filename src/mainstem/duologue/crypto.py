@@ -101,7 +101,7 @@ class ServerKey:
         opened = _open(_hello_key(secret, hello.public_key, self.public), hello.sealed_key, b"", what="a sealed HELLO")
         return int.from_bytes(opened, "big"), secret
 
-    def answer(
+    def respond(
         self, connect: Connect, hello: SealedHello, secret: bytes, *, duologue_session: int, chance: Random
     ) -> tuple[Connect, Ciphers]:
         """Sign a CONNECT, and agree on the keys of the duologue.
@@ -120,7 +120,7 @@ class ServerKey:
             RemoteProtocolError: The client's public key gives no secret.
 
         Example:
-            >>> connect, ciphers = key.answer(connect, hello, secret, duologue_session=17, chance=random.SystemRandom())
+            >>> connect, ciphers = key.respond(connect, hello, secret, duologue_session=17, chance=random.SystemRandom())
         """
         ephemeral = X25519PrivateKey.from_private_bytes(chance.randbytes(KEY_LENGTH))
         public = ephemeral.public_key().public_bytes_raw()
@@ -129,6 +129,9 @@ class ServerKey:
         tag = ChaCha20Poly1305(keys.confirm).encrypt(_ZERO_NONCE, b"", connect.plain_part)
         signed = Connect(connect.session_id, connect.port, connect.control_port, connect.encrypted_session, public, tag)
         return signed, Ciphers(Sealer(keys.to_client, duologue_session), Opener(keys.to_server, duologue_session))
+
+    # Its name until 1.0.
+    answer = respond
 
 
 class ClientHandshake:

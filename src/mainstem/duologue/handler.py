@@ -60,7 +60,7 @@ class Handler:
             reason: Why it ended, in a few words.
 
         Example:
-            >>> handler.on_close(duologue, "everybody left")
+            >>> handler.on_close(duologue, "silent for too long")
         """
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mainstem.errors import RemoteProtocolError
 
-# The longest text that these rules can make is an error's; what is longer is refused before it is looked at.
+# The longest text that these rules can make is an error's; what is longer is refused before it is parsed.
 MAX_TEXT_LENGTH = 512
 MAX_ERROR_LENGTH = 256
 

@@ -287,7 +287,7 @@ class ServerCore:
         session_id = client.image.session_id
         response = Connect(session_id, ports[0], ports[1], encrypt_session(duologue_session, key))
         if isinstance(hello, SealedHello) and self._key is not None:
-            response, duologue.ciphers = self._key.answer(
+            response, duologue.ciphers = self._key.respond(
                 response, hello, secret, duologue_session=duologue_session, chance=self._chance
             )
         # The client receives the response once there is something to join.

@@ -62,17 +62,17 @@ class Qh3Link(Link):
         self.quic.held = held
 
     def deliver(self, conn: AqueductConnection, now_ns: int) -> bool:
-        found = super().deliver(conn, now_ns)
+        has_events = super().deliver(conn, now_ns)
         quic = self.quic
         if not quic.may_take:
-            return found
+            return has_events
         datagrams: list[bytes] = []
         # Streams of one direction that ended, as they come one behind the other.
         ends: list[int] = []
         pieces: list[bytes] = []
         next_event = quic._core.next_event
         while (event := next_event()) is not None:
-            found = True
+            has_events = True
             kind = event[0]
             if kind == "stream_data":
                 stream_id = event[1]
@@ -98,7 +98,7 @@ class Qh3Link(Link):
             self._hand_over_ends(conn, ends, pieces, now_ns)
         if datagrams:
             conn.receive_datagrams(datagrams, now_ns)
-        return found
+        return has_events
 
     def _hand_over_ends(
         self, conn: AqueductConnection, stream_ids: list[int], pieces: list[bytes], now_ns: int

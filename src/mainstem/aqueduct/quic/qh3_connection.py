@@ -171,7 +171,7 @@ def with_stream_limits(limit: int) -> type[Any]:
             push_quic_transport_parameters(buffer, parameters)
             return buffer.data
 
-    # The two methods look these names up in their module: here they look them up in a copy of it.
+    # The two methods take these names from their module: here from a copy of it.
     names = {**vars(qh3_connection), "QuicConnectionCore": make_core, "QuicTlsBridge": Bridge}
 
     def bound(method: Any) -> FunctionType:

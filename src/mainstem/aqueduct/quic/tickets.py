@@ -105,7 +105,7 @@ class ServerTickets:
         self._store.put(ticket.ticket, encode_ticket(ticket))
 
     def fetcher(self, make: Callable[..., Any]) -> Callable[[bytes], Any]:
-        """Make the function by which a library looks a ticket up; looking it up deletes it.
+        """Make the function by which a library fetches a ticket; fetching deletes it.
 
         Args:
             make: Makes the library's ticket from its fields.

@@ -32,7 +32,11 @@ class UdpSocket:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             with contextlib.suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
-        self._socket.bind((host, port))
+        try:
+            self._socket.bind((host, port))
+        except OSError:
+            self._socket.close()
+            raise
         self._batched = _batched_state(self._socket)
         self.backlog: deque[tuple[bytes, Address]] = deque()
 

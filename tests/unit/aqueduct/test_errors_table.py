@@ -1,0 +1,238 @@
+"""The table of errors in docs/aqueduct.md: every error in it can be had, and the docstrings have the same ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_link import join, turns
+
+from mainstem import aqueduct
+from mainstem import errors as mainstem_errors
+from mainstem.aqueduct import Limits, Message, Receiver, Sender, channel
+from mainstem.aqueduct.aio import Connection
+from mainstem.errors import ConnectionLost, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
+
+
+def read_table() -> dict[str, list[str]]:
+    section = PAGE.read_text().split("### Errors of each call")[1].split("###")[0]
+    rows = re.findall(r"^\| `([^`]+)` \|(.*)\|$", section, re.MULTILINE)
+    return {call: [name.strip() for name in names.split(",") if name.strip()] for call, names in rows}
+
+
+TABLE = read_table()
+PAIRS = [(call, name) for call, names in TABLE.items() for name in names]
+
+
+def error_class(name: str) -> type[BaseException]:
+    return OSError if name == "OSError" else getattr(mainstem_errors, name)  # type: ignore[no-any-return]
+
+
+def function_of(call: str) -> Any:
+    owner, _, method = call.partition(".")
+    if not method:
+        return getattr(aqueduct, owner, None)
+    return getattr(
+        {"Connection": Connection, "Sender": Sender, "Receiver": Receiver}.get(owner, aqueduct.Server), method
+    )
+
+
+@pytest.mark.parametrize("call", [call for call in TABLE if " " not in call])
+def test_the_docstring_has_the_errors_of_the_table(call: str) -> None:
+    docstring = inspect.getdoc(function_of(call)) or ""
+    section = re.search(r"^Raises:\n((?:    .*\n)+)", docstring, re.MULTILINE)
+    named = re.findall(r"^    (\w+):", section[1], re.MULTILINE) if section else []
+    assert sorted(named) == sorted(TABLE[call])
+
+
+def test_every_public_call_that_waits_is_in_the_table() -> None:
+    public = {"connect", "serve"}
+    for name, owner in (
+        ("Connection", Connection),
+        ("Sender", Sender),
+        ("Receiver", Receiver),
+        ("Server", aqueduct.Server),
+    ):
+        public |= {
+            f"{name}.{method}"
+            for method, function in inspect.getmembers(owner, inspect.iscoroutinefunction)
+            if not method.startswith("_")
+        }
+    assert public <= TABLE.keys()
+
+
+WORLDS: list[World] = []
+
+
+class World:
+    """A client's and a server's connection, and a channel between them that ended in some way."""
+
+    def __init__(self) -> None:
+        self.client, self.server = join(Limits(receive_messages=1))
+        self.kept: list[Any] = []
+        WORLDS.append(self)
+
+    async def pair(self, way: str) -> tuple[Sender[Any], Receiver[Any]]:
+        """A sender and a receiver whose channel has ended in that way."""
+        await self.client.headers()
+        if way == "LocalProtocolError":
+            sender, receiver = channel()
+            other, far = channel()
+            await self.client.sender.send(Message(b"", [sender, far]))
+            self.kept += [sender, receiver, other, far]
+            return sender, far
+        if way == "LostInTransit":
+            await self.client.sender.send(b"fills the queue")
+            sender, receiver = channel()
+            far, near = channel()
+            self.kept += [receiver, far]
+            await self.client.sender.send(Message(b"never received", [receiver, far]))
+            await sender.send(b"lost too")
+            await turns(5)
+            self.server.receiver.close()
+            await turns(20)
+            return sender, near
+        sender, far_receiver = channel()
+        far_sender, receiver = channel()
+        await self.client.sender.send(Message(b"", [far_receiver, far_sender]))
+        message = await self.server.receiver.receive()
+        far_receiver, far_sender = message.attachments
+        self.kept += [far_receiver, far_sender]
+        for number in range(3):
+            await sender.send(b"%d" % number)
+        await turns(5)
+        if way == "ClosedError":
+            sender.finish()
+            far_sender.finish()
+        elif way == "Cancelled":
+            sender.cancel()
+            far_sender.cancel()
+        elif way == "NoReceivers":
+            far_receiver.close()
+        elif way == "ConnectionLost":
+            self.client._session.fail(ConnectionLost("the path is gone"))
+        elif way == "RemoteProtocolError":
+            await far_sender.send(b"\xc1")
+            self.client._session.serializer = aqueduct.MsgspecSerializer()
+        elif way == "BackPressured":
+            sender.configure(bound=1)
+            with contextlib.suppress(mainstem_errors.BackPressured):
+                while True:
+                    sender.send_nowait(b"x")
+        if way != "BackPressured":
+            await turns(20)
+        return sender, receiver
+
+
+async def call_sender(call: str, way: str) -> None:
+    world = World()
+    sender, _ = await world.pair(way)
+    if call == "Sender.send_nowait":
+        sender.send_nowait(b"late")
+    elif call == "Sender.configure":
+        sender.configure(bound=3)
+    elif call == "async with Sender":
+        async with sender:
+            pass
+    else:
+        arguments = [] if call == "Sender.wait_closed" else [b"late"]
+        await getattr(sender, call.partition(".")[2])(*arguments)
+
+
+async def call_receiver(call: str, way: str) -> None:
+    world = World()
+    _, receiver = await world.pair(way)
+    if call == "Receiver.receive":
+        await receiver.receive()
+    elif call == "Receiver.receive_nowait":
+        receiver.receive_nowait()
+    else:
+        async for _ in receiver:
+            pass
+
+
+async def call_connection(call: str, way: str) -> None:
+    world = World()
+    client = world.client
+    if call == "async with Connection":
+        async with client:
+            if way == "TimedOut":
+                for _ in range(3):
+                    await client.sender.send(b"not received")
+                client._session.conn._state.limits = Limits()
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("mainstem.aqueduct.aio.FLUSH_LIMIT", 0.02)
+                    await client.__aexit__(None, None, None)
+            else:
+                world.kept += await world.pair(way)
+                if way == "ConnectionLost":
+                    return
+                if way == "LostInTransit":
+                    # Its own error, which a call raises here.
+                    with contextlib.suppress(mainstem_errors.NoReceivers):
+                        await client.sender.send(b"late")
+        return
+    error = ConnectionLost("the path is gone") if way == "ConnectionLost" else RemoteProtocolError("no", rule="none")
+    client._session.fail(error)
+    await getattr(client, call.partition(".")[2])()
+
+
+async def call_connect(call: str, way: str) -> None:
+    pytest.importorskip("qh3")
+    files = aqueduct.make_certificates(call_connect.directory)  # type: ignore[attr-defined]
+
+    async def handler(connection: Connection) -> None:
+        await asyncio.sleep(10)
+
+    if call == "serve":
+        if way == "ConfigurationError":
+            await aqueduct.serve(handler)
+        await aqueduct.serve(handler, host="192.0.2.1", certificate=files.certificate, key=files.key)
+    elif way == "ConfigurationError":
+        await aqueduct.connect("http://localhost")
+    elif way == "TimedOut":
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+            silent.bind(("127.0.0.1", 0))
+            await aqueduct.connect(f"aqueduct://127.0.0.1:{silent.getsockname()[1]}", ca=files.ca, timeout=0.1)
+    elif way == "ConnectionLost":
+        async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as server:
+            # The certificate is not trusted.
+            await aqueduct.connect(server.url)
+    else:
+        async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as server:
+            serializers = [aqueduct.MsgspecSerializer(), aqueduct.CborSerializer()]
+            await aqueduct.connect(server.url, ca=files.ca, serializers=serializers)
+
+
+CALLS: dict[str, Callable[[str, str], Awaitable[None]]] = {
+    "Sender": call_sender,
+    "Receiver": call_receiver,
+    "Connection": call_connection,
+    "connect": call_connect,
+    "serve": call_connect,
+}
+
+
+@pytest.mark.parametrize(("call", "name"), PAIRS, ids=lambda value: str(value).replace(" ", "-"))
+async def test_each_error_of_the_table_is_raised(call: str, name: str, tmp_path: Path) -> None:
+    call_connect.directory = tmp_path  # type: ignore[attr-defined]
+    provoke = CALLS[call.removeprefix("async with ").removeprefix("async for ").partition(".")[0]]
+    raised = None
+    try:
+        await asyncio.wait_for(provoke(call, name), 20)
+    except Exception as error:
+        raised = error
+    while WORLDS:
+        await WORLDS.pop().client.close()
+    assert type(raised) is error_class(name), repr(raised)
