@@ -10,9 +10,12 @@ class Violation(AssertionError):
 
 
 class StreamChecker:
-    """Compares what one subscriber gets with what the publisher offered: order, loss, duplicates, content, positions.
+    """Compares what one subscriber receives with what was offered: order, loss, duplicates, content, positions.
 
-    ``offered`` is called with each accepted message in order; ``delivered`` with each message that arrives.
+    Call ``offered`` with each accepted message in order, ``delivered`` with each message that arrives, ``finish`` at the end.
+
+    Args:
+        name: Names the stream in errors.
     """
 
     def __init__(self, name: str) -> None:
@@ -23,11 +26,30 @@ class StreamChecker:
         self._position = -1
 
     def offered(self, message: bytes) -> None:
+        """Notes a message that the publication accepted.
+
+        Args:
+            message: The payload.
+
+        Example:
+            ``checker.offered(b"tide")``
+        """
         self._outstanding.append(message)
         self.offered_count += 1
 
     def delivered(self, message: bytes, position: int) -> None:
-        """One message arrived, whose stream position after it is ``position``."""
+        """Checks a message that arrived.
+
+        Args:
+            message: The payload.
+            position: The stream position after it.
+
+        Raises:
+            Violation: It is not the next one, it differs, or the position did not grow.
+
+        Example:
+            ``checker.delivered(b"tide", 64)``
+        """
         if not self._outstanding:
             raise Violation(
                 f"{self.name}: message {self.delivered_count} arrived, but only {self.offered_count} were offered"
@@ -45,22 +67,45 @@ class StreamChecker:
 
     @property
     def outstanding(self) -> int:
+        """How many messages were offered and have not arrived."""
         return len(self._outstanding)
 
     def finish(self) -> None:
-        """Nothing may be missing now."""
+        """Checks that nothing is missing. Call it when the stream has ended.
+
+        Raises:
+            Violation: Messages never arrived.
+
+        Example:
+            ``checker.finish()``
+        """
         if self._outstanding:
             raise Violation(f"{self.name}: {len(self._outstanding)} of {self.offered_count} messages never arrived")
 
 
 class MonotoneChecker:
-    """A value that may only grow, such as a position counter."""
+    """Checks a value that may only grow, such as a position counter.
+
+    Args:
+        name: Names the value in errors.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._last: int | None = None
 
     def observe(self, value: int) -> None:
+        """Checks the next reading.
+
+        Args:
+            value: The reading.
+
+        Raises:
+            Violation: It is less than the last one.
+
+        Example:
+            ``checker.observe(counter.get())``
+        """
         if self._last is not None and value < self._last:
             raise Violation(f"{self.name} went back from {self._last} to {value}")
         self._last = value

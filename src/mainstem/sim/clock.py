@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only by ``advance_ns``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ EPOCH_AT_START_MS = 1_700_000_000_000
 
 
 class ManualClock:
-    """A ``Clock`` for tests and simulations: both readings move together, by ``advance_ns`` alone."""
+    """A ``Clock`` for tests and simulations: all readings move together, by ``advance_ns`` alone.
+
+    Args:
+        start_ns: The first monotonic reading.
+        epoch_ms: The first epoch reading, in milliseconds.
+    """
 
     def __init__(self, *, start_ns: int = START_NS, epoch_ms: int = EPOCH_AT_START_MS) -> None:
         self._start_ns = start_ns
@@ -19,16 +24,53 @@ class ManualClock:
         self._epoch_ms = epoch_ms
 
     def monotonic_ns(self) -> int:
+        """Reads monotonic time.
+
+        Returns:
+            Nanoseconds.
+
+        Example:
+            ``clock.monotonic_ns()``
+        """
         return self._now_ns
 
     def epoch_ms(self) -> int:
+        """Reads epoch time.
+
+        Returns:
+            Milliseconds.
+
+        Example:
+            ``clock.epoch_ms()``
+        """
         return self._epoch_ms + (self._now_ns - self._start_ns) // NS_PER_MS
 
     def epoch_ns(self) -> int:
+        """Reads epoch time.
+
+        Returns:
+            Nanoseconds.
+
+        Example:
+            ``clock.epoch_ns()``
+        """
         return self._epoch_ms * NS_PER_MS + self._now_ns - self._start_ns
 
     def advance_ns(self, delta_ns: int) -> int:
-        """Moves time on by ``delta_ns`` and returns the new reading. Raises ConfigurationError when asked to go back."""
+        """Moves time on.
+
+        Args:
+            delta_ns: Nanoseconds, not negative.
+
+        Returns:
+            The new monotonic reading in nanoseconds.
+
+        Raises:
+            ConfigurationError: ``delta_ns`` is negative.
+
+        Example:
+            ``clock.advance_ns(1_000_000)``
+        """
         if delta_ns < 0:
             raise ConfigurationError(f"a clock cannot go back by {-delta_ns} ns")
         self._now_ns += delta_ns

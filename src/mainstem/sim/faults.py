@@ -36,7 +36,17 @@ class Faults:
                 raise ConfigurationError(f"{name} cannot be negative: {getattr(self, name)}")
 
     def arrivals_ns(self, chance: Random) -> list[int]:
-        """How long after its sending each copy of a datagram arrives: none when it is lost, two when it is duplicated."""
+        """Draws the fate of one datagram.
+
+        Args:
+            chance: The random source that is drawn from.
+
+        Returns:
+            The delay of each copy in nanoseconds: none for a lost datagram, two for a duplicated one.
+
+        Example:
+            ``Faults(loss=1.0).arrivals_ns(Random(1))`` is ``[]``.
+        """
         if chance.random() < self.loss:
             return []
         copies = 2 if chance.random() < self.duplication else 1
@@ -50,7 +60,18 @@ class Faults:
 
     @classmethod
     def drawn(cls, chance: Random, *, max_loss: float = 0.3) -> Faults:
-        """A link drawn from the seed: from perfect to awful, with each fault absent in a good share of the draws."""
+        """Draws a link: from perfect to very bad, with each fault absent in a good share of the draws.
+
+        Args:
+            chance: The random source that is drawn from.
+            max_loss: The highest probability of loss.
+
+        Returns:
+            The faults of one link.
+
+        Example:
+            ``world.network.faults = Faults.drawn(world.chance)``
+        """
 
         def share(limit: float) -> float:
             return chance.choice((0.0, chance.uniform(0, limit / 4), chance.uniform(0, limit)))

@@ -1,4 +1,4 @@
-"""A network in memory: hosts with addresses, links with faults, datagrams that arrive when the manual clock says so."""
+"""A network in memory: hosts with addresses, links with faults, datagrams that arrive by the manual clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SimSocket:
 
 
 class _Flight(NamedTuple):
-    """A datagram on its way. ``number`` differs from flight to flight, so that no comparison looks further."""
+    """A datagram on its way. ``number`` differs from flight to flight, so that no comparison goes further."""
 
     due_ns: int
     number: int
@@ -42,9 +42,14 @@ class _Flight(NamedTuple):
 
 
 class SimNetwork:
-    """Moves datagrams between ``SimHost``s. Every draw is from ``chance``, so that a run is its seed.
+    """Moves datagrams between hosts. Every random choice is drawn from ``chance``, so that a run is its seed.
 
-    ``faults`` rules every link that ``link`` does not name. ``pump(now_ns)`` takes what was sent and delivers what is due.
+    ``pump(now_ns)`` takes what was sent and delivers what is due.
+
+    Args:
+        chance: The random source.
+        faults: The faults of every link that ``link`` does not name.
+        instrument: Is notified of each datagram that is sent or arrives.
     """
 
     def __init__(self, chance: Random, *, faults: Faults = PERFECT, instrument: Instrument | None = None) -> None:
@@ -65,23 +70,60 @@ class SimNetwork:
         self._next_port = FIRST_EPHEMERAL_PORT
 
     def link(self, source: str, destination: str, faults: Faults) -> None:
-        """Sets the faults of one direction between two hosts."""
+        """Sets the faults of one direction between two hosts.
+
+        Args:
+            source: The sending host's address.
+            destination: The receiving host's address.
+            faults: What happens to datagrams there.
+
+        Example:
+            ``network.link("10.0.0.1", "10.0.0.2", Faults(loss=0.1))``
+        """
         self._links[source, destination] = faults
 
     def cut(self, source: str, destination: str) -> None:
-        """Loses everything in one direction, until ``mend``."""
+        """Loses every datagram in one direction, until ``mend``.
+
+        Args:
+            source: The sending host's address.
+            destination: The receiving host's address.
+
+        Example:
+            ``network.cut("10.0.0.1", "10.0.0.2")``
+        """
         self._cut.add((source, destination))
 
     def mend(self, source: str, destination: str) -> None:
-        """Ends a ``cut``."""
+        """Ends a ``cut``.
+
+        Args:
+            source: The sending host's address.
+            destination: The receiving host's address.
+
+        Example:
+            ``network.mend("10.0.0.1", "10.0.0.2")``
+        """
         self._cut.discard((source, destination))
 
     def open(
         self, local: InetAddress, *, connected: InetAddress | None = None, group: InetAddress | None = None
     ) -> SimSocket:
-        """A bound socket; port 0 takes the next free one. Raises ConfigurationError when the address is taken.
+        """Binds a socket.
 
-        Any number of sockets may join one ``group``.
+        Args:
+            local: Its address; port 0 takes the next free port.
+            connected: The only address that it exchanges datagrams with.
+            group: A multicast address that it joins; any number of sockets may join one.
+
+        Returns:
+            The socket.
+
+        Raises:
+            ConfigurationError: The address is taken.
+
+        Example:
+            ``network.open(InetAddress("10.0.0.1", 0))``
         """
         if local.port == 0:
             self._next_port += 1
@@ -95,11 +137,11 @@ class SimNetwork:
         return opened
 
     def _bound_to(self, local: InetAddress) -> SimSocket | None:
-        found = self._bound.get(local)
-        if found is not None and found.transport.closed:
+        bound = self._bound.get(local)
+        if bound is not None and bound.transport.closed:
             del self._bound[local]
             return None
-        return found
+        return bound
 
     def _unpack(self, packed: bytes) -> InetAddress:
         address = self._unpacked.get(packed)
@@ -113,7 +155,17 @@ class SimNetwork:
         return self._sockets
 
     def pump(self, now_ns: int) -> int:
-        """Takes everything sent until now and delivers what has arrived; how many datagrams moved."""
+        """Takes every datagram that was sent until now and delivers what is due.
+
+        Args:
+            now_ns: Monotonic time in nanoseconds.
+
+        Returns:
+            How many datagrams moved.
+
+        Example:
+            ``network.pump(clock.monotonic_ns())``
+        """
         moved = sum(self._collect(one, now_ns) for one in self._open_sockets())
         while self._flights and self._flights[0].due_ns <= now_ns:
             self._deliver(heapq.heappop(self._flights), now_ns)
@@ -121,24 +173,31 @@ class SimNetwork:
         return moved
 
     def next_arrival_ns(self) -> int | None:
-        """When the next datagram arrives, if one is on its way."""
+        """When the next datagram arrives.
+
+        Returns:
+            Monotonic time in nanoseconds; None when none is in flight.
+
+        Example:
+            ``network.next_arrival_ns()``
+        """
         return self._flights[0].due_ns if self._flights else None
 
     def _collect(self, source: SimSocket, now_ns: int) -> int:
-        taken = source.transport.take()
-        for packed, datagram in taken:
+        datagrams = source.transport.take()
+        for packed, datagram in datagrams:
             destination = self._unpack(packed) if packed else source.connected
             if destination is None:
                 raise ConfigurationError(f"{source.local}: a datagram without a destination on an unconnected socket")
             self.sent += 1
             self._send(source.local, destination, datagram, now_ns)
-        return len(taken)
+        return len(datagrams)
 
     def _send(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
         if self._instrument is not None:
             self._instrument.frame_out(str(destination), datagram, now_ns)
         if destination.is_multicast:
-            # Each member's way is its own: what one misses another gets.
+            # Each member has a link of its own: one may miss what another receives.
             for member in self._receivers(destination):
                 self._fly(source, destination, datagram, now_ns, member)
         else:
@@ -147,8 +206,8 @@ class SimNetwork:
     def _fly(
         self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int, member: SimSocket | None
     ) -> None:
-        way = (source.ip, destination.ip if member is None else member.local.ip)
-        delays = [] if way in self._cut else self._links.get(way, self.faults).arrivals_ns(self._chance)
+        link = (source.ip, destination.ip if member is None else member.local.ip)
+        delays = [] if link in self._cut else self._links.get(link, self.faults).arrivals_ns(self._chance)
         if not delays:
             self.lost += 1
         for delay_ns in delays:

@@ -8,28 +8,82 @@ TRACE_LENGTH = 400  # lines: enough to see a stall's cause, short enough to read
 
 
 class Trace:
-    """An ``Instrument`` that remembers the newest events as lines of text."""
+    """An ``Instrument`` that remembers the newest events as lines of text.
+
+    Args:
+        length: How many events are remembered.
+    """
 
     def __init__(self, *, length: int = TRACE_LENGTH) -> None:
         self._events: deque[tuple[int, str, bytes]] = deque(maxlen=length)
         self.total = 0
 
     def note(self, text: str, now_ns: int, frame: bytes = b"") -> None:
-        """Adds one line, stamped with simulated time, and with the head of ``frame`` where there is one."""
+        """Adds one line.
+
+        Args:
+            text: The line.
+            now_ns: Simulated time in nanoseconds.
+            frame: Its first 40 bytes are added in hexadecimal.
+
+        Example:
+            ``trace.note("the link was cut", world.now_ns)``
+        """
         self.total += 1
-        # Written out only when somebody reads it: most runs go well.
+        # Formatted only when it is read: most runs go well.
         self._events.append((now_ns, text, frame))
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
+        """Notes a datagram that arrives.
+
+        Args:
+            source: The sender's address.
+            frame: The datagram.
+            now_ns: Simulated time in nanoseconds.
+
+        Example:
+            ``trace.frame_in("10.0.0.1:40001", datagram, now_ns)``
+        """
         self.note(f"in from {source}: ", now_ns, frame)
 
     def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
+        """Notes a datagram that is sent.
+
+        Args:
+            destination: The receiver's address.
+            frame: The datagram.
+            now_ns: Simulated time in nanoseconds.
+
+        Example:
+            ``trace.frame_out("10.0.0.2:20121", datagram, now_ns)``
+        """
         self.note(f"out to {destination}: ", now_ns, frame)
 
     def command(self, name: str, detail: str, now_ns: int) -> None:
+        """Notes a client's command.
+
+        Args:
+            name: The command.
+            detail: Its fields as text.
+            now_ns: Simulated time in nanoseconds.
+
+        Example:
+            ``trace.command("ADD_PUBLICATION", "streamId=1001", now_ns)``
+        """
         self.note(f"{name} {detail}", now_ns)
 
     def state_change(self, subject: str, old: str, new: str, now_ns: int) -> None:
+        """Notes a change of state.
+
+        Args:
+            subject: What changed.
+            old: The state before.
+            new: The state after.
+            now_ns: Simulated time in nanoseconds.
+
+        Example:
+            ``trace.state_change("publication 7", "ACTIVE", "DRAINING", now_ns)``
+        """
         self.note(f"{subject}: {old} -> {new}", now_ns)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The transports door of one simulated machine."""
+"""The transports of one simulated machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.transport import TransportRequest
     from mainstem.sim.network import SimNetwork
 
-SOCKET_BUFFER_LENGTH = 4 << 20  # what a simulated socket says it has; nothing is dropped for want of it
+SOCKET_BUFFER_LENGTH = 4 << 20  # the size that a simulated socket reports; nothing is dropped for want of it
 
 
 class HostTransports:
-    """A ``Transports`` door whose sockets are bound to ``address`` in a simulated network; ``names`` stands for DNS."""
+    """``Transports`` whose sockets are bound to ``address`` in a simulated network; ``names`` is its DNS."""
 
     def __init__(self, network: SimNetwork, address: str) -> None:
         self.network = network
@@ -26,7 +26,20 @@ class HostTransports:
         self.names: dict[str, str] = {}
 
     def open(self, request: TransportRequest) -> OpenTransport:
-        """Binds a socket; a wildcard address becomes this host's."""
+        """Binds a socket; a wildcard address becomes this host's.
+
+        Args:
+            request: What the driver asks for.
+
+        Returns:
+            The bound transport.
+
+        Raises:
+            ConfigurationError: The address is taken.
+
+        Example:
+            ``transports.open(TransportRequest(bind=InetAddress("0.0.0.0", 20121)))``
+        """
         local = request.bind
         if local.is_wildcard or local.is_multicast:
             local = InetAddress(self.address, local.port)
@@ -41,18 +54,45 @@ class HostTransports:
         )
 
     def resolve(self, host: str) -> str:
-        """The address of a name in ``names``, or a numeric one as it is. Raises LookupError for any other."""
+        """Resolves a name.
+
+        Args:
+            host: A name in ``names``, or a numeric address.
+
+        Returns:
+            The numeric address.
+
+        Raises:
+            LookupError: The name is in no table.
+
+        Example:
+            ``transports.resolve("10.0.0.1")``
+        """
         try:
             return str(ipaddress.ip_address(self.names.get(host, host)))
         except ValueError:
             raise LookupError(f"unknown host {host!r}") from None
 
     def buffer_limits(self) -> BufferLimits:
-        """As large as a simulated socket says it is."""
+        """The sizes of a simulated socket's buffers.
+
+        Returns:
+            Default and maximum of both buffers.
+
+        Example:
+            ``transports.buffer_limits()``
+        """
         return BufferLimits(*[SOCKET_BUFFER_LENGTH] * 4)
 
     def interfaces(self) -> Sequence[NetworkInterface]:
-        """One: this host's address."""
+        """The network interfaces of this host.
+
+        Returns:
+            One interface with this host's address.
+
+        Example:
+            ``transports.interfaces()[0].ip``
+        """
         return [NetworkInterface(name="sim0", index=1, ip=self.address, is_loopback=False)]
 
 

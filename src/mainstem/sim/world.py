@@ -43,7 +43,7 @@ SMALL_BUFFERS: dict[str, Any] = {
 
 @dataclass
 class Host:
-    """One simulated machine. ``names`` stands for its DNS: a name's address may be set and changed at any time."""
+    """One simulated machine. ``names`` is its DNS: the address of a name may be set and changed at any time."""
 
     name: str
     address: str
@@ -53,12 +53,24 @@ class Host:
     aeron: Aeron
 
     def work(self) -> int:
-        """One duty cycle of everything on this machine."""
+        """Runs one duty cycle of the driver and the client of this machine.
+
+        Returns:
+            How much work there was.
+
+        Example:
+            ``while host.work(): pass``
+        """
         return self.driver.do_work() + self.aeron.invoke()
 
 
 class World:
-    """Everything that happens follows from ``seed``: the same seed is the same run, frame for frame."""
+    """Hosts on one manual clock and one seeded network. The same ``seed`` is the same run, frame for frame.
+
+    Args:
+        seed: Every random choice follows from it.
+        faults: What the network does to datagrams; None for a perfect network.
+    """
 
     def __init__(self, seed: int, *, faults: Faults | None = None) -> None:
         self.seed = seed
@@ -83,7 +95,18 @@ class World:
         return self.clock.monotonic_ns()
 
     def add_host(self, name: str, **settings: Any) -> Host:
-        """A machine with a driver and a client; ``settings`` are the driver's, by name."""
+        """Adds a machine with a driver in INVOKER mode and a client that is connected to it.
+
+        Args:
+            name: The host's name, and its Aeron directory.
+            **settings: Fields of ``DriverSettings``.
+
+        Returns:
+            The host.
+
+        Example:
+            ``host = world.add_host("one", mtu_length=1408)``
+        """
         address = f"10.0.0.{len(self.hosts) + 1}"
         files = MemoryFiles()
         directory = f"/{name}"
@@ -114,11 +137,21 @@ class World:
         return host
 
     def _on_client_error(self, error: BaseException) -> None:
-        """A client must have nothing to complain of: the scenario fails at the next step."""
+        """An error of a client fails the scenario at the next step."""
         self._failure = error
 
     def tick(self) -> int:
-        """One round of everybody's work, then time moves: to the next arrival when it is near, else by a step."""
+        """Runs every driver once, then moves time: to the next arrival when it is near, else by a step.
+
+        Returns:
+            How much work the drivers had.
+
+        Raises:
+            Violation: A client failed, or the world has run ``MAX_TICKS`` ticks.
+
+        Example:
+            ``world.tick()``
+        """
         if self._failure is not None:
             raise Violation(f"seed {self.seed}: a client failed") from self._failure
         self.ticks += 1
@@ -136,13 +169,29 @@ class World:
         return work
 
     def step(self) -> None:
-        """One tick, and every client's duty cycle."""
+        """Runs one tick and the duty cycle of every client.
+
+        Example:
+            ``world.step()``
+        """
         self.tick()
         for host in self.hosts:
             host.aeron.invoke()
 
     def run_until(self, condition: Callable[[], bool], *, what: str, within_ns: int = 60 * NS_PER_SECOND) -> None:
-        """Steps until ``condition`` holds. Raises Violation, naming ``what``, when it does not within simulated time."""
+        """Steps until a condition holds.
+
+        Args:
+            condition: Called before each step.
+            what: What is waited for, for the error's text.
+            within_ns: The longest simulated time in nanoseconds.
+
+        Raises:
+            Violation: The condition did not hold in time.
+
+        Example:
+            ``world.run_until(lambda: publication.is_connected, what="a connection")``
+        """
         deadline_ns = self.now_ns + within_ns
         while not condition():
             if self.now_ns > deadline_ns:
@@ -150,13 +199,24 @@ class World:
             self.step()
 
     def run_for(self, duration_ns: int) -> None:
-        """Steps for so much simulated time."""
+        """Steps for some simulated time.
+
+        Args:
+            duration_ns: Simulated nanoseconds.
+
+        Example:
+            ``world.run_for(10 * NS_PER_SECOND)``
+        """
         deadline_ns = self.now_ns + duration_ns
         while self.now_ns < deadline_ns:
             self.step()
 
     def close(self) -> None:
-        """Ends every client and driver."""
+        """Closes every client and driver. May be called twice.
+
+        Example:
+            ``world.close()``, or ``with World(seed=1) as world:``
+        """
         hosts, self.hosts = self.hosts, []
         for host in hosts:
             self._starting.append(host.driver.do_work)

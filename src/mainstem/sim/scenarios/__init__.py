@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.sim.scenarios.addressing import joining, moving, names, redundant
 from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
 from mainstem.sim.scenarios.lives import rejection, response, spies
 from mainstem.sim.scenarios.shared import ipc, response_ipc
 from mainstem.sim.scenarios.unicast import unicast
-from mainstem.sim.scenarios.ways import joining, moving, names, redundant
 from mainstem.sim.scenarios.windows import cubic, latency, unreliable, untethered
 
 if TYPE_CHECKING:

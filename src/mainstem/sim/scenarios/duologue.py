@@ -39,7 +39,7 @@ def _nothing() -> None:
 class Talker:
     """One client: gets a duologue, sends numbered messages, and checks that each comes back once and in order.
 
-    It may lose a duologue loudly and get another one; then it begins anew with the message that was not answered.
+    A duologue may fail with an error; the client then opens another and begins anew with the message that had no response.
     """
 
     def __init__(self, world: World, host: Host, number: int, settings: ClientSettings) -> None:
@@ -94,7 +94,7 @@ class Talker:
 
 
 def duologue(world: World) -> str:
-    """Everybody is served; who leaves or crashes gives everything back in time; the others notice nothing."""
+    """Every client is served; one that leaves or crashes frees its resources in time; the others are not affected."""
     world.tick_ns, world.grain_ns = 5 * NS_PER_MS, NS_PER_MS
     chance = world.chance
     base = world.add_host("server", **TIMEOUTS, **_driver(ServerSettings(address="10.0.0.1")))

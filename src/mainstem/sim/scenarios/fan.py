@@ -23,7 +23,7 @@ PATIENCE_NS = 300 * NS_PER_SECOND
 
 
 class Reader:
-    """A subscription that must get every message of a publication; ``laziness`` is how often it does not look."""
+    """A subscription that must get every message of a publication; ``laziness`` is how often it does not poll."""
 
     def __init__(self, name: str, subscription: Subscription, *, laziness: float = 0.0) -> None:
         self.subscription = subscription
@@ -50,7 +50,7 @@ def readers(world: World, subscriptions: Sequence[Subscription]) -> list[Reader]
 def connect(
     world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]
 ) -> None:
-    """Waits, over a network that is still good, until everybody has joined: only then is anything promised to all."""
+    """Waits, over a network that is still good, until every subscriber has joined: only then is delivery promised to all."""
     world.run_until(
         lambda: publication.is_connected and all(each.is_connected for each in subscriptions),
         what="the connection of every subscription",
@@ -97,7 +97,7 @@ def deliver(
 
 
 def end(world: World, publication: Publication | ExclusivePublication, subscriptions: Sequence[Subscription]) -> str:
-    """Closes the publication and waits until nobody has an image of it; what happened on the network."""
+    """Closes the publication and waits until no subscriber has an image of it; returns what happened on the network."""
     session_id = publication.session_id
     publication.close()
     world.run_until(

@@ -1,4 +1,4 @@
-"""Many gaps at once over a long way: repaired side by side, the stream does not stall for each in turn."""
+"""Many gaps at once over a high-latency link: repaired side by side, the stream does not stall for each in turn."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ STREAM = 1001
 
 
 def multicast(world: World) -> str:
-    """Two or three receivers of a multicast group; the slowest rules, and nobody misses anything."""
+    """Two or three receivers of a multicast group; the slowest rules, and no receiver misses anything."""
     sender = world.add_host("sender")
     hosts = [world.add_host(f"receiver{number}") for number in range(world.chance.randrange(2, 4))]
     channel = f"aeron:udp?endpoint={GROUP}"
@@ -80,7 +80,7 @@ def mds(world: World) -> str:
 
 
 def flow_control(world: World) -> str:
-    """Those whom the strategy waits for miss nothing; one whom it does not wait for may sleep and holds nobody up."""
+    """Receivers that the strategy waits for miss nothing; one that it does not wait for may stop, and delays no other."""
     sender, first, second = (world.add_host(name) for name in ("sender", "waited-for", "other"))
     control = f"{sender.address}:20120"
     strategy = world.chance.choice(("tagged", "min", "max"))
@@ -89,16 +89,16 @@ def flow_control(world: World) -> str:
     def channel(address: str) -> str:
         return f"aeron:udp?endpoint={address}:20121|control={control}|control-mode=dynamic"
 
-    wanted = first.aeron.add_subscription(f"{channel(first.address)}|gtag=7", STREAM)
+    expected = first.aeron.add_subscription(f"{channel(first.address)}|gtag=7", STREAM)
     other = second.aeron.add_subscription(channel(second.address), STREAM)
     publication = sender.aeron.add_publication(
         f"aeron:udp?control={control}|control-mode=dynamic|term-length=64k|{waits}", STREAM
     )
-    connect(world, publication, [wanted, other])
+    connect(world, publication, [expected, other])
     if strategy != "max":
-        # With max the fastest rules, and whoever loses datagrams may be left behind for good.
+        # With max the fastest receiver rules, and one that loses datagrams may be left behind for good.
         spoil(world)
-    eager = Reader(f"{strategy}: the one waited for", wanted)
+    eager = Reader(f"{strategy}: the one waited for", expected)
     if strategy == "min":
         deliver(world, publication, [eager, Reader("min: the other", other)])
         # A member that is gone is forgotten, but the group is then too small to go on without it.
@@ -112,6 +112,6 @@ def flow_control(world: World) -> str:
         )
         world.run_for(NS_PER_SECOND)
         deliver(world, publication, [eager, Reader("min: the other, back again", other)])
-        return f"{strategy}, " + end(world, publication, [wanted, other])
+        return f"{strategy}, " + end(world, publication, [expected, other])
     deliver(world, publication, [eager])
-    return f"{strategy}, " + end(world, publication, [wanted])
+    return f"{strategy}, " + end(world, publication, [expected])

@@ -1,4 +1,4 @@
-"""Streams with a story: spies, subscribers that may fall behind, answers, refusals, withdrawal."""
+"""The lives of streams: spies, subscribers that may fall behind, responses, rejection, revocation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def spies(world: World) -> str:
 
 
 def response(world: World) -> str:
-    """Questions over one stream, answers over another that was arranged for them; every question gets its answer."""
+    """Requests over one stream, responses over the response channel of each; every request gets its response."""
     client, server = world.add_host("client"), world.add_host("server")
     control = f"aeron:udp?control={server.address}:20126|control-mode=response"
     questions = server.aeron.add_subscription(f"aeron:udp?endpoint={server.address}:20125", STREAM)
@@ -94,17 +94,17 @@ def rejection(world: World) -> str:
     world.run_until(lambda: second.is_connected and len(subscription.images) == 2, what="the second stream")
     spoil(world)
     refused = next(image for image in subscription.open_images if image.session_id == first.session_id)
-    kept = next(image for image in subscription.images if image.session_id == second.session_id)
+    accepted = next(image for image in subscription.images if image.session_id == second.session_id)
     subscription.reject_image(refused, "no room")
     world.run_until(lambda: not first.is_connected, what="the refusal", within_ns=30 * NS_PER_SECOND)
     if not second.is_connected:
         raise Violation("the refusal of one stream ended the other")
     second.revoke()
     world.run_until(
-        lambda: all(image is not kept for image in subscription.images),
+        lambda: all(image is not accepted for image in subscription.images),
         what="the withdrawal of the second stream",
         within_ns=30 * NS_PER_SECOND,
     )
-    if not kept.is_publication_revoked:
+    if not accepted.is_publication_revoked:
         raise Violation("a withdrawn stream does not say so")
     return f"{world.network.sent} datagrams, {world.network.lost} lost"

@@ -1,4 +1,4 @@
-"""Streams in shared memory: slow and sleeping readers, answers, refusals, publications of several clients."""
+"""Streams in shared memory: slow and inactive readers, responses, rejection, publications of several clients."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ipc(world: World) -> str:
 
 
 class Line:
-    """One client's questions, and the answers arranged for it."""
+    """One client's requests, and its response channel."""
 
     def __init__(self, world: World, host: Host, questions: Subscription, number: int) -> None:
         self.checker = StreamChecker(f"the answers to client {number}")
@@ -72,7 +72,7 @@ class Line:
         connect(world, self.answer, [self.answers])
 
     def step(self, question: bytes) -> None:
-        """Asks when the last question is answered; answers; takes answers in."""
+        """Sends a request when the last one has its response; responds; reads responses."""
         if self.asked < QUESTIONS and not self.checker.outstanding and self.ask.offer(question) > 0:
             self.asked += 1
             self.checker.offered(question[::-1])
@@ -91,7 +91,7 @@ class Line:
 
 
 def response_ipc(world: World) -> str:
-    """Questions and answers in shared memory: each client gets its own answers, whatever the others ask."""
+    """Requests and responses in shared memory: each client gets its own responses, whatever the others request."""
     host = world.add_host("host")
     questions = host.aeron.add_subscription("aeron:ipc", STREAM)
     lines = [Line(world, host, questions, number) for number in range(world.chance.randrange(1, 4))]

@@ -62,7 +62,7 @@ def cubic(world: World) -> str:
 
 
 def latency(world: World) -> str:
-    """A sender measures the way to its receivers by bursts that need no answer: latency and drift are what they are."""
+    """A sender measures the latency to its receivers by bursts that need no response: latency and drift are correct."""
     chance = world.chance
     interval_ns = chance.randrange(20, 200) * NS_PER_MS
     sender, receiver = (
@@ -81,7 +81,7 @@ def latency(world: World) -> str:
     world.run_for(100 * interval_ns)
     (measured_ns,) = shown(receiver, "rcv-one-way-latency")
     (drift,) = shown(receiver, "rcv-clock-drift")
-    # A tick of the simulator lies between a datagram and the receiver's look at it.
+    # A tick of the simulator lies between a datagram and the receiver's poll of it.
     if not there.delay_ns <= measured_ns <= there.delay_ns + 2 * NS_PER_MS:
         raise Violation(f"a latency of {there.delay_ns} ns was measured as {measured_ns} ns")
     if abs(drift) > 2_000_000:
@@ -119,7 +119,7 @@ def untethered(world: World) -> str:
 
     keen = readers(world, [tied])
     deliver(world, publication, keen, bystander=look)
-    # Whoever sleeps is gone once it is far enough behind and its time is up, and does not hold the stream up afterwards.
+    # A subscriber that stops is removed once it is far enough behind and its time is up, and does not delay the stream afterwards.
     deliver(world, publication, keen, bystander=doze)
     world.run_until(lambda: not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND)
     deliver(world, publication, keen, bystander=doze)

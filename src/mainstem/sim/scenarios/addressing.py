@@ -1,4 +1,4 @@
-"""How streams find one another: late joiners, redundant senders, names that drivers tell each other, hosts that move."""
+"""How streams find one another: late joiners, redundant senders, names that drivers exchange, hosts that move."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ STREAM = 1001
 SHARED = 300  # messages of a stream with two senders
 LEAD = 20  # messages that one of them may be ahead
 # Nor may what one has offered be further ahead of what the other has sent: a sender takes no notice of a receiver that is half
-# a term from it, so one that fell behind so far would hear of nobody again (behaviour, 14.4).
+# a term from it, so one that fell behind so far would never be served again (behaviour, 14.4).
 REACH = (64 * 1024) // 2
 HEADERS = 512  # of one message's frames, at most
 
 
 def joining(world: World) -> str:
-    """Somebody joins a running stream: everything from there on, and nothing that went before. Sessions and tags hold."""
+    """A subscriber joins a running stream: everything from there on, and nothing that went before. Sessions and tags hold."""
     sender, early, late = (world.add_host(name) for name in ("sender", "early", "late"))
     channel = "aeron:udp?endpoint=224.20.30.39:20121"
     first = early.aeron.add_subscription(channel, STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k|fc=min,t:30s|tags=7,8", STREAM)
-    # One more stream on the same endpoint, by its tag; whoever asks for the first session must not get it.
+    # One more stream on the same endpoint, by its tag; a subscriber to the first session must not get it.
     other = sender.aeron.add_exclusive_publication("aeron:udp?tags=7|term-length=64k", STREAM)
     same = sender.aeron.add_exclusive_publication(f"{channel}|session-id=tag:8", STREAM + 1)
     if same.session_id != publication.session_id:
@@ -50,7 +50,7 @@ def joining(world: World) -> str:
     joined = second.open_images[0].position
     if not 0 < joined <= publication.position:
         raise Violation(f"joined at {joined}, while the stream is at {publication.position}")
-    second.poll(lambda _fragment: None, 1000)  # fragments of a message that had begun are nobody's
+    second.poll(lambda _fragment: None, 1000)  # the rest of a message that had begun belongs to no message
     deliver(world, publication, [eager, Reader("the late one", second)])
     return f"joined at {joined}, " + end(world, publication, [first, second])
 
@@ -97,7 +97,7 @@ def redundant(world: World) -> str:
 
 
 def names(world: World) -> str:
-    """Three drivers tell one another their names through the first; a stream to a name finds it, and is looked up again."""
+    """Three drivers exchange their names through the first; a stream to a name finds it, and is looked up again."""
     first = world.add_host("first", **_named("alpha", "10.0.0.1", ""))
     second = world.add_host("second", **_named("beta", "10.0.0.2", "10.0.0.1:8050"))
     third = world.add_host("third", **_named("gamma", "10.0.0.3", "10.0.0.1:8050"))
