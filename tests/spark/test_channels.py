@@ -13,8 +13,8 @@ import pyspark_mainstem_live
 from mainstem import Aeron, MediaDriver
 from mainstem.mux.blocking import LoopThread
 from mainstem.recording import Recorder
-from mainstem.recording.listen import Intake, listen
-from mainstem.recording.message_log import DeliveryLog
+from mainstem.recording.message_log import MessageLog
+from mainstem.recording.message_server import Intake, listen
 from mainstem.repeats import MessageKey
 from mainstem.spark.tables import without_repeats
 
@@ -69,7 +69,7 @@ def listener(protocol: str, path: Path, **options: Any) -> Iterator[str]:
     """A server that records; its address."""
     thread = LoopThread()
     with Recorder(path) as recorder:
-        intake = Intake(DeliveryLog(recorder, stream_id=STREAM), keyed=True)
+        intake = Intake(MessageLog(recorder, stream_id=STREAM), keyed=True)
         server = thread.run(listen(protocol, "127.0.0.1", 0, intake, **options))
         try:
             yield f"{protocol}://127.0.0.1:{server.port}"
@@ -112,7 +112,7 @@ def test_a_stream_goes_over_a_multiplexer_each_micro_batch_under_its_number(
     spark: SparkSession, tmp_path: Path, protocol: str
 ) -> None:
     with Recorder(tmp_path / "first") as recorder:
-        DeliveryLog(recorder, stream_id=STREAM).write((0, text.encode()) for text in EXPECTED)
+        MessageLog(recorder, stream_id=STREAM).write((0, text.encode()) for text in EXPECTED)
     rows = spark.readStream.format("mainstem.recording").option("maxRowsPerTrigger", 200).load(str(tmp_path / "first"))
     with listening(protocol, tmp_path) as told:
         writer = rows.select("payload").writeStream.format("mainstem.channel").options(**told)

@@ -11,7 +11,7 @@ from tests.unit.spark.test_parsers import XML, order
 from mainstem import Aeron, MediaDriver
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
-from mainstem.recording.message_log import DeliveryLog
+from mainstem.recording.message_log import MessageLog
 from mainstem.spark.ingest import Count, IngestOptions, start
 from mainstem.spark.parsers import RowParser
 
@@ -32,7 +32,7 @@ class Words(RowParser):
 
 def log(path: Path, payloads: list[bytes], stream_id: int = 1001) -> None:
     with Recorder(path) as recorder:
-        DeliveryLog(recorder, stream_id=stream_id).write((0, payload) for payload in payloads)
+        MessageLog(recorder, stream_id=stream_id).write((0, payload) for payload in payloads)
 
 
 def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[list[Any], Count]:

@@ -17,8 +17,8 @@ from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.mux.blocking import LoopThread
 from mainstem.recording import Recorder
-from mainstem.recording.listen import Intake, listen
-from mainstem.recording.message_log import DeliveryLog
+from mainstem.recording.message_log import MessageLog
+from mainstem.recording.message_server import Intake, listen
 from mainstem.recording.recorder import DEFAULT_SEGMENT_LENGTH
 from mainstem.units import parse_size
 
@@ -64,7 +64,7 @@ def run(
     record each message that comes.
 
     Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
-    (client liveness timeout, 10 s by default) or an Anchor runs.
+    (client liveness timeout, 10 s by default) or a PositionHold runs.
     """
     length = parse_size(segment_length, name="--segment-length")
     with ExitStack() as stack:
@@ -78,7 +78,7 @@ def run(
             done = _record(recorder, subscriptions, stop, until_end, rates)
         else:
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
-            log = DeliveryLog(recorder, stream_id=stream[0] if stream else 0, channel=channel)
+            log = MessageLog(recorder, stream_id=stream[0] if stream else 0, channel=channel)
             options = {"certificate": certificate, "key": key} if certificate else {}
             done = _listen(channel, log, stop, keyed, options)
         if as_json:
@@ -119,7 +119,7 @@ def _record(
     return _result(messages, octets, begin_ns, sorted(writers))
 
 
-def _listen(channel: str, log: DeliveryLog, stop: Stop, keyed: bool, options: dict[str, str]) -> dict[str, Any]:
+def _listen(channel: str, log: MessageLog, stop: Stop, keyed: bool, options: dict[str, str]) -> dict[str, Any]:
     parts, port = _parse(channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
     thread = LoopThread("mainstem-record")

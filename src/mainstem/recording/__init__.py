@@ -1,15 +1,15 @@
 """Recordings: streams on disk in Aeron Archive's own layout, written crash-safe and read by position."""
 
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
-from mainstem.recording.position_hold import Anchor
+from mainstem.recording.position_hold import PositionHold
 from mainstem.recording.reader import RecordingReader, open_recording, open_recordings
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import batches, messages, replay_onto
 from mainstem.recording.verify import Fault, faults
 
 __all__ = [
-    "Anchor",
     "Fault",
+    "PositionHold",
     "Recorder",
     "RecordingDescriptor",
     "RecordingReader",

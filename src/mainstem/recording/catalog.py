@@ -1,8 +1,8 @@
 """``archive.catalog``: what recordings a directory holds, in Aeron Archive's own layout (version 3.1.0).
 
 A header of 32 bytes, then an entry for each recording, aligned; catalogs of the older form say alignment 0, which means 1024
-with the first entry at 1024. All integers are little-endian. Every change is atomic for whoever reads or is killed meanwhile:
-a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned store.
+with the first entry at 1024. All integers are little-endian. Every change is atomic for readers and for a recorder that is
+killed meanwhile: a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned store.
 """
 
 from __future__ import annotations
@@ -61,7 +61,14 @@ class RecordingDescriptor:
     entry_offset: int = field(default=-1, compare=False, repr=False)
 
     def encode(self) -> bytes:
-        """The descriptor's bytes, without entry header and padding."""
+        """Encodes the descriptor, without entry header and padding (docs/protocols/recordings.md).
+
+        Returns:
+            The bytes, little-endian.
+
+        Example:
+            ``RecordingDescriptor.decode(descriptor.encode())``
+        """
         fixed = _FIXED.pack(
             self.control_session_id,
             self.correlation_id,
@@ -83,7 +90,21 @@ class RecordingDescriptor:
 
     @classmethod
     def decode(cls, data: bytes, entry_offset: int = -1) -> RecordingDescriptor:
-        """A descriptor from an entry's bytes after its header. Raises RecordingError when they are too few."""
+        """Decodes an entry of the catalog.
+
+        Args:
+            data: The entry's bytes after its header.
+            entry_offset: Its offset in the catalog, for errors; -1 where there is none.
+
+        Returns:
+            The descriptor.
+
+        Raises:
+            RecordingError: The bytes are too few, or a text reaches over their end.
+
+        Example:
+            ``RecordingDescriptor.decode(data, entry_offset=1024)``
+        """
         try:
             values = _FIXED.unpack_from(data, 0)
             at, texts = _FIXED.size, []
@@ -118,7 +139,14 @@ class RecordingDescriptor:
         )
 
     def check(self) -> None:
-        """Raises RecordingError when the lengths could not be those of a recording."""
+        """Checks the lengths of terms and segments.
+
+        Raises:
+            RecordingError: They are not possible.
+
+        Example:
+            ``descriptor.check()``
+        """
         term, segment = self.term_buffer_length, self.segment_file_length
         if term < 65536 or term > 1 << 30 or term & (term - 1):
             raise RecordingError(f"recording {self.recording_id}: term length {term} is no power of two in 64k-1g")
@@ -127,17 +155,28 @@ class RecordingDescriptor:
 
 
 def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
-    """The valid recordings of ``directory`` in catalog order; with ``deleted`` also those marked as deleted.
+    """Reads the catalog of a directory.
 
-    Raises RecordingError when there is no catalog there or it is not one.
+    Args:
+        directory: A directory of Mainstem's recorder or of Aeron Archive.
+        deleted: Whether recordings that are marked as deleted are included.
+
+    Returns:
+        The descriptors in catalog order.
+
+    Raises:
+        RecordingError: There is no catalog, or it is damaged.
+
+    Example:
+        ``[d.recording_id for d in read_catalog(Path("tides"))]``
     """
     path = directory / CATALOG_FILE
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
-    wanted = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
-    return [descriptor for state, descriptor in entries(data, str(path)) if state in wanted]
+    states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
+    return [descriptor for state, descriptor in entries(data, str(path)) if state in states]
 
 
 def entries(data: bytes, name: str = CATALOG_FILE) -> Iterator[tuple[int, RecordingDescriptor]]:

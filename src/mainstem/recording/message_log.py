@@ -29,7 +29,7 @@ _HEADER = struct.Struct("<iBBHiiiiq")
 _BEGIN, _END = 0x80, 0x40
 
 
-class DeliveryLog:
+class MessageLog:
     """One recording that messages are appended to. A recorder that comes back goes on with the recording of that session.
 
     ``session_id`` and ``stream_id`` are what its rows will say. The recorder closes it, or ``Recorder.stop`` with ``writer``.

@@ -1,6 +1,6 @@
-"""The anchor: holds a stream at the position that is recorded, so that it waits for its recorder however long that is away.
+"""Holds a stream at the position that is recorded, so that it waits for its recorder for any time.
 
-A driver gives a dead recorder's place up after the client liveness timeout (10 s by default). With an anchor in any process
+A driver frees a dead recorder's position after the client liveness timeout (10 s by default). With a hold in any process
 that lives on, best the publisher's own or one beside the driver that receives the stream, the image stays where it is recorded
 up to: the publisher meets back pressure, and a recorder that comes back after minutes goes on without a gap.
 """
@@ -18,30 +18,54 @@ if TYPE_CHECKING:
     from mainstem.recording.protocols import RecordableImage, RecordableSubscription
 
 # How often the catalog is read while a stream's recording is not in it yet.
-LOOK_INTERVAL_NS = 100 * NS_PER_MS
+CATALOG_INTERVAL_NS = 100 * NS_PER_MS
 
 
-class Anchor:
-    """Follows the recorded positions of ``directory`` with subscriptions of its own. Run ``do_work`` often."""
+class PositionHold:
+    """Follows the recorded positions of a directory with subscriptions of its own. Run ``do_work`` often.
+
+    Args:
+        directory: Where the recorder writes; it may be made later.
+
+    Example:
+        ``with PositionHold("tides") as hold: hold.add_subscription(subscription)``
+    """
 
     def __init__(self, directory: Path | str) -> None:
         self._directory = Path(directory)
         self._subscriptions: list[RecordableSubscription] = []
         self._readers: dict[int, RecordingReader] = {}
-        self._looked_ns: int | None = None
+        self._catalog_read_ns: int | None = None
 
-    def __enter__(self) -> Anchor:
+    def __enter__(self) -> PositionHold:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def add_subscription(self, subscription: RecordableSubscription) -> None:
-        """Holds every image of a subscription to the recorder's own channel and stream. The caller keeps and closes it."""
+        """Holds every image of a subscription. The caller closes the subscription.
+
+        Args:
+            subscription: A subscription to the recorder's channel and stream.
+
+        Example:
+            ``hold.add_subscription(aeron.add_subscription("aeron:ipc", 1001))``
+        """
         self._subscriptions.append(subscription)
 
     def do_work(self, now_ns: int) -> int:
-        """Lets each image go up to what is recorded of it; returns the bytes."""
+        """Moves each image up to what is recorded of it.
+
+        Args:
+            now_ns: Monotonic time in nanoseconds.
+
+        Returns:
+            The number of bytes.
+
+        Example:
+            ``hold.do_work(time.monotonic_ns())``
+        """
         moved = 0
         live: set[int] = set()
         for subscription in self._subscriptions:
@@ -49,7 +73,7 @@ class Anchor:
                 if image.is_closed:
                     continue
                 live.add(id(image))
-                reader = self._readers.get(id(image)) or self._found(image, now_ns)
+                reader = self._readers.get(id(image)) or self._opened(image, now_ns)
                 if reader is None or reader.positions is None:
                     continue
                 position = image.position
@@ -61,10 +85,10 @@ class Anchor:
             self._readers.pop(key).close()
         return moved
 
-    def _found(self, image: RecordableImage, now_ns: int) -> RecordingReader | None:
-        if self._looked_ns is not None and now_ns - self._looked_ns < LOOK_INTERVAL_NS:
+    def _opened(self, image: RecordableImage, now_ns: int) -> RecordingReader | None:
+        if self._catalog_read_ns is not None and now_ns - self._catalog_read_ns < CATALOG_INTERVAL_NS:
             return None
-        self._looked_ns = now_ns
+        self._catalog_read_ns = now_ns
         if not (self._directory / CATALOG_FILE).exists():
             return None
         key = (image.session_id, image.stream_id, image.initial_term_id, image.term_length)
@@ -79,6 +103,10 @@ class Anchor:
         return None
 
     def close(self) -> None:
-        """Lets go of the recordings' files; the images are held until their subscriptions close."""
+        """Closes the recordings' files. The images are held until their subscriptions close.
+
+        Example:
+            ``hold.close()``
+        """
         while self._readers:
             self._readers.popitem()[1].close()

@@ -39,7 +39,7 @@ _ENTRY = struct.Struct("<3qIi")
 
 
 def positions_file(directory: Path, recording_id: int) -> Path:
-    """Where the positions of a recording are kept."""
+    """The path of the positions of a recording."""
     return directory / f"{recording_id}.mainstem-positions"
 
 
@@ -68,11 +68,11 @@ class PositionsWriter:
             fresh.write_bytes(header)
             fresh.replace(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        kept = _entries_until(self._fd, position)
+        retained = _entries_until(self._fd, position)
         os.pwrite(self._fd, header, 0)
-        self._end = HEADER_LENGTH + kept * ENTRY_LENGTH
+        self._end = HEADER_LENGTH + retained * ENTRY_LENGTH
         os.ftruncate(self._fd, self._end)
-        self.last = _entry(self._fd, kept - 1) if kept else None
+        self.last = _entry(self._fd, retained - 1) if retained else None
         self._map = mmap(self._fd, HEADER_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
         self._header = AtomicBuffer(self._map)
 
@@ -158,7 +158,7 @@ class PositionsReader:
         return [IndexEntry(*values[:4]) for values in _ENTRY.iter_unpack(self._packed(start, end))]
 
     def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
-        """The positions of the same entries, and their times in ns, as columns of 64 bits: for those who look at all."""
+        """The positions of the same entries, and their times in ns, as columns of 64 bits: for readers of all entries."""
         words = memoryview(self._packed(start, end)).cast("q")
         return words[0 :: ENTRY_LENGTH // 8], words[1 :: ENTRY_LENGTH // 8]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from mmap import mmap
 
-# Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions looks at few.
+# Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions reads few.
 MAX_MAPPED_SEGMENTS = 4
 
 
@@ -70,7 +70,11 @@ class RecordingReader:
         self.close()
 
     def close(self) -> None:
-        """Unmaps everything; may be called twice."""
+        """Unmaps the segments. May be called twice.
+
+        Example:
+            ``reader.close()``, or ``with open_recording(directory, 0) as reader:``
+        """
         while self._segments:
             self._segments.popitem()[1].close()
         if self.positions is not None:
@@ -78,7 +82,14 @@ class RecordingReader:
             self.positions = None
 
     def update(self, descriptor: RecordingDescriptor) -> None:
-        """Takes in what the catalog says now: a recording ends, or goes on."""
+        """Takes over the catalog's present entry: a recording ends, or is extended.
+
+        Args:
+            descriptor: The entry, as ``read_catalog`` returns it.
+
+        Example:
+            ``reader.update(read_catalog(directory)[0])``
+        """
         self.descriptor = descriptor
 
     @property
@@ -88,9 +99,18 @@ class RecordingReader:
         return max(self.descriptor.start_position, bases[0]) if bases else self.descriptor.start_position
 
     def end_position(self) -> int:
-        """How far the recording can be read now: where it stopped, else its recorded position, else what a walk finds.
+        """How far the recording can be read now: its stop position, else its recorded position, else the end of a walk.
 
-        A walk leaves out a last frame that reaches over a page, because nothing shows yet that all of it is there.
+        A walk leaves out a last frame that crosses a page, because nothing shows yet that all of it is written.
+
+        Returns:
+            A stream position in bytes.
+
+        Raises:
+            RecordingError: A segment is missing.
+
+        Example:
+            ``reader.end_position() - reader.start_position`` is the number of bytes to read.
         """
         if self.descriptor.stop_position != NULL:
             return self.descriptor.stop_position
@@ -102,16 +122,41 @@ class RecordingReader:
 
     @property
     def is_sure_of_its_end(self) -> bool:
-        """Whether everything before ``end_position`` was said to be written, rather than found by a walk."""
+        """Whether ``end_position`` was published by a recorder, rather than determined by a walk."""
         return self.descriptor.stop_position != NULL or self.positions is not None
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Where reading can go on after a fault at ``position``: the next entry of the index, else ``end``."""
+        """Where reading can go on after a fault: the next entry of the index, else ``end``.
+
+        Args:
+            position: The position of the fault.
+            end: The end of the range that is read.
+
+        Returns:
+            A position between two messages, or ``end``.
+
+        Example:
+            ``reader.boundary_after(fault.position, reader.end_position())``
+        """
         entry = self.positions.after(position) if self.positions is not None else None
         return min(entry.position, end) if entry is not None else end
 
     def runs(self, start: int, end: int) -> Iterator[Run]:
-        """The memory of ``[start, end)``, one run for each segment. Raises RecordingError when a segment is missing."""
+        """The memory of ``[start, end)``, one run for each segment.
+
+        Args:
+            start: A frame boundary.
+            end: The position to stop at.
+
+        Yields:
+            Runs in ascending order; each is valid until the reader closes.
+
+        Raises:
+            RecordingError: A segment is missing or too short.
+
+        Example:
+            ``for run in reader.runs(reader.start_position, reader.end_position()): ...``
+        """
         position = start
         while position < end:
             base = segment_base(self.descriptor, position)
@@ -139,7 +184,22 @@ class RecordingReader:
         return segment
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
-        """Walks ``[start, end)`` from a message's start; stops at ``end``, after so many messages, or at a fault."""
+        """Walks ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a fault.
+
+        Args:
+            start: Where a message starts.
+            end: The position to stop at.
+            max_messages: The number of messages to stop after; None for no limit.
+
+        Returns:
+            The end of the last whole message, and how many messages ended.
+
+        Raises:
+            RecordingError: A segment is missing.
+
+        Example:
+            ``reader.walk(0, reader.end_position()).messages``
+        """
         walk, position, messages = FrameWalk(), start, 0
         walk.term_mask = self.descriptor.term_buffer_length - 1
         for run in self.runs(start, end):
@@ -152,17 +212,30 @@ class RecordingReader:
         return Progress(position, messages)
 
     def advance(self, start: int, end: int, *, max_bytes: int | None = None, max_messages: int | None = None) -> int:
-        """The end of the last whole message in ``[start, end)`` within these limits; ``start`` where there is none.
+        """The end of the last whole message in ``[start, end)`` within limits.
 
-        ``start`` must be where a message starts. A message longer than ``max_bytes`` is taken whole all the same.
+        Args:
+            start: Where a message starts.
+            end: The position to stop at.
+            max_bytes: The most bytes; a single message longer than that is still taken whole. None for no limit.
+            max_messages: The most messages; None for no limit.
+
+        Returns:
+            A position between two messages; ``start`` where no message ends.
+
+        Raises:
+            RecordingError: A segment is missing.
+
+        Example:
+            ``reader.advance(0, reader.end_position(), max_bytes=1 << 20)``
         """
         target = end if max_bytes is None else min(end, start + max_bytes)
         if target <= start:
             return start
-        found = self._advance_to(start, target, max_messages)
-        if found == start and target < end:
-            found = self.walk(start, end, max_messages=1).position
-        return found
+        position = self._advance_to(start, target, max_messages)
+        if position == start and target < end:
+            position = self.walk(start, end, max_messages=1).position
+        return position
 
     def _advance_to(self, start: int, target: int, max_messages: int | None) -> int:
         if self.positions is None:
@@ -181,11 +254,37 @@ class RecordingReader:
         return progress.position
 
     def messages_before(self, position: int) -> int:
-        """How many messages of the recording end at or before ``position``."""
+        """How many messages of the recording end at or before a position.
+
+        Args:
+            position: A stream position.
+
+        Returns:
+            The number of messages.
+
+        Raises:
+            RecordingError: A segment is missing.
+
+        Example:
+            ``reader.messages_before(reader.end_position())``
+        """
         return self.count_before(position).messages
 
     def count_before(self, position: int) -> Progress:
-        """The same, with the end of the last of those messages: ``position`` itself when it lies between two messages."""
+        """How many messages end at or before a position, and where the last of them ends.
+
+        Args:
+            position: A stream position.
+
+        Returns:
+            The count, with ``position`` itself when it lies between two messages.
+
+        Raises:
+            RecordingError: A segment is missing.
+
+        Example:
+            ``reader.count_before(4096).messages``
+        """
         if self._counted is not None and self._counted.position == position:
             return self._counted
         near, count = self.start_position, 0
@@ -196,9 +295,18 @@ class RecordingReader:
         return Progress(progress.position, count + progress.messages)
 
     def cuts(self, start: int, end: int, parts: int) -> list[tuple[int, int]]:
-        """``[start, end)`` in up to ``parts`` ranges of about equal size; each starts where a message starts.
+        """Cuts ``[start, end)`` into ranges of about equal size, each of which starts where a message starts.
 
-        What follows a fault stays in one range: whoever reads it meets the fault.
+        Args:
+            start: Where a message starts.
+            end: The position to stop at.
+            parts: The most ranges.
+
+        Returns:
+            Pairs of start and end. What follows a fault stays in one range, so that its reader meets the fault.
+
+        Example:
+            ``reader.cuts(0, reader.end_position(), 4)``
         """
         borders = [start]
         for i in range(1, parts):
@@ -214,17 +322,36 @@ class RecordingReader:
         return [(a, b) for a, b in pairwise(borders) if a < b]
 
     def position_at_time(self, time_ns: int) -> int:
-        """Where to start so as to meet everything recorded at or after epoch ``time_ns``; the start without an index."""
+        """Where to start to read everything that was recorded at or after a time.
+
+        Args:
+            time_ns: Epoch time in nanoseconds.
+
+        Returns:
+            A position between two messages; the start of a recording without an index.
+
+        Example:
+            ``reader.position_at_time(time.time_ns() - 60_000_000_000)``
+        """
         if self.positions is None:
             return self.start_position
         entry = self.positions.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
-        """Where what is stamped with ``time_ns`` or later begins; None when there is nothing of it yet.
+        """Where the rows that are stamped with a time or later begin.
 
         Rows are stamped with the time of the index entry before them, so this is exact for rows. Without an index the whole
         recording is stamped with the time of its start.
+
+        Args:
+            time_ns: Epoch time in nanoseconds.
+
+        Returns:
+            A position; None when there is none of them yet.
+
+        Example:
+            ``reader.stamped_since(1_700_000_000_000_000_000)``
         """
         if self.positions is not None and self.positions.count:
             entry = self.positions.at_time(time_ns)
@@ -233,13 +360,40 @@ class RecordingReader:
 
 
 def open_recordings(directory: Path | str) -> list[RecordingReader]:
-    """A reader for each recording of ``directory``. Raises RecordingError where there is no catalog."""
+    """Opens every recording of a directory.
+
+    Args:
+        directory: A directory of Mainstem's recorder or of Aeron Archive.
+
+    Returns:
+        A reader for each recording, in catalog order; close each.
+
+    Raises:
+        RecordingError: There is no catalog, or it is damaged.
+
+    Example:
+        ``for reader in open_recordings("tides"): ...``
+    """
     path = Path(directory)
     return [RecordingReader(path, descriptor) for descriptor in read_catalog(path)]
 
 
 def open_recording(directory: Path | str, recording_id: int) -> RecordingReader:
-    """A reader for one recording. Raises RecordingError when the catalog has none of that id."""
+    """Opens one recording.
+
+    Args:
+        directory: A directory of Mainstem's recorder or of Aeron Archive.
+        recording_id: The id in the catalog.
+
+    Returns:
+        Its reader; use it as a context manager.
+
+    Raises:
+        RecordingError: The catalog has no such recording, or there is no catalog.
+
+    Example:
+        ``with open_recording("tides", 0) as reader: print(reader.end_position())``
+    """
     path = Path(directory)
     for descriptor in read_catalog(path):
         if descriptor.recording_id == recording_id:

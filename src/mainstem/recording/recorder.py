@@ -6,11 +6,11 @@ How nothing is lost or doubled over the recorder's own death:
   the subscriber position that the driver sees never passes the recorded position.
 * A driver keeps a dead client's subscription until the client liveness timeout (10 s by default) has passed, and its position
   goes on holding the publisher back; a new subscriber joins the image at the lowest position of all its subscribers. A
-  recorder that comes back within that time therefore joins at or before the recorded position. What it meets once more it
+  recorder that comes back within that time therefore joins at or before the recorded position. What it reads again it
   skips, by position.
-* For longer absences an ``Anchor`` (``recording.anchor``), in any process that lives on, holds the image at the recorded
-  position, and so the publisher, until the recorder is back.
-* A recorder that joins *past* the recorded position (the timeout has passed and nobody held the image) never pretends: it
+* For longer absences a ``PositionHold`` (``recording.position_hold``), in any process that lives on, holds the image at the
+  recorded position, and so the publisher, until the recorder is back.
+* A recorder that joins *past* the recorded position (the timeout has passed and no one held the image) hides nothing: it
   starts a new recording, whose start position shows the gap, and logs it.
 * After the machine itself went down, the end of each recording is found by walking its frames: what is torn is cut.
 """
@@ -45,14 +45,14 @@ DEFAULT_SEGMENT_LENGTH = 128 << 20
 
 
 class ImageRecording:
-    """One image on its way into one recording. Frames before the recorded position are met again and skipped."""
+    """One image and the recording that it is written to. Frames before the recorded position are skipped."""
 
     def __init__(self, image: RecordableImage, writer: RecordingWriter, clock: Clock) -> None:
         self.image, self.writer, self._clock = image, writer, clock
         self._walk = FrameWalk()
 
     def do_work(self) -> int:
-        """Moves a run of the frames that are there, and releases it; returns its bytes."""
+        """Writes a run of the frames that are available, and releases it; returns its bytes."""
         image, walk = self.image, self._walk
         position = image.position
         offset, term_end = image.readable()
@@ -75,11 +75,22 @@ class ImageRecording:
 
 
 class Recorder:
-    """Records into one directory, alone (a lock sees to it). Run ``do_work`` often; ``close`` ends the recordings.
+    """Records into one directory, as its only recorder. Run ``do_work`` often; ``close`` ends the recordings.
 
     Opening it recovers: a recording that was not ended, because its recorder was killed or the machine went down, is
-    ended at its recorded position, or earlier where its frames end earlier. Raises RecordingError when another recorder
-    has the directory.
+    ended at its recorded position, or earlier where its frames end earlier.
+
+    Args:
+        directory: Is created where it is missing.
+        segment_length: Bytes of a segment file; at least the term length of each stream.
+        durable: Whether the recorded position moves only when the frames are on the device.
+        clock: The time that is recorded.
+
+    Raises:
+        RecordingError: Another recorder has the directory.
+
+    Example:
+        ``with Recorder("tides") as recorder: recorder.add_subscription(subscription)``
     """
 
     def __init__(
@@ -153,10 +164,29 @@ class Recorder:
         channel: str = "",
         source_identity: str = "",
     ) -> RecordingWriter:
-        """A writer for a stream that is met from ``join_position`` on.
+        """Starts or extends the recording of a stream that is available from ``join_position`` on.
 
-        When the last recording of the same session and stream ended at or after ``join_position``, it is extended from
-        where it ended (skip what is met again); else a new recording starts at ``join_position``.
+        When the last recording of the same session and stream ended at or after ``join_position``, it is extended from its
+        end, and the caller skips what lies before that; else a new recording starts at ``join_position``.
+
+        Args:
+            session_id: The session.
+            stream_id: The stream.
+            initial_term_id: The initial term id of the stream.
+            term_buffer_length: Bytes of a term.
+            mtu_length: The longest frame in bytes.
+            join_position: The first position that is available.
+            channel: The channel URI.
+            source_identity: The address of the source, as an image names it.
+
+        Returns:
+            The writer; end it with ``stop``.
+
+        Raises:
+            RecordingError: The previous recording is damaged.
+
+        Example:
+            ``ImageRecording`` shows it.
         """
         previous = self._previous(session_id, stream_id, initial_term_id, term_buffer_length)
         if previous is not None and previous.start_position <= join_position <= previous.stop_position:
@@ -208,14 +238,24 @@ class Recorder:
         self, session_id: int, stream_id: int, initial_term_id: int, term_buffer_length: int
     ) -> RecordingDescriptor | None:
         key = (session_id, stream_id, initial_term_id, term_buffer_length)
-        found = None
+        previous = None
         for d in self._catalog.recordings():
             if (d.session_id, d.stream_id, d.initial_term_id, d.term_buffer_length) == key:
-                found = d
-        return found if found is not None and found.recording_id not in self._writers else None
+                previous = d
+        return previous if previous is not None and previous.recording_id not in self._writers else None
 
     def stop(self, writer: RecordingWriter) -> RecordingDescriptor:
-        """Ends a recording: closes its files and gives it its stop position."""
+        """Ends a recording: closes its files and writes its stop position to the catalog.
+
+        Args:
+            writer: What ``start`` returned.
+
+        Returns:
+            The final descriptor.
+
+        Example:
+            ``recorder.stop(writer).stop_position``
+        """
         writer.close()
         self._writers.pop(writer.descriptor.recording_id, None)
         return self._catalog.stop(writer.descriptor, writer.position, self._clock.epoch_ms())
@@ -223,11 +263,29 @@ class Recorder:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     def add_subscription(self, subscription: RecordableSubscription) -> None:
-        """Records every image of the subscription, those it has and those to come. The caller keeps and closes it."""
+        """Records every image of a subscription, present and future. The caller closes the subscription.
+
+        Args:
+            subscription: An Aeron subscription, or an object like it.
+
+        Example:
+            ``recorder.add_subscription(aeron.add_subscription("aeron:ipc", 1001))``
+        """
         self._subscriptions.append(subscription)
 
     def do_work(self) -> int:
-        """Moves what is there from the images to the segments; returns the bytes moved."""
+        """Writes the frames that are available to the segments.
+
+        Returns:
+            The number of bytes.
+
+        Raises:
+            RecordingError: An image holds what is not frames.
+            OSError: The disk refused a write; the recorded position has not moved over what failed.
+
+        Example:
+            ``while running: recorder.do_work() or time.sleep(0.001)``
+        """
         bytes_moved = 0
         live: set[int] = set()
         for subscription in self._subscriptions:
@@ -266,7 +324,11 @@ class Recorder:
         return {recording_id: writer.position for recording_id, writer in self._writers.items()}
 
     def close(self) -> None:
-        """Ends every recording and gives the directory free; may be called twice."""
+        """Ends every recording and unlocks the directory. May be called twice.
+
+        Example:
+            ``recorder.close()``
+        """
         if self._closed:
             return
         self._closed = True

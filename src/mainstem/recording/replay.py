@@ -39,18 +39,32 @@ def batches(
     start: int,
     end: int,
     *,
-    wanted: int = COLUMN_ALL,
+    column_mask: int = COLUMN_ALL,
     frames: bool = False,
     rows: int = ROWS_PER_BATCH,
     strict: bool = True,
 ) -> Iterator[tuple[dict[str, bytearray], int]]:
-    """The messages (or, with ``frames``, the frames) of ``[start, end)`` as columns: buffers and the number of rows.
+    """Reads the messages, or the frames, of ``[start, end)`` as columns.
 
-    A message belongs to the range when all of it lies in it. ``wanted`` is an OR of ``COLUMN_...`` bits. A fault, such
-    as a frame that was cut off, raises RecordingError naming file and position; with ``strict=False`` it ends the
-    iteration instead.
+    Args:
+        reader: The recording.
+        start: Where a message starts.
+        end: The position to stop at; a message belongs to the range when all of it lies in it.
+        column_mask: An OR of ``COLUMN_...`` bits of ``mainstem._core.layout``.
+        frames: Whether a row is a frame, not a message.
+        rows: The most rows of a batch.
+        strict: Whether a fault raises; otherwise it ends the iteration.
+
+    Yields:
+        Pairs of the columns, buffers by name, and the number of rows.
+
+    Raises:
+        RecordingError: A frame is cut off or impossible, or a segment is missing; names file and position.
+
+    Example:
+        ``for columns, rows in batches(reader, 0, reader.end_position()): ...``
     """
-    columns, fragments = Columns(wanted, rows), Fragments()
+    columns, fragments = Columns(column_mask, rows), Fragments()
     columns.term_mask = reader.descriptor.term_buffer_length - 1
     for run in _runs(reader, start, end, strict=strict):
         at, span = run.offset, BYTES_PER_BATCH
@@ -65,7 +79,7 @@ def batches(
             at += passed
             faulty = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
             if columns.stopped == WALK_TORN and limit < run.limit:
-                # Cut by the border of these bytes. Only padding can be longer than all of them: look at more then.
+                # Cut by the border of these bytes. Only padding can be longer than all of them: then take more.
                 faulty, span = False, BYTES_PER_BATCH if passed else span * 2
             if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (faulty and columns.rows):
                 count = columns.rows
@@ -91,12 +105,27 @@ def _runs(reader: RecordingReader, start: int, end: int, *, strict: bool) -> Ite
 
 
 def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Each message's position (where it ends) and payload: for tools and tests; ``batches`` is the fast way."""
-    for taken, rows in batches(reader, start, end, wanted=COLUMN_POSITION | COLUMN_PAYLOAD):
-        positions = memoryview(taken["position"]).cast("q")
-        offsets = memoryview(taken["payload_offsets"]).cast("i")
+    """Reads messages one by one, for tools and tests; ``batches`` is the fast way.
+
+    Args:
+        reader: The recording.
+        start: Where a message starts.
+        end: The position to stop at.
+
+    Yields:
+        Pairs of the position where a message ends, and its payload.
+
+    Raises:
+        RecordingError: As ``batches``.
+
+    Example:
+        ``for position, payload in messages(reader, 0, reader.end_position()): ...``
+    """
+    for columns, rows in batches(reader, start, end, column_mask=COLUMN_POSITION | COLUMN_PAYLOAD):
+        positions = memoryview(columns["position"]).cast("q")
+        offsets = memoryview(columns["payload_offsets"]).cast("i")
         for i in range(rows):
-            yield positions[i], bytes(taken["payload"][offsets[i] : offsets[i + 1]])
+            yield positions[i], bytes(columns["payload"][offsets[i] : offsets[i + 1]])
 
 
 class Sendable(Protocol):
@@ -108,7 +137,26 @@ class Sendable(Protocol):
 
 
 def replay_onto(publication: Sendable, reader: RecordingReader, start: int, end: int, *, timeout: float = 5.0) -> int:
-    """Sends the messages of ``[start, end)`` onto a publication, waiting where it pushes back; returns how many."""
+    """Sends the messages of ``[start, end)`` onto a publication, and waits where there is back pressure.
+
+    Args:
+        publication: An Aeron publication, or any object with such a ``send``.
+        reader: The recording.
+        start: Where a message starts.
+        end: The position to stop at.
+        timeout: Seconds that each message may wait.
+
+    Returns:
+        The number of messages sent.
+
+    Raises:
+        RecordingError: As ``batches``.
+        OfferError: The publication refused a message.
+        TimedOut: Back pressure lasted longer than ``timeout``.
+
+    Example:
+        ``replay_onto(publication, reader, 0, reader.end_position())``
+    """
     count = 0
     for _, payload in messages(reader, start, end):
         publication.send(payload, timeout=timeout)

@@ -48,8 +48,8 @@ def segment_base(descriptor: RecordingDescriptor, position: int) -> int:
 
 def segment_bases(directory: Path, recording_id: int) -> list[int]:
     """The bases of the segment files that are there, in ascending order."""
-    found = (_NAME.fullmatch(name) for name in os.listdir(directory))
-    return sorted(int(match[2]) for match in found if match and int(match[1]) == recording_id)
+    matches = (_NAME.fullmatch(name) for name in os.listdir(directory))
+    return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 
 
 class SegmentMemory:

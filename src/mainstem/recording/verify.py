@@ -1,4 +1,4 @@
-"""Faults of a recording: found by walking its frames and by the checksums of its index, and told, not raised."""
+"""Faults of a recording: detected by a walk of its frames and by the checksums of its index, and returned, not raised."""
 
 from __future__ import annotations
 
@@ -36,11 +36,21 @@ class Fault:
 
 
 def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = True) -> Iterator[Fault]:
-    """The faults in ``[start, end)``, where ``start`` is between two messages.
+    """Finds the faults in ``[start, end)``.
 
-    With ``checksums`` what the index covers is summed and compared: entries that lie in the range as a whole or in part. Only
-    recordings of Mainstem's recorder have them; what follows the last entry has none yet. A walk cannot go past the first
-    broken frame, so of those at most one is told; of the sums, each.
+    Only recordings of Mainstem's recorder have checksums; what follows the last entry of the index has none yet.
+
+    Args:
+        reader: The recording.
+        start: A position between two messages.
+        end: The position to stop at.
+        checksums: Whether the checksums of the index are compared: of entries that lie in the range as a whole or in part.
+
+    Yields:
+        Each checksum that differs, and at most one broken frame: a walk cannot go past the first.
+
+    Example:
+        ``list(faults(reader, reader.start_position, reader.end_position()))``
     """
     recording_id = reader.descriptor.recording_id
     position = start
@@ -70,7 +80,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
             try:
                 same = checksum(reader.directory, reader.descriptor, at, entry.position) == entry.checksum
             except RecordingError:
-                # Told already, by the walk.
+                # The walk has reported it.
                 return
             if not same:
                 text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
@@ -79,7 +89,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
 
 
 def end_fault(reader: RecordingReader) -> Fault | None:
-    """What a recording that nobody ended, and that has no positions of Mainstem's, ends with, if that is no clean end."""
+    """The fault at the end of a recording that was not stopped and has no positions of Mainstem's; None for a clean end."""
     if reader.descriptor.stop_position != NULL or reader.positions is not None:
         return None
     end = find_end(reader.directory, reader.descriptor)

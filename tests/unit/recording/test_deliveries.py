@@ -7,7 +7,7 @@ import pytest
 
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, batches, faults, messages, open_recording
-from mainstem.recording.message_log import MAX_MESSAGE_LENGTH, TERM_LENGTH, DeliveryLog
+from mainstem.recording.message_log import MAX_MESSAGE_LENGTH, TERM_LENGTH, MessageLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def test_messages_of_every_length_come_back_over_fragments_terms_and_restarts(tm
     sent = [(i + 1, rng.randbytes(4) * (length // 4) + b"x" * (length % 4)) for i, length in enumerate(lengths)]
     for part in (sent[:7], sent[7:8], sent[8:100], sent[100:]):
         with Recorder(tmp_path) as recorder:
-            assert DeliveryLog(recorder, stream_id=5, channel="bymux://x:1").write(part) == len(part)
+            assert MessageLog(recorder, stream_id=5, channel="bymux://x:1").write(part) == len(part)
     with open_recording(tmp_path, 0) as reader:
         end = reader.end_position()
         assert end > 2 * TERM_LENGTH
@@ -36,7 +36,7 @@ def test_messages_of_every_length_come_back_over_fragments_terms_and_restarts(tm
 
 def test_a_message_that_is_too_long_is_refused_and_what_came_before_it_is_kept(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
-        log = DeliveryLog(recorder, stream_id=5)
+        log = MessageLog(recorder, stream_id=5)
         with pytest.raises(RecordingError, match="longer than"):
             log.write([(0, b"tide"), (0, bytes(MAX_MESSAGE_LENGTH + 1))])
     with open_recording(tmp_path, 0) as reader:

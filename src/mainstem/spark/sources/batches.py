@@ -72,7 +72,7 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
             reader,
             part.start,
             end,
-            wanted=wanted,
+            column_mask=wanted,
             frames=part.rows == "frames",
             rows=part.rows_per_batch,
             strict=part.strict,

@@ -1,8 +1,8 @@
 """Listens as a bymux, Jmux or Aqueduct server and records every message that comes.
 
 A message over bymux and Jmux has its length in front (``mainstem.repeats.framed``), as ``mainstem.channel`` sends it. The key
-that may stand in front of the payload becomes the reserved value. The other side hears that its messages are taken only when
-they are in the recording: bymux by the end of our half of the stream, Jmux by the response. Aqueduct acknowledges on arrival.
+that may stand in front of the payload becomes the reserved value. The other side is notified
+that its messages are received only when they are in the recording: bymux by the end of our half of the stream, Jmux by the response. Aqueduct acknowledges on arrival.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainstem.repeats import KEY_LENGTH, FrameSplitter, MessageKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.recording.message_log import DeliveryLog
+    from mainstem.recording.message_log import MessageLog
 
 OK = b"ok"
 
@@ -23,7 +23,7 @@ OK = b"ok"
 class Intake:
     """Puts messages into a log. ``keyed``: each payload has a key in front, which becomes the reserved value."""
 
-    def __init__(self, log: DeliveryLog, *, keyed: bool, on_messages: Callable[[int], object] = lambda _: None) -> None:
+    def __init__(self, log: MessageLog, *, keyed: bool, on_messages: Callable[[int], object] = lambda _: None) -> None:
         self._log, self._keyed, self._on_messages = log, keyed, on_messages
 
     def take(self, messages: list[bytes]) -> None:
@@ -43,8 +43,8 @@ class Intake:
         """Records what comes over a stream of bytes until it ends; RemoteProtocolError when it ends inside a message."""
         splitter = FrameSplitter()
         async for data in stream:
-            if found := splitter.feed(data):
-                self.take(found)
+            if messages := splitter.feed(data):
+                self.take(messages)
         if not splitter.is_between_messages:
             raise RemoteProtocolError("the stream ended inside a message")
 
@@ -58,11 +58,11 @@ async def listen(protocol: str, host: str, port: int, intake: Intake, **options:
     if protocol == "jmux":
         from mainstem.mux import jmux
 
-        async def answer(session: Any) -> None:
+        async def respond(session: Any) -> None:
             await intake.drain(session)
             session.write(OK)
 
-        return await jmux.serve(answer, host, port, **options)
+        return await jmux.serve(respond, host, port, **options)
     if protocol == "aqueduct":
         from mainstem import aqueduct
 
