@@ -25,7 +25,7 @@ from harness.make_capture import DATA_PORT, MUX_PORT, make
 from harness.report import Report, wants_json
 
 from mainstem.capture.index import build
-from mainstem.capture.reading import Part, Wanted, plan, read
+from mainstem.capture.reading import FrameSelection, Part, plan, read
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ for packet in scapy.all.PcapReader(sys.argv[1]):
 """
 
 
-def rows_of(part: Part, wanted: Wanted) -> tuple[int, int, float]:
+def rows_of(part: Part, wanted: FrameSelection) -> tuple[int, int, float]:
     """Rows of a part, the most memory that its process ever held in KiB, and the seconds of its processor."""
     start = time.process_time()
     rows = sum(batch.num_rows for batch in read(part, wanted))
@@ -56,7 +56,7 @@ def rows_of(part: Part, wanted: Wanted) -> tuple[int, int, float]:
 
 def library(pool: ProcessPoolExecutor, path: Path) -> tuple[float, int, int, float]:
     """Seconds, rows, the peak of one process, and the seconds of processors, of reading a file with two processes."""
-    wanted = Wanted(names=COLUMNS, bymux_ports=(MUX_PORT,))
+    wanted = FrameSelection(names=COLUMNS, bymux_ports=(MUX_PORT,))
     start, spent = time.perf_counter(), time.process_time()
     parts = plan(str(path), build(str(path)), wanted, min_parts=CORES)
     found = list(pool.map(rows_of, parts, [wanted] * len(parts)))

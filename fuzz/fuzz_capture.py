@@ -7,12 +7,14 @@ import struct
 import tempfile
 
 from mainstem.capture.index import build
-from mainstem.capture.reading import Wanted, frames
+from mainstem.capture.reading import FrameSelection, frames
 from mainstem.capture.schema import columns
 
 WANTED = [
-    Wanted(names=tuple(column.name for column in columns(payload=True)), bymux_ports=(9000,), jmux_ports=(9001,)),
-    Wanted(names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,)),
+    FrameSelection(
+        names=tuple(column.name for column in columns(payload=True)), bymux_ports=(9000,), jmux_ports=(9001,)
+    ),
+    FrameSelection(names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,)),
 ]
 
 

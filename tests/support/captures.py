@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.protocol.frames import Data, Nak
 from mainstem.capture.index import build
-from mainstem.capture.reading import Wanted, frames
+from mainstem.capture.reading import FrameSelection, frames
 from mainstem.capture.schema import columns
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ def rows_of(path: Path, **wanted: Any) -> list[dict[str, Any]]:
     """Every row of a capture, without its nulls."""
     names = wanted.pop("names", NAMES)
     index = build(str(path))
-    found = [row for batch in frames(str(path), Wanted(names=names, **wanted), index) for row in batch.to_pylist()]
+    found = [
+        row for batch in frames(str(path), FrameSelection(names=names, **wanted), index) for row in batch.to_pylist()
+    ]
     return [{key: value for key, value in row.items() if value is not None} for row in found]
 
 

@@ -17,11 +17,11 @@ SLACK_KIB = 24 << 10
 READ = """
 import resource, sys
 from mainstem.capture.index import build
-from mainstem.capture.reading import Wanted, frames
+from mainstem.capture.reading import FrameSelection, frames
 from mainstem.capture.schema import columns
 names = tuple(column.name for column in columns(payload=True))
 rows = 0
-for batch in frames(sys.argv[1], Wanted(names=names, bymux_ports=(9000,)), build(sys.argv[1])):
+for batch in frames(sys.argv[1], FrameSelection(names=names, bymux_ports=(9000,)), build(sys.argv[1])):
     rows += batch.num_rows
 print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -20,24 +20,39 @@ def read_frames(
     bymux_ports: Iterable[int] = (),
     jmux_ports: Iterable[int] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """The frames of a capture, of the captures in a folder, or of those that a pattern matches, as Arrow batches.
+    """Reads the frames of captures as Arrow batches; needs pyarrow and numpy.
 
-    ``names`` are columns of ``mainstem.capture.schema`` (None: all but ``payload``); the ports are those of ``reading.Wanted``.
-    What is wrong with a file is a row (``protocol`` is ``problem``). Raises CaptureError where there is no capture or one
-    cannot be opened, ConfigurationError for a column that there is not. Needs pyarrow and numpy.
+    A row is one frame of Aeron, bymux or Jmux. What is wrong with a file is a row too, whose ``protocol`` is ``problem``.
+
+    Args:
+        path: A capture, a folder of captures, or a pattern.
+        names: Columns of ``mainstem.capture.schema``; None for all but ``payload``.
+        aeron_ports: UDP ports that carry Aeron; None for every port on which a whole datagram is valid Aeron, empty for none.
+        bymux_ports: TCP ports of bymux servers; their connections are not recognised without.
+        jmux_ports: TCP ports of Jmux servers.
+
+    Yields:
+        Batches of the named columns, file by file in the order of their names, packets in the order of the file.
+
+    Raises:
+        CaptureError: There is no capture at ``path``, or one cannot be opened.
+        ConfigurationError: There is no column of that name.
+
+    Example:
+        ``rows = sum(batch.num_rows for batch in read_frames("tide.pcapng", ["frame_type"]))``
     """
     from mainstem.capture.files import captures
     from mainstem.capture.index import build
-    from mainstem.capture.reading import Wanted, frames
+    from mainstem.capture.reading import FrameSelection, frames
     from mainstem.capture.schema import arrow_schema, columns
 
-    taken = tuple(column.name for column in columns()) if names is None else tuple(names)
-    arrow_schema(taken)
-    wanted = Wanted(
-        names=taken,
+    selected = tuple(column.name for column in columns()) if names is None else tuple(names)
+    arrow_schema(selected)
+    selection = FrameSelection(
+        names=selected,
         aeron_ports=None if aeron_ports is None else tuple(aeron_ports),
         bymux_ports=tuple(bymux_ports),
         jmux_ports=tuple(jmux_ports),
     )
     for file in captures(path):
-        yield from frames(file, wanted, build(file))
+        yield from frames(file, selection, build(file))

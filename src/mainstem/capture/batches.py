@@ -36,8 +36,8 @@ _INDEXES = {
 } | {"payload": layout.ROW_PAYLOAD}
 
 
-def wanted_bits(names: Sequence[str]) -> int:
-    """What ``FrameRows`` must keep for these columns."""
+def column_mask(names: Sequence[str]) -> int:
+    """The bits of ``FrameRows`` for these columns."""
     bits = 0
     for name in names:
         if name == "time":
@@ -79,31 +79,31 @@ def _table(names: tuple[str, ...]) -> Any:
 
 @lru_cache(maxsize=65536)
 def address_text(packed: bytes) -> str:
-    """An address for people. There are few in a capture beside its packets, so each is written once."""
+    """Formats an address. A capture has few beside its packets, so each is formatted once."""
     if packed.startswith(b"\0" * 10 + b"\xff\xff"):
         return str(IPv4Address(packed[12:]))
     return str(IPv6Address(packed))
 
 
 def take_batch(rows: FrameRows, names: Sequence[str], file: str) -> pa.RecordBatch:
-    """The rows that were written, as a batch of these columns; ``rows`` is empty after it."""
+    """Moves the rows that were written into a batch of these columns; ``rows`` is empty after it."""
     import pyarrow as pa
 
-    count, taken, text, payload = rows.take()
-    columns = [_column(name, count, taken, text, payload, file) for name in names]
+    count, buffers, text, payload = rows.take()
+    columns = [_column(name, count, buffers, text, payload, file) for name in names]
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(names))
 
 
-def _column(name: str, count: int, taken: Any, text: bytearray, payload: bytearray, file: str) -> Any:
+def _column(name: str, count: int, rows: Any, text: bytearray, payload: bytearray, file: str) -> Any:
     import pyarrow as pa
 
     if name == "file":
         return _repeat(file, count)
     if name == "time":
-        return _times(count, *taken[layout.ROW_TIME_NS])
+        return _times(count, *rows[layout.ROW_TIME_NS])
     if name == "text":
-        return _texts(count, taken, text)
-    values, validity = taken[_INDEXES[name]]
+        return _texts(count, rows, text)
+    values, validity = rows[_INDEXES[name]]
     valid: Any = pa.py_buffer(validity)
     if name == "payload":
         buffers = [valid, pa.py_buffer(values), pa.py_buffer(payload)]
@@ -113,9 +113,9 @@ def _column(name: str, count: int, taken: Any, text: bytearray, payload: bytearr
         table = {"protocol": PROTOCOLS, "transport": TRANSPORTS}.get(name) or kind_names()
         return _table(table).take(codes)
     if name in ("src", "dst"):
-        found = pa.Array.from_buffers(pa.binary(16), count, [valid, pa.py_buffer(values)]).dictionary_encode()
-        texts: Any = pa.array([address_text(packed) for packed in found.dictionary.to_pylist()], pa.string())
-        return texts.take(found.indices)
+        addresses = pa.Array.from_buffers(pa.binary(16), count, [valid, pa.py_buffer(values)]).dictionary_encode()
+        texts: Any = pa.array([address_text(packed) for packed in addresses.dictionary.to_pylist()], pa.string())
+        return texts.take(addresses.indices)
     if name == "from_client":
         flags: Any = pa.Array.from_buffers(pa.int8(), count, [valid, pa.py_buffer(values)])
         return flags.cast(pa.bool_())
@@ -137,16 +137,16 @@ def _times(count: int, values: bytearray, validity: bytearray) -> Any:
     return pa.Array.from_buffers(arrow_types()["time"], count, [pa.py_buffer(validity), pa.py_buffer(times)])
 
 
-def _texts(count: int, taken: Any, text: bytearray) -> Any:
-    """The text of each row, or in words why it is a problem."""
+def _texts(count: int, rows: Any, text: bytearray) -> Any:
+    """The text of each row, or the reason for which it is a problem."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    offsets, validity = taken[layout.ROW_TEXT]
+    offsets, validity = rows[layout.ROW_TEXT]
     own: Any = pa.Array.from_buffers(
         pa.binary(), count, [pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(text)]
     )
-    values, valid = taken[layout.ROW_REASON]
+    values, valid = rows[layout.ROW_REASON]
     reasons = pa.Array.from_buffers(pa.int8(), count, [pa.py_buffer(valid), pa.py_buffer(values)])
     if own.null_count == count:
         return _table(REASONS).take(reasons)

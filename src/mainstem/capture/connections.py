@@ -1,4 +1,4 @@
-"""The TCP connections of a capture, and the IP packets that wait for fragments: all that needs history."""
+"""TCP connections and IP packets with fragments missing: everything in a capture that needs history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem._core.capture.packets import Packet
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
-MAX_CONNECTIONS = 16384  # followed at a time; the oldest is forgotten for one more
+MAX_CONNECTIONS = 16384  # followed at a time; the oldest is dropped for one more
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Connection:
 
 
 class Flows:
-    """Takes what ``CaptureDecoder`` hands over. Every method is a generator that yields each time the rows are full."""
+    """Decodes what ``CaptureDecoder`` hands over. Every method is a generator that yields each time the rows are full."""
 
     def __init__(
         self, decoder: CaptureDecoder, *, bymux: Collection[int], jmux: Collection[int], tcp_buckets: int, keep: bool
@@ -54,11 +54,11 @@ class Flows:
             yield from self._lost(partial)
         if whole is None:
             return
-        # What is told of lost fragments has taken the rows' place in the packet.
+        # Rows of lost fragments have replaced the current packet in ``rows``.
         self._rows.begin(self._decoder.number, walk.time_ns, walk.timed, walk.original)
-        while (found := self._decoder.whole(whole, LINK_RAW)) < 0:
+        while (kind := self._decoder.whole(whole, LINK_RAW)) < 0:
             yield
-        if found == layout.PACKET_TCP and (self._tcp_buckets >> packet.bucket) & 1:
+        if kind == layout.PACKET_TCP and (self._tcp_buckets >> packet.bucket) & 1:
             data = whole[packet.payload : packet.payload + packet.available]
             yield from self._segment(packet, first, second, data)
 

@@ -1,4 +1,4 @@
-"""Which files a path means: a capture, a folder of captures, or a pattern."""
+"""The captures of a path: one file, the captures in a folder, or the files that a pattern matches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import re
 from mainstem.capture.store import SUFFIX
 from mainstem.errors import CaptureError
 
-# As dumpcap, tcpdump (which numbers its files after the suffix) and Wireshark name them; packed ones are told of.
+# As dumpcap, tcpdump (which numbers its files after the suffix) and Wireshark name them; packed ones too,
+# so that they become a problem.
 _CAPTURE = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$", re.IGNORECASE)
 
 
@@ -20,12 +21,12 @@ def captures(path: str, *, must_exist: bool = True) -> list[str]:
     indexes of captures.
     """
     if os.path.isdir(path):
-        found = [entry.path for entry in os.scandir(path) if entry.is_file() and _CAPTURE.search(entry.name)]
+        paths = [entry.path for entry in os.scandir(path) if entry.is_file() and _CAPTURE.search(entry.name)]
     elif os.path.exists(path):
-        found = [path]
+        paths = [path]
     else:
         matches = glob.glob(path, recursive=True)
-        found = [name for name in matches if os.path.isfile(name) and not name.endswith(SUFFIX)]
-    if not found and must_exist:
+        paths = [name for name in matches if os.path.isfile(name) and not name.endswith(SUFFIX)]
+    if not paths and must_exist:
         raise CaptureError(f"no capture at {path!r}")
-    return sorted(found)
+    return sorted(paths)

@@ -1,4 +1,4 @@
-"""What kind of file a capture is, by its first bytes: pcap of either byte order and resolution, pcapng, Aqueduct's trace."""
+"""The kind of a capture by its first bytes: pcap of either byte order and resolution, pcapng, Aqueduct's trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"\xfd7": "xz", b"BZ": "bzi
 
 @dataclass(frozen=True)
 class Section:
-    """What a reader must know before it starts in the middle: the byte order and, of pcapng, the interfaces so far.
+    """The state for reading from the middle of a file: the byte order and, of pcapng, the interfaces so far.
 
     An interface is (link type, if_tsresol, if_tsoffset in seconds, snapshot length).
     """
@@ -76,7 +76,7 @@ def recognise(head: bytes) -> Format:
     if head[:4] in _PCAP and len(head) >= PCAP_HEADER_LENGTH:
         order, nanoseconds = _PCAP[head[:4]]
         snaplen, link = struct.unpack_from(order + "II", head, 16)
-        # The upper half of the link type tells of checksums at the end of each packet, which nothing here reads.
+        # The upper half of the link type describes checksums at the end of each packet, which are not decoded.
         section = Section(order == ">")
         return Format(False, section, nanoseconds, link & 0xFFFF, snaplen, PCAP_HEADER_LENGTH, name="pcap")
     if head[:4] in _PCAP or head[:4] == _PCAPNG:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mainstem._core.capture.packets import Packet
 
 LINK_RAW = 101
-TIMEOUT_NS = 30_000_000_000  # how long a host waits for the rest (RFC 791 says 15 s, Linux takes 30)
+TIMEOUT_NS = 30_000_000_000  # how long a host waits for the rest (RFC 791: 15 s; Linux: 30 s)
 MAX_OPEN = 4096  # packets with fragments missing at a time; more of them is loss, not delay
 MAX_LENGTH = 65535  # bytes of one packet: no fragment ends beyond
 _IPV4_MAPPED = b"\0" * 10 + b"\xff\xff"
@@ -31,7 +31,7 @@ class Partial:
     held: int = 0
 
     def add(self, offset: int, data: bytes, *, last: bool) -> bytes | None:
-        """Takes a fragment; the whole content once nothing is missing."""
+        """Adds a fragment; returns the whole content once nothing is missing."""
         if last:
             self.total = offset + len(data)
         if offset not in self.parts or len(self.parts[offset]) < len(data):
@@ -48,21 +48,21 @@ class Partial:
 
 
 class Fragments:
-    """The packets that wait for fragments."""
+    """IP packets with fragments missing."""
 
     def __init__(self) -> None:
         self._open: dict[Key, Partial] = {}
         self._replaced: list[Partial] = []
 
     def add(self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int) -> bytes | None:
-        """Takes a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
+        """Adds a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
         key = (addresses, packet.fragment_id, packet.protocol)
         whole_length = packet.fragment_offset + packet.length
         if len(data) < packet.length or whole_length > MAX_LENGTH or (packet.more_fragments and packet.length % 8):
             return None
         partial = self._open.get(key)
         if partial is not None and partial.parts.get(packet.fragment_offset, data) != data:
-            # Other bytes at the same place: the number is used again, and the packet before will not become whole.
+            # Other bytes at the same place: the number is used again, and the packet before cannot be completed.
             self._replaced.append(self._open.pop(key))
             partial = None
         if partial is None:
@@ -74,7 +74,7 @@ class Fragments:
         return _header(addresses, packet.protocol, len(content)) + content
 
     def expired(self, now_ns: int) -> Iterator[Partial]:
-        """Packets that will not become whole any more: forgotten once they were told of."""
+        """Removes and yields the packets that cannot be completed any more."""
         while self._replaced:
             yield self._replaced.pop()
         while self._open:
@@ -85,14 +85,14 @@ class Fragments:
             yield self._open.pop(key)
 
     def rest(self) -> Iterator[Partial]:
-        """All that still wait, at the end of the capture."""
+        """Removes and yields all that are incomplete at the end of the capture."""
         yield from self._open.values()
         self._open.clear()
 
 
 def _header(addresses: bytes, protocol: int, length: int) -> bytes:
     if addresses.startswith(_IPV4_MAPPED):
-        # 0 says "to the end", where the sum does not fit.
+        # 0 means "to the end", where the sum does not fit.
         total = length + 20 if length + 20 <= MAX_LENGTH else 0
         return struct.pack(">BBHHHBBH", 0x45, 0, total, 0, 0, 64, protocol, 0) + addresses[12:16] + addresses[28:32]
     return struct.pack(">IHBB", 0x60000000, length, protocol, 64) + addresses

@@ -19,9 +19,9 @@ from mainstem.errors import CaptureError
 CHUNK_BYTES = (
     1 << 20
 )  # a stretch: small enough to be skipped for its buckets, large enough that 5 GiB have 5000 of them
-RESYNC_PACKETS = 8  # records that must fit one after the other before a reader believes that it found its place again
-RESYNC_WINDOW = 16 << 20  # bytes in which that many are looked for at a time
-PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is known again
+RESYNC_PACKETS = 8  # records that must fit one after the other before a reader accepts a place as the next record
+RESYNC_WINDOW = 16 << 20  # bytes searched for them at a time
+PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is recognised
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Problem:
 
 @dataclass
 class FrameIndex:
-    """All that was found. ``end`` is where reading ended; ``tail`` says what lies between it and the end of the file."""
+    """The index. ``end`` is where the pass ended; ``tail`` describes what lies between it and the end of the file."""
 
     size: int
     mtime_ns: int
@@ -114,7 +114,7 @@ def _open(file: IO[bytes], index: FrameIndex) -> None:
 
 
 def _reopen_last(index: FrameIndex) -> None:
-    """Takes the last stretch out again where the file simply ended: so stretches do not depend on when they were looked at."""
+    """Removes the last stretch where the file simply ended: so stretches do not depend on when they were indexed."""
     index.chunks = list(index.chunks)
     if index.chunks and index.chunks[-1].end == index.end:
         last = index.chunks.pop()
@@ -165,7 +165,7 @@ class _Builder:
                 if len(data) < size:
                     self._truncated(len(data))
                     return
-                # A record longer than a stretch: its own length says how much to read.
+                # A record longer than a stretch: its own length is how much to read.
                 size = max(self._walk.needed, size + 1)
                 continue
             size = CHUNK_BYTES
@@ -175,27 +175,28 @@ class _Builder:
         return self._file.read(min(size, self._index.size - offset))
 
     def _add(self, before: Section) -> None:
-        """Takes what the pass went over as a chunk."""
-        found, index = self._pass, self._index
-        if found.offset == 0:
+        """Adds what the pass went over as a chunk."""
+        stretch, index = self._pass, self._index
+        if stretch.offset == 0:
             return
         if before != index.sections[-1]:
             index.sections.append(before)
-        start, end = index.end, index.end + found.offset
+        start, end = index.end, index.end + stretch.offset
         index.chunks.append(
             Chunk(
-                start, end, index.packets, found.packets, found.first_ns, found.last_ns, found.tcp, found.fragments,
+                start, end, index.packets, stretch.packets, stretch.first_ns, stretch.last_ns, stretch.tcp,
+                stretch.fragments,
                 len(index.sections) - 1,
             )
         )  # fmt: skip
         after = section_of(self._walk)
         if after != index.sections[-1]:
             index.sections.append(after)
-        index.packets += found.packets
+        index.packets += stretch.packets
         index.end = end
-        if found.unknown_link >= 0 and found.unknown_link not in index.links:
-            index.links.append(found.unknown_link)
-            text = f"link type {found.unknown_link} is not known; its packets are passed over"
+        if stretch.unknown_link >= 0 and stretch.unknown_link not in index.links:
+            index.links.append(stretch.unknown_link)
+            text = f"link type {stretch.unknown_link} is not known; its packets are passed over"
             index.problems.append(Problem(layout.PROBLEM_UNSUPPORTED_LINK, index.packets, end, text))
 
     def _truncated(self, left: int) -> None:
@@ -204,18 +205,18 @@ class _Builder:
         index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, text)
 
     def _resync(self) -> bool:
-        """Looks for the next records after a corrupt one; False where there are none."""
+        """Searches for the next records after a corrupt one; False where there are none."""
         index, start = self._index, self._index.end
         offset = start + 1
         while offset < index.size:
             data = self._read(offset, RESYNC_WINDOW)
-            found = self._walk.resync(data, 0, len(data), RESYNC_PACKETS)
-            if found >= 0:
-                text = f"bytes {start} to {offset + found} are no records; reading goes on after them"
+            place = self._walk.resync(data, 0, len(data), RESYNC_PACKETS)
+            if place >= 0:
+                text = f"bytes {start} to {offset + place} are no records; reading goes on after them"
                 index.problems.append(Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text))
-                index.end = offset + found
+                index.end = offset + place
                 return True
-            # Half a window again: the records that are looked for may have begun near its end.
+            # Half a window again: the records may begin near its end.
             offset += max(len(data) // 2, 1) if offset + len(data) < index.size else len(data)
         text = f"bytes {start} to {index.size} are no records, and none follow"
         index.tail = Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text)

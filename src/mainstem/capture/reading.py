@@ -1,8 +1,38 @@
-"""Captures as rows of ``frames``: what is wanted, how a file is cut into parts that can be read apart, and a part's batches.
+"""Captures as rows: which rows are selected, the parts of a file that tasks read independently, and the batches of a part.
 
-Datagrams that came whole need no history, so a part is any run of packets. TCP and IP fragments do: each flow has a bucket,
-and a part reads some buckets from the file's beginning to its end, only where the index says that they have packets. So
-reassembly is parallel by flow and exact, and no state is handed from part to part.
+Theory of operation
+-------------------
+
+A file is read in two passes. ``capture.index`` goes over its records once and stores, for each stretch of about 1 MiB (a
+``Chunk``), where it begins, how many packets come before it, and what holds there (byte order, interfaces). ``plan`` groups
+chunks into parts, and ``read`` decodes one part. Parts share nothing: each opens the file itself, so they may be read in any
+order, in any process, at the same time, and a part that is read again gives the same rows.
+
+What can be cut where depends on the history that a packet needs:
+
+* A datagram that came whole needs none. Its rows come from the one *plain* part whose runs contain its record, so any
+  grouping of chunks is right.
+* A TCP segment and an IP fragment need what came before them in their flow. The addresses and ports of a flow (of a fragment:
+  addresses and identification) give one of 64 buckets, the same for both directions, and the index has for each chunk a bit
+  for each bucket with packets there. A *flow* part owns some of the buckets and reads all chunks with packets of them, from
+  the file's beginning to its end; packets of other buckets are stepped over. So reassembly is exact, and parallel by flow.
+* The ports of a fragmented TCP segment are known only when it is whole. Each flow part reassembles all fragments of TCP, and
+  keeps the whole segments that are in its buckets.
+
+Within a part, ``CaptureDecoder`` steps through the records of a read of 4 MiB without the GIL and writes rows. It stops where
+the rows are full (a batch is handed out, and it goes on with the same packet), and at a packet that needs history: ``Flows``
+takes that packet, in Python, before the next is decoded. One thread does all of this.
+
+Invariants:
+
+* Each row of a file is in exactly one part; the problems of the file itself are in the first part only.
+* Rows of one part are in the order of the packets that completed them. Rows of different parts of one file are in no order.
+* Runs of a part ascend, do not overlap, and begin and end between two records. A run without a section continues the run
+  before it, so that the walk's state is right; a run after a hole brings its own section and packet number.
+* In a stream (``plan_new``), runs that end at or before ``begin`` are decoded for their history and their rows discarded; the
+  run that contains ``begin`` is cut there. A part that is not ``final`` leaves open gaps open.
+* Memory is bounded by one read, one batch and the limits of ``capture.streams`` and ``capture.fragments``.
+* A file's content never raises: a file that changed after it was indexed ends its part with a problem.
 """
 
 from __future__ import annotations
@@ -14,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.aeron_frames import CaptureDecoder
 from mainstem._core.capture.frame_rows import FrameRows
-from mainstem.capture.batches import take_batch, wanted_bits
+from mainstem.capture.batches import column_mask, take_batch
 from mainstem.capture.connections import Flows
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import Problem
@@ -34,11 +64,12 @@ ALL_BUCKETS = (1 << layout.FLOW_BUCKETS) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is read: the columns, and on which ports which protocol speaks.
+class FrameSelection:
+    """The columns of the rows, and the ports of each protocol.
 
-    ``aeron_ports``: UDP ports that speak Aeron, whatever they carry; None: every port, where each byte of a datagram fits
-    Aeron's frames; empty: none. bymux and Jmux cannot be told from other bytes, so their TCP ports must be named.
+    ``aeron_ports``: UDP ports that carry Aeron, where what is no frame is a problem; None: every port, where each byte of a
+    datagram fits Aeron's frames; empty: none. bymux and Jmux have no mark that distinguishes them from other bytes, so their
+    TCP ports must be named.
     """
 
     names: tuple[str, ...]
@@ -55,9 +86,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Run:
-    """Whole records in ``[offset, end)``, with ``packet`` packets before them, and what holds where they begin.
+    """Whole records in ``[offset, end)``, with ``packet`` packets before them, and the section that holds where they begin.
 
-    Without a section it goes on where the run before it ended.
+    Without a section the run continues the run before it.
     """
 
     offset: int
@@ -68,9 +99,9 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What one task reads of one file. ``plain``: datagrams that came whole; the masks: flows, by their buckets.
+    """The share of one task in one file. ``plain``: datagrams that came whole; the masks: flows, by their buckets.
 
-    Rows of runs before ``begin`` are not handed out: they are there for their history. ``final``: nothing will follow.
+    Rows of runs before ``begin`` are discarded: those runs are read for their history. ``final``: nothing will follow.
     """
 
     path: str
@@ -85,7 +116,7 @@ class Part:
 
 
 def plan_new(
-    path: str, index: FrameIndex, wanted: Wanted, begin: int, end: int, *, part_bytes: int = PART_BYTES
+    path: str, index: FrameIndex, selection: FrameSelection, begin: int, end: int, *, part_bytes: int = PART_BYTES
 ) -> list[Part]:
     """Parts that hold the rows of ``[begin, end)`` of a file that goes on: both are ends of records, as ``index.end`` is.
 
@@ -96,11 +127,11 @@ def plan_new(
     before = [chunk for chunk in index.chunks if chunk.offset < end]
     chunks = [chunk for chunk in before if chunk.end > begin]
     parts = []
-    if wanted.aeron_ports != () or index.format.name == "aqueduct":
+    if selection.aeron_ports != () or index.format.name == "aqueduct":
         for group in _groups(chunks, part_bytes):
             runs = _clipped(_runs(group, index), begin, end)
             parts.append(Part(path=path, format=index.format, runs=runs, begin=begin, final=False))
-    for part in _flow_parts(path, index, wanted, before, part_bytes, begin=begin):
+    for part in _flow_parts(path, index, selection, before, part_bytes, begin=begin):
         runs = _clipped(part.runs, begin, end)
         if any(run.end > begin for run in runs):
             parts.append(replace(part, runs=runs, final=False))
@@ -125,7 +156,7 @@ def _clipped(runs: Sequence[Run], begin: int, end: int) -> tuple[Run, ...]:
 
 
 def plan(
-    path: str, index: FrameIndex, wanted: Wanted, *, part_bytes: int = PART_BYTES, min_parts: int = 1
+    path: str, index: FrameIndex, selection: FrameSelection, *, part_bytes: int = PART_BYTES, min_parts: int = 1
 ) -> list[Part]:
     """Parts that together hold each row of a file once. The problems of the file itself are in the first."""
     if index.format is None:
@@ -134,9 +165,9 @@ def plan(
     total = sum(chunk.end - chunk.offset for chunk in chunks)
     size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
     parts = []
-    if wanted.aeron_ports != () or index.format.name == "aqueduct":
+    if selection.aeron_ports != () or index.format.name == "aqueduct":
         parts = [Part(path=path, format=index.format, runs=_runs(group, index)) for group in _groups(chunks, size)]
-    parts += _flow_parts(path, index, wanted, chunks, size)
+    parts += _flow_parts(path, index, selection, chunks, size)
     if len(parts) == 2 and parts[0].plain and parts[1].fragments | parts[1].tcp:
         # A small file: one task does both.
         parts = [replace(parts[1], runs=parts[0].runs, plain=True)]
@@ -147,7 +178,7 @@ def plan(
 
 
 def unreadable(path: str, why: str) -> Part:
-    """The part of a file that cannot be opened: one problem."""
+    """Returns the part of a file that cannot be opened: one problem."""
     problem = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, why)
     return Part(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
 
@@ -171,7 +202,7 @@ def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
 
 
 def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[Run, ...]:
-    """Chunks that touch, as one: a walk carries what holds from one into the next."""
+    """Joins chunks that touch: a walk carries its state from one into the next."""
     runs: list[Run] = []
     for chunk in chunks:
         if runs and runs[-1].end == chunk.offset:
@@ -182,11 +213,11 @@ def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[Run, ...]:
 
 
 def _flow_parts(
-    path: str, index: FrameIndex, wanted: Wanted, chunks: Sequence[Chunk], size: int, begin: int = 0
+    path: str, index: FrameIndex, selection: FrameSelection, chunks: Sequence[Chunk], size: int, begin: int = 0
 ) -> list[Part]:
     """The parts that need history: each has some of the buckets, and the chunks that have packets of them."""
     assert index.format is not None
-    follow_tcp, follow_fragments = bool(wanted.tcp_ports), wanted.aeron_ports != ()
+    follow_tcp, follow_fragments = bool(selection.tcp_ports), selection.aeron_ports != ()
     tcp = fragments = held = 0
     for chunk in chunks:
         mine = (chunk.tcp if follow_tcp else 0) | (chunk.fragments if follow_fragments else 0)
@@ -199,25 +230,25 @@ def _flow_parts(
     for k in range(count):
         mask = sum(1 << bit for bit in buckets[k::count])
         tcp_mask, fragment_mask = tcp & mask, fragments & mask
-        taken = [chunk for chunk in chunks if chunk.tcp & tcp_mask or chunk.fragments & fragment_mask]
+        owned = [chunk for chunk in chunks if chunk.tcp & tcp_mask or chunk.fragments & fragment_mask]
         parts.append(
             Part(
-                path=path, format=index.format, runs=_runs(taken, index), plain=False,
+                path=path, format=index.format, runs=_runs(owned, index), plain=False,
                 tcp=tcp_mask, fragments=fragment_mask, begin=begin,
             )
         )  # fmt: skip
     return parts
 
 
-def read(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """The rows of a part, in order of packets. Never raises for what the file holds."""
-    yield from _Reader(part, wanted).batches()
+def read(part: Part, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
+    """Reads the rows of a part, in the order of packets. Never raises for what the file holds."""
+    yield from _Reader(part, selection).batches()
 
 
-def frames(path: str, wanted: Wanted, index: FrameIndex) -> Iterator[pa.RecordBatch]:
-    """All rows of a capture, part after part."""
-    for part in plan(path, index, wanted):
-        yield from read(part, wanted)
+def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[pa.RecordBatch]:
+    """Reads all rows of a capture, part after part."""
+    for part in plan(path, index, selection):
+        yield from read(part, selection)
 
 
 @dataclass
@@ -225,12 +256,12 @@ class _Reader:
     """Reads a part's runs into rows."""
 
     part: Part
-    wanted: Wanted
+    selection: FrameSelection
     rows: FrameRows = field(init=False)
     silent: bool = False
 
     def __post_init__(self) -> None:
-        self.rows = FrameRows(wanted_bits(self.wanted.names), self.wanted.rows)
+        self.rows = FrameRows(column_mask(self.selection.names), self.selection.rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for problem in self.part.problems:
@@ -249,18 +280,18 @@ class _Reader:
         if self.silent:
             self.rows.take()
         elif self.rows.rows:
-            yield take_batch(self.rows, self.wanted.names, self.part.path)
+            yield take_batch(self.rows, self.selection.names, self.part.path)
 
     def _problem(self, kind: int, packet: int, text: str) -> None:
         self.rows.begin(packet, 0, False, 0)
         self.rows.row(layout.PROTOCOL_PROBLEM, layout.KIND_PROBLEM + kind, {}, text=text.encode())
 
     def _decoder(self, run: Run) -> CaptureDecoder:
-        wanted, part = self.wanted, self.part
+        selection, part = self.selection, self.part
         decoder = CaptureDecoder(part.format.walk(run.section or part.format.section), self.rows)
         decoder.plain = part.plain
-        decoder.guess = wanted.aeron_ports is None
-        decoder.set_ports(wanted.aeron_ports or (), wanted.tcp_ports)
+        decoder.guess = selection.aeron_ports is None
+        decoder.set_ports(selection.aeron_ports or (), selection.tcp_ports)
         decoder.set_buckets(part.tcp, part.fragments)
         decoder.seek(run.packet)
         return decoder
@@ -269,20 +300,23 @@ class _Reader:
         if self.part.format.name == "aqueduct":
             yield from self._taken()
             with io.BufferedReader(file) as lines:
-                yield from read_trace(self.part, self.wanted, lines)
+                yield from read_trace(self.part, self.selection, lines)
             return
         decoder: CaptureDecoder | None = None
         flows: Flows | None = None
+        position = 0
         for run in self.part.runs:
+            assert run.offset >= position, "runs of a part ascend and do not overlap"
+            position = run.end
             self.silent = run.offset < self.part.begin
             if decoder is None:
                 decoder = self._decoder(run)
                 flows = Flows(
                     decoder,
-                    bymux=self.wanted.bymux_ports,
-                    jmux=self.wanted.jmux_ports,
+                    bymux=self.selection.bymux_ports,
+                    jmux=self.selection.jmux_ports,
                     tcp_buckets=self.part.tcp,
-                    keep="payload" in self.wanted.names,
+                    keep="payload" in self.selection.names,
                 )
             assert flows is not None
             if run.section is not None:

@@ -1,4 +1,4 @@
-"""In words, what compiled code found wrong: the index is its REASON_ number."""
+"""Texts for the faults that compiled code detects: the index is its REASON_ number."""
 
 REASONS = (
     "",

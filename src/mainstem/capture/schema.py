@@ -1,6 +1,6 @@
 """The columns of ``frames``: one row for each protocol frame that a capture holds, and one for each problem found in it.
 
-A column that a kind of frame does not have is null. ``KINDS`` says which values ``protocol`` and ``frame_type`` take.
+A column that a kind of frame does not have is null. ``KINDS`` has the values of ``protocol`` and ``frame_type``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its type in Spark's words, and what it means."""
+    """A column: its name, its type in Spark's notation, and its meaning."""
 
     name: str
     type: str
@@ -58,13 +58,13 @@ COLUMNS = (
     Column("receiver_window", "int", "SM: bytes that may be sent beyond the consumption"),
     Column("receiver_id", "bigint", "SM, RTTM, ERR"),
     Column("group_tag", "bigint", "SM, ERR: where the frame has one"),
-    Column("echo_timestamp", "bigint", "RTTM: ns, of the clock of the one that asked"),
+    Column("echo_timestamp", "bigint", "RTTM: ns, of the clock of the side that asked"),
     Column("reception_delta", "bigint", "RTTM: ns"),
     Column("response_session_id", "int", "RSP_SETUP"),
     Column("error_code", "int", "aeron ERR"),
     Column("text", "string", "text of an ERR, Error or Shutdown; names of a RES; what a problem is; an Aqueduct frame"),
     Column("connection", "bigint", "tcp: number of the first packet of the connection; with file it is unique"),
-    Column("from_client", "boolean", "tcp: whether it was sent by the side that opened; null where nothing tells"),
+    Column("from_client", "boolean", "tcp: whether it was sent by the side that opened; null where that is not known"),
     Column(
         "stream_offset", "bigint", "tcp: where the frame starts in what this side sent, from 0 at the first byte seen"
     ),
@@ -162,7 +162,7 @@ def arrow_types() -> dict[str, Any]:
 
 
 def arrow_schema(names: Iterable[str]) -> pa.Schema:
-    """The Arrow schema of these columns. Raises ConfigurationError for a name that there is not."""
+    """The Arrow schema of these columns. Raises ConfigurationError for an unknown name."""
     import pyarrow as pa
 
     types = arrow_types()

@@ -1,4 +1,4 @@
-"""Where indexes are kept: beside their captures, in a directory, or nowhere."""
+"""Where frame indexes are stored: beside their captures, in a directory, or nowhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,36 @@
-"""One direction of a TCP connection, put in order: retransmissions and overlaps dropped, gaps told of."""
+"""One direction of a TCP connection, put in order: retransmissions and overlaps dropped, gaps reported.
+
+Theory of operation
+-------------------
+
+A ``Stream`` turns the segments of one direction, in the order of the capture, into bytes in the order of the stream, and feeds
+them to the parser of its protocol. Positions count the direction's bytes from 0: the byte after the SYN, or, without a SYN,
+the first byte captured. A sequence number has 32 bits; its position is the one nearest to where the stream is.
+
+``position`` is the end of what was delivered or given up, and never goes back. A segment is compared with it:
+
+* It ends at or before ``position``: a retransmission. Its bytes are dropped: of two copies the first is used.
+* It begins at or before ``position`` and ends after it: the part before is an overlap, the rest is delivered. Then segments
+  that waited are delivered in turn, as far as they join.
+* It begins after ``position``: it came out of order, and waits in ``_waiting``, sorted by position.
+
+What waits is given up on (a gap: the bytes from ``position`` to the first segment that waits are not in the capture) when the
+other side has acknowledged the missing bytes, so that they did arrive there, and 32 segments came since without them; when
+more than 4 MiB or 1024 segments wait, more than a window; on a reset, and at the end of the capture. The acknowledgment
+alone is not enough: a capture on several interfaces may have it before the bytes.
+
+A gap, or a segment captured only in part, costs as little as the parser's state allows. Within the body of a packet whose
+length is known, the parser skips it and stays in step. Elsewhere the boundary of packets is unknown (``_lost``): bytes are
+counted and not decoded until a segment's bytes are whole packets from their first byte, or begin with several of them, which
+is also how a capture that begins in the middle of a connection is read.
+
+Every method that writes rows is a generator that yields when the rows are full; the caller takes the batch and resumes it.
+The order of rows is that of the packets that completed them, so events of the connection stand between its frames.
+
+Invariants: ``position`` never decreases; every segment in ``_waiting`` ends after ``position``; between two calls none begins
+at or before it; ``_waiting_bytes`` is the sum of the captured bytes that wait; after a malformed packet nothing is
+decoded until packets are recognised again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +52,7 @@ OPEN, CLOSE, RESET, RETRANSMISSION, OVERLAP, OUT_OF_ORDER, GAP = range(layout.KI
 
 
 class Stream:
-    """What one side sent. Positions count its bytes from 0; a generator yields each time the rows are full."""
+    """The bytes that one side sent. Positions count them from 0; a generator yields each time the rows are full."""
 
     def __init__(self, rows: FrameRows, parser: MuxParser) -> None:
         self._rows, self._parser = rows, parser
@@ -35,7 +67,7 @@ class Stream:
         self.ended = False
 
     def begin(self, sequence: int) -> None:
-        """The side's SYN: its first byte is the one after."""
+        """Begins the stream at the side's SYN: its first byte is the one after."""
         self._sequence = (sequence + 1) & 0xFFFFFFFF
         self._lost = False
         self._parser.restart(0)
@@ -48,18 +80,18 @@ class Stream:
         return self.position + ((sequence - here + HALF) & 0xFFFFFFFF) - HALF
 
     def acknowledged(self, sequence: int) -> None:
-        """The other side has everything before this."""
+        """Notes that the other side has everything before ``sequence``."""
         if self._sequence is not None:
             self._acked = max(self._acked, self.place(sequence))
 
     def segment(self, sequence: int, data: bytes, length: int, *, last: bool) -> Iterator[None]:
-        """Takes a segment of ``length`` bytes, of which ``data`` was captured; ``last`` where it ends the stream."""
+        """Adds a segment of ``length`` bytes, of which ``data`` was captured; ``last`` where it ends the stream."""
         at = self.place(sequence)
         if last:
             self._end = at + length
         if length:
             if at + length <= self.position:
-                # One byte before the next is how TCP asks whether somebody is there.
+                # A keep-alive probe is one byte before the next.
                 if length > 1 or at != self.position - 1:
                     yield from self._event(RETRANSMISSION, at, length)
             elif at > self.position:
@@ -73,7 +105,7 @@ class Stream:
             yield from self._event(CLOSE, self.position, 0)
 
     def finish(self) -> Iterator[None]:
-        """Nothing more will come: what waited behind gaps is taken."""
+        """Ends the stream: segments that waited behind gaps are delivered."""
         while self._waiting:
             yield from self._give_up()
 
@@ -89,16 +121,17 @@ class Stream:
             yield from self._give_up()
 
     def _release(self) -> Iterator[None]:
-        """What waited and has its turn now."""
+        """Delivers the segments that waited and join ``position`` now."""
         while self._waiting and self._waiting[0][0] <= self.position:
             at, length, data = self._waiting.pop(0)
             self._waiting_bytes -= len(data)
             if at + length > self.position:
                 yield from self._take(at, length, data)
         self._stalled = 0
+        assert self._waiting or not self._waiting_bytes, "bytes are counted as waiting, but no segment waits"
 
     def _give_up(self) -> Iterator[None]:
-        """The bytes before what waits are not in the capture."""
+        """Reports the bytes before the first segment that waits as a gap, and goes on behind it."""
         count = self._waiting[0][0] - self.position
         if count > 0:
             yield from self._gap(count)
@@ -121,7 +154,7 @@ class Stream:
             self._parser.flush()
 
     def _take(self, at: int, length: int, data: bytes) -> Iterator[None]:
-        """Bytes whose turn it is; those before ``position`` were here already."""
+        """Delivers the bytes at ``position``; those before it were delivered already."""
         if at < self.position:
             yield from self._event(OVERLAP, at, self.position - at)
             length -= self.position - at
@@ -137,12 +170,12 @@ class Stream:
             yield from self._gap(length - len(data))
 
     def _settle(self, data: bytes) -> None:
-        """Whether packets begin here, after bytes that are not known."""
+        """Resumes decoding where packets begin, after bytes that are not known."""
         if self._parser.jmux and data.startswith(b"Jmux\1"):
             self._parser.restart(0)
             self._lost = False
         elif self._parser.settles(data, 0, len(data)):
-            # Not 0, where Jmux has its connection's header; nor may it be called the beginning.
+            # Not 0, where Jmux has its connection's header: this is not the beginning.
             self._parser.restart(max(self.position, 1))
             self._lost = False
 
@@ -179,10 +212,10 @@ class Stream:
         return values
 
     def reset(self) -> Iterator[None]:
-        """The connection was torn down."""
+        """Ends the stream by a reset."""
         yield from self.finish()
         yield from self._event(RESET, self.position, 0)
 
     def opened(self) -> Iterator[None]:
-        """The connection begins with this side's SYN."""
+        """Reports that the connection begins with this side's SYN."""
         yield from self._event(OPEN, 0, 0)

@@ -1,6 +1,6 @@
 """Aqueduct's own trace (``mainstem.aqueduct.observe.FrameLog``) as rows: its frames are encrypted in any other capture.
 
-A line is a frame that went in or out (or a change of state, which is passed over), so a packet number is a line's number. The
+Each line is a frame that went in or out (or a change of state, which is passed over), so a packet number is a line's number. The
 peer's name stands where an address would; times are of the clock that the connection ran on.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.frames import Frame
     from mainstem.aqueduct.limits import Limits
     from mainstem.capture.index import FrameIndex
-    from mainstem.capture.reading import Part, Wanted
+    from mainstem.capture.reading import FrameSelection, Part
 
 # Types by their tags, as in schema.KINDS.
 KINDS = {
@@ -61,11 +61,11 @@ def add_chunks(file: IO[bytes], index: FrameIndex) -> None:
         index.packets += lines
 
 
-def read_trace(part: Part, wanted: Wanted, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+def read_trace(part: Part, selection: FrameSelection, file: IO[bytes]) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a trace. What is no line of a trace, or no frame, is a problem."""
     import pyarrow as pa
 
-    schema = arrow_schema(wanted.names)
+    schema = arrow_schema(selection.names)
     rows: list[dict[str, Any]] = []
     number = 0
     for run in part.runs:
@@ -77,7 +77,7 @@ def read_trace(part: Part, wanted: Wanted, file: IO[bytes]) -> Iterator[pa.Recor
             number += 1
             if run.offset >= part.begin:
                 rows += _rows_of_line(part.path, number, line)
-            if len(rows) >= wanted.rows:
+            if len(rows) >= selection.rows:
                 yield pa.RecordBatch.from_pylist(rows, schema)
                 rows = []
     if rows:
@@ -146,7 +146,7 @@ def _signed(value: int | None) -> int | None:
 
 @cache
 def _limits() -> Limits:
-    """A trace tells what was; what a connection would refuse is told of too."""
+    """A trace is decoded without a connection's limits: it records what was, refused or not."""
     from mainstem.aqueduct.limits import DEFAULT_LIMITS
 
     return replace(DEFAULT_LIMITS, max_payload=1 << 30, max_attachments=1 << 20, max_header_bytes=1 << 30)

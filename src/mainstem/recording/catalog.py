@@ -2,7 +2,8 @@
 
 A header of 32 bytes, then an entry for each recording, aligned; catalogs of the older form say alignment 0, which means 1024
 with the first entry at 1024. All integers are little-endian. Every change is atomic for readers and for a recorder that is
-killed meanwhile: a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned store.
+killed meanwhile: a new entry appears with the last four bytes written, its length; a position or a state changes in one aligned
+store.
 """
 
 from __future__ import annotations

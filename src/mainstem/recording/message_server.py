@@ -1,8 +1,9 @@
 """Listens as a bymux, Jmux or Aqueduct server and records every message that comes.
 
 A message over bymux and Jmux has its length in front (``mainstem.repeats.framed``), as ``mainstem.channel`` sends it. The key
-that may stand in front of the payload becomes the reserved value. The other side is notified
-that its messages are received only when they are in the recording: bymux by the end of our half of the stream, Jmux by the response. Aqueduct acknowledges on arrival.
+that may stand in front of the payload becomes the reserved value. The other side is notified that its messages are received
+only when they are in the recording: bymux by the end of our half of the stream, Jmux by the response. Aqueduct acknowledges on
+arrival.
 """
 
 from __future__ import annotations

@@ -1,9 +1,28 @@
 """The recorder: any subscription, moved run by run into segments, each byte once, whatever is killed when.
 
+Theory of operation
+-------------------
+
+One thread of one process records into a directory: it calls ``do_work``, and a lock on ``mainstem-recorder.lock``, which the
+kernel releases when the process dies, keeps every other recorder out. Readers are other threads and processes; they take no
+lock and write nothing. For each image the recorder walks the frames that are available in the image's term, as far as they
+are whole, and writes the run. What it writes, and in which order:
+
+1. an entry of the index, where one is due, before any frame past its position (``positions.append``);
+2. the run of frames into its segment (``segments.write``); with ``durable``, to the device;
+3. the recorded position, in one aligned release store (``positions.publish``);
+4. the subscriber's position of the image (``image.release``), which lets the publisher go on.
+
+So: start position <= subscriber position <= recorded position <= frames written, at any moment, of any process that is
+alive or was killed. A reader trusts everything before the recorded position and nothing behind it. The kernel keeps what a
+killed process has written, so steps 1 to 3 are ordered for readers and for kills; only a loss of power may reorder them, unless
+``durable``. Recordings, and runs of different images, may be written in any order. The catalog changes only when a recording
+starts, is extended or stops: a recording becomes active (stop position unknown) after its positions are published, and stops
+after its files are closed.
+
 How nothing is lost or doubled over the recorder's own death:
 
-* A run of frames is written, then the recorded position moves over it, and only then is the run released in the image. So
-  the subscriber position that the driver sees never passes the recorded position.
+* Because of step 4 the subscriber position that the driver sees never passes the recorded position.
 * A driver keeps a dead client's subscription until the client liveness timeout (10 s by default) has passed, and its position
   goes on holding the publisher back; a new subscriber joins the image at the lowest position of all its subscribers. A
   recorder that comes back within that time therefore joins at or before the recorded position. What it reads again it
@@ -12,7 +31,9 @@ How nothing is lost or doubled over the recorder's own death:
   recorded position, and so the publisher, until the recorder is back.
 * A recorder that joins *past* the recorded position (the timeout has passed and no one held the image) hides nothing: it
   starts a new recording, whose start position shows the gap, and logs it.
-* After the machine itself went down, the end of each recording is found by walking its frames: what is torn is cut.
+* After the machine itself went down, the end of each recording is determined by a walk of its frames: what is torn is cut.
+  Recovery runs when the recorder opens, before the first run is written; readers see the recorded position go back then, and
+  only then.
 """
 
 from __future__ import annotations
@@ -69,6 +90,7 @@ class ImageRecording:
                 self.writer.write(run, self._clock.epoch_ms() * NS_PER_MS)
             finally:
                 run.release()
+        assert self.writer.position >= position + length, "frames are released that are not recorded"
         if length:
             image.release(position + length)
         return length

@@ -15,7 +15,7 @@ from mainstem.capture import index as indexing
 from mainstem.capture import store
 from mainstem.capture.files import captures
 from mainstem.capture.index import build
-from mainstem.capture.reading import Wanted, plan, plan_new, read
+from mainstem.capture.reading import FrameSelection, plan, plan_new, read
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PACKET = make.link(make.ip(make.udp(make.data_frame(b"high tide" * 20))), make.ETHERNET)
 TCP = make.link(make.ip(make.tcp(b"\x20\x00\x02hi", to=9000, sequence=1), protocol=6), make.ETHERNET)
-WANTED = Wanted(names=("packet", "frame_type"), bymux_ports=(9000,))
+WANTED = FrameSelection(names=("packet", "frame_type"), bymux_ports=(9000,))
 
 
 @pytest.fixture

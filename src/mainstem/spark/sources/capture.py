@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from mainstem.capture.files import captures
 from mainstem.capture.index import FrameIndex, build
-from mainstem.capture.reading import Part, Wanted, plan, plan_new, read, unreadable
+from mainstem.capture.reading import FrameSelection, Part, plan, plan_new, read, unreadable
 from mainstem.capture.schema import ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
@@ -39,7 +39,7 @@ class CapturePart(InputPartition):
     part: Part
 
 
-def _rows_of(partition: InputPartition | None, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _rows_of(partition: InputPartition | None, wanted: FrameSelection) -> Iterator[pa.RecordBatch]:
     settle()
     # Where there are no partitions Spark starts one task all the same, for none.
     return read(partition.part, wanted) if isinstance(partition, CapturePart) else iter(())
@@ -48,7 +48,7 @@ def _rows_of(partition: InputPartition | None, wanted: Wanted) -> Iterator[pa.Re
 class CaptureBatchReader(DataSourceReader):
     """Reads what the files hold now."""
 
-    def __init__(self, options: CaptureOptions, wanted: Wanted) -> None:
+    def __init__(self, options: CaptureOptions, wanted: FrameSelection) -> None:
         self._options, self._wanted = options, wanted
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -71,7 +71,7 @@ class CaptureBatchReader(DataSourceReader):
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads captures as they grow, and those that come. What needs history is read from its file's beginning each time."""
 
-    def __init__(self, options: CaptureOptions, wanted: Wanted) -> None:
+    def __init__(self, options: CaptureOptions, wanted: FrameSelection) -> None:
         self._options, self._wanted = options, wanted
         self._indexes: dict[str, FrameIndex] = {}
         self._frozen: Ends | None = None

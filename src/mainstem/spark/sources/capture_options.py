@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.capture import schema
-from mainstem.capture.reading import PART_BYTES, ROWS, Wanted
+from mainstem.capture.reading import PART_BYTES, ROWS, FrameSelection
 from mainstem.errors import ConfigurationError
 from mainstem.units import parse_size
 
@@ -38,7 +38,7 @@ class CaptureOptions:
     index_directory: str | None = None
     max_bytes: int | None = None
 
-    def wanted(self, fields: StructType) -> Wanted:
+    def wanted(self, fields: StructType) -> FrameSelection:
         """What is read for a schema. Raises ConfigurationError for a column that there is not, or of another type."""
         types = {column.name: column.type for column in schema.columns(payload=True)}
         for item in fields.fields:
@@ -48,7 +48,7 @@ class CaptureOptions:
                 raise ConfigurationError(
                     f"column {item.name!r} is of type {types[item.name]}, not {item.dataType.simpleString()}"
                 )
-        return Wanted(
+        return FrameSelection(
             names=tuple(item.name for item in fields.fields),
             aeron_ports=self.aeron_ports,
             bymux_ports=self.bymux_ports,
