@@ -145,7 +145,7 @@ def number(text: str, column: str) -> int:
 
 
 def by_tshark(path: Path, ports: range) -> tuple[Counter[tuple[Any, ...]], Counter[int]]:
-    """Every frame that the dissector knows, with its fields; and bytes of payload by packet."""
+    """Every frame that the dissector decodes, with its fields; and bytes of payload by packet."""
     command = ["tshark", "-r", str(path), "-T", "json", "--no-duplicate-keys"]
     for port in ports:
         command += ["-d", f"udp.port=={port},aeron"]

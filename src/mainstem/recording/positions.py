@@ -77,7 +77,7 @@ class PositionsWriter:
         self._header = AtomicBuffer(self._map)
 
     def publish(self, position: int, time_ns: int) -> None:
-        """Says that everything before ``position`` is written. Call it after it is."""
+        """Publishes that everything before ``position`` is written; called after it is."""
         self._header.put_i64(RECORDED_TIME_OFFSET, time_ns)
         self._header.put_i64_release(RECORDED_POSITION_OFFSET, position)
 

@@ -76,7 +76,7 @@ class RecordingEnd:
 
     ``position`` is the end of the last whole frame. ``suspect`` is where the last frame starts when that frame reaches
     over a page and nothing proves that all of it was written (equal to ``position`` when there is no such frame);
-    ``reason`` says what ended the walk: ``end`` of what was written, ``torn``, ``corrupt`` or ``missing`` file.
+    ``reason`` is what ended the walk: ``end`` of what was written, ``torn``, ``corrupt`` or ``missing`` file.
     """
 
     position: int

@@ -29,7 +29,7 @@ class HostTransports:
         """Binds a socket; a wildcard address becomes this host's.
 
         Args:
-            request: What the driver asks for.
+            request: The transport that the driver requests.
 
         Returns:
             The bound transport.

@@ -1,4 +1,4 @@
-"""Files and packets that are cut, corrupt or strange: rows up to the fault and after it, and a problem that tells."""
+"""Files and packets that are cut, corrupt or strange: rows up to the fault and after it, and a problem that describes it."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_pcapng_blocks_sections_interfaces_and_resolutions(tmp_path: Path, order
         + make.interface(make.RAW, order=order, resolution=9)
         + make.enhanced(ethernet, us, order=order)
         + make.enhanced(PACKET, make.START_NS, number=1, order=order)
-        + make.block(0x0BAD, b"a block that nobody knows", order)
+        + make.block(0x0BAD, b"a block of an unknown type", order)
         + make.old_packet(ethernet, us, order=order)
         + make.simple(ethernet, order=order)
         # A second section of the other byte order, whose first interface is of another link type and counts in 2**-20 s.

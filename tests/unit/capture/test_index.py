@@ -1,4 +1,4 @@
-"""The index: what it knows, when it is used again, and that it does not depend on when a growing file was looked at."""
+"""The index: its contents, when it is used again, and that it does not depend on when a growing file was indexed."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def names(world: World) -> str:
     spoil(world)
     world.run_until(
         lambda: all(_neighbors(host) == 2 for host in (first, second, third)),
-        what="that every driver knows the other two",
+        what="that every driver resolves the other two",
         within_ns=PATIENCE_NS,
     )
     subscription = third.aeron.add_subscription(f"aeron:udp?endpoint={third.address}:20121", STREAM)
@@ -115,7 +115,7 @@ def names(world: World) -> str:
         within_ns=PATIENCE_NS,
     )
     deliver(world, publication, readers(world, [subscription]))
-    # The one who brought them together goes; the two still know each other, and forget him.
+    # The neighbour that introduced them closes; the two still resolve each other, and drop its name.
     for other in (second, third):
         world.network.cut(first.address, other.address)
         world.network.cut(other.address, first.address)

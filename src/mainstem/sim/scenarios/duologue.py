@@ -160,7 +160,7 @@ def _driver(settings: ServerSettings) -> dict[str, Any]:
 
 
 def _clients(world: World, base: Host, settings: ClientSettings) -> list[Talker]:
-    """The machines with their clients, each machine behind a network as bad as the seed says."""
+    """The machines with their clients, each machine behind a network as bad as the seed makes it."""
     talkers = []
     for machine in range(MACHINES):
         host = world.add_host(f"machine-{machine}", **TIMEOUTS, **settings.driver_settings())

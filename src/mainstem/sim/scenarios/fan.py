@@ -59,7 +59,7 @@ def connect(
 
 
 def spoil(world: World) -> str:
-    """Makes every link between two hosts as bad as the seed says."""
+    """Makes every link between two hosts as bad as the seed makes it."""
     for source in world.hosts:
         for destination in world.hosts:
             if source is not destination:

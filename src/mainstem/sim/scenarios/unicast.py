@@ -84,7 +84,7 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Strea
 def unicast(world: World) -> str:
     """One to three streams; every message arrives once and in order, and the stream ends when its publication closes."""
     sender, receiver = world.add_host("sender"), world.add_host("receiver")
-    # Set up over a good network, then make it as bad as the seed says.
+    # Set up over a good network, then make it as bad as the seed makes it.
     streams = [add_stream(world, sender, receiver, number) for number in range(world.chance.randrange(1, 4))]
     there, back = Faults.drawn(world.chance), Faults.drawn(world.chance)
     world.network.link(sender.address, receiver.address, there)
