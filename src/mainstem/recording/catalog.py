@@ -13,6 +13,8 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ HEADER_LENGTH = 32
 ENTRY_HEADER_LENGTH = 32
 ALIGNMENT = 64
 OLD_ALIGNMENT = 1024
+MAX_MTU_LENGTH = 65504
 NULL = -1
 
 STATE_INVALID, STATE_VALID, STATE_DELETED = 0, 1, 2
@@ -37,6 +40,10 @@ _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40,
 
 # A catalog of a million recordings is 200 MB; what is larger is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
+MAX_ALIGNMENT = 4096
+# Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
+MAX_POSITION = (1 << 63) - 1 - (1 << 31)
+MAX_TIMESTAMP = ((1 << 63) - 1) // NS_PER_MS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,19 +147,36 @@ class RecordingDescriptor:
         )
 
     def check(self) -> None:
-        """Checks the lengths of terms and segments.
+        """Checks that a recording can be as described: its id, lengths, positions and times.
+
+        ``read_catalog`` checks what it returns, so that readers can compute with it.
 
         Raises:
-            RecordingError: They are not possible.
+            RecordingError: A value is not possible; names the recording, the value and its limits.
 
         Example:
             ``descriptor.check()``
         """
+        if self.recording_id < 0:
+            raise RecordingError(f"recording {self.recording_id}: an id is not negative")
         term, segment = self.term_buffer_length, self.segment_file_length
         if term < 65536 or term > 1 << 30 or term & (term - 1):
             raise RecordingError(f"recording {self.recording_id}: term length {term} is no power of two in 64k-1g")
         if segment < term or segment % term:
             raise RecordingError(f"recording {self.recording_id}: segment length {segment} is no multiple of {term}")
+        if not DATA_HEADER_LENGTH < self.mtu_length <= MAX_MTU_LENGTH:
+            raise RecordingError(
+                f"recording {self.recording_id}: an MTU of {self.mtu_length} is not between 33 and {MAX_MTU_LENGTH}"
+            )
+        start, stop = self.start_position, self.stop_position
+        for name, position in (("start", start), ("stop", stop if stop != NULL else start)):
+            if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
+                raise RecordingError(f"recording {self.recording_id}: {name} position {position} is no frame boundary")
+        if stop != NULL and stop < start:
+            raise RecordingError(f"recording {self.recording_id}: it stops at {stop}, before its start at {start}")
+        for name, time in (("start", self.start_timestamp), ("stop", self.stop_timestamp)):
+            if not NULL <= time <= MAX_TIMESTAMP:
+                raise RecordingError(f"recording {self.recording_id}: {name} time {time} is no time in ms since 1970")
 
 
 def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDescriptor]:
@@ -176,8 +200,13 @@ def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDes
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
+    except OSError as error:
+        raise RecordingError(f"{path}: {error.strerror}") from error
     states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
-    return [descriptor for state, descriptor in entries(data, str(path)) if state in states]
+    descriptors = [descriptor for state, descriptor in entries(data, str(path)) if state in states]
+    for descriptor in descriptors:
+        descriptor.check()
+    return descriptors
 
 
 def entries(data: bytes, name: str = CATALOG_FILE) -> Iterator[tuple[int, RecordingDescriptor]]:
@@ -197,6 +226,8 @@ def _entry_offsets(data: bytes, name: str) -> Iterator[tuple[int, int, int]]:
         raise RecordingError(
             f"{name} has version {version >> 16}.{version >> 8 & 255}.{version & 255}; 2.x and 3.x are read"
         )
+    if alignment < 0 or alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
+        raise RecordingError(f"{name}: an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}")
     offset = HEADER_LENGTH if alignment else OLD_ALIGNMENT
     while offset + ENTRY_HEADER_LENGTH <= len(data):
         length, state, _ = _ENTRY_HEADER.unpack_from(data, offset)
@@ -215,8 +246,12 @@ class Catalog:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._fd = -1
         self._path = directory / CATALOG_FILE
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except IsADirectoryError as error:
+            raise RecordingError(f"{self._path}: {error.strerror}") from error
         if os.fstat(self._fd).st_size < HEADER_LENGTH:
             header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
             os.pwrite(self._fd, header.ljust(HEADER_LENGTH, b"\0"), 0)

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from mmap import ACCESS_READ, MAP_SHARED, PROT_READ, PROT_WRITE, mmap
 from typing import TYPE_CHECKING
 
+from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
+from mainstem.recording.catalog import MAX_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +111,10 @@ class PositionsReader:
 
     def __init__(self, directory: Path, recording_id: int) -> None:
         self._path = positions_file(directory, recording_id)
-        self._file = self._path.open("rb", buffering=0)
+        try:
+            self._file = self._path.open("rb", buffering=0)
+        except OSError as error:
+            raise RecordingError(f"{self._path}: {error.strerror}") from error
         self._fd = self._file.fileno()
         size = os.fstat(self._fd).st_size
         if size < HEADER_LENGTH:
@@ -125,8 +130,14 @@ class PositionsReader:
 
     @property
     def recorded_position(self) -> int:
-        """Everything before it is written. Never goes back while the recorder lives."""
-        return self._words[RECORDED_POSITION_OFFSET // 8]
+        """Everything before it is written. Never goes back while the recorder lives.
+
+        Raises RecordingError where the file has no frame boundary there.
+        """
+        position = self._words[RECORDED_POSITION_OFFSET // 8]
+        if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
+            raise RecordingError(f"{self._path}: the recorded position {position} is no frame boundary")
+        return position
 
     @property
     def count(self) -> int:
@@ -165,6 +176,8 @@ class PositionsReader:
     def _packed(self, start: int, end: int) -> bytes:
         first = max(self._past(start) - 1, 0)
         last = min(self._first(lambda entry: entry.position >= end) + 1, self.count)
+        if last < first:
+            raise RecordingError(f"{self._path}: its entries {last} to {first} are not in order")
         return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)
 
     def _past(self, position: int) -> int:
@@ -184,6 +197,8 @@ class PositionsReader:
         entry = _entry(self._fd, index)
         if entry is None:
             raise RecordingError(f"{self._path} ends before its entry {index}")
+        if entry.position < 0 or entry.position % FRAME_ALIGNMENT or entry.messages < 0:
+            raise RecordingError(f"{self._path}: its entry {index} has an impossible position, {entry.position}")
         return entry
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,8 +20,8 @@ from mainstem.recording.segments import (
     find_end,
     first_segment_base,
     segment_base,
-    segment_bases,
     segment_name,
+    segments_of,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class RecordingReader:
     @property
     def start_position(self) -> int:
         """The first position that can still be read: later than the recording's own start when segments were purged."""
-        bases = segment_bases(self.directory, self.descriptor.recording_id)
+        bases = segments_of(self.directory, self.descriptor)
         return max(self.descriptor.start_position, bases[0]) if bases else self.descriptor.start_position
 
     def end_position(self) -> int:
@@ -375,7 +376,10 @@ def open_recordings(directory: Path | str) -> list[RecordingReader]:
         ``for reader in open_recordings("tides"): ...``
     """
     path = Path(directory)
-    return [RecordingReader(path, descriptor) for descriptor in read_catalog(path)]
+    with ExitStack() as stack:
+        readers = [stack.enter_context(RecordingReader(path, descriptor)) for descriptor in read_catalog(path)]
+        stack.pop_all()
+    return readers
 
 
 def open_recording(directory: Path | str, recording_id: int) -> RecordingReader:

@@ -41,6 +41,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,18 +129,25 @@ class Recorder:
         self._segment_length = segment_length
         self._durable = durable
         self._clock = clock
-        self._lock = os.open(self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._lock = os.open(self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except IsADirectoryError as error:
+            raise RecordingError(f"{self.directory / LOCK_FILE}: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._lock)
             raise RecordingError(f"another recorder is at work in {self.directory}") from error
-        self._catalog = Catalog(self.directory)
         self._subscriptions: list[RecordableSubscription] = []
         self._images: dict[int, ImageRecording] = {}
         self._writers: dict[int, RecordingWriter] = {}
         self._closed = False
-        self._recover()
+        with ExitStack() as stack:
+            stack.callback(os.close, self._lock)
+            self._catalog = Catalog(self.directory)
+            stack.callback(self._catalog.close)
+            self._recover()
+            stack.pop_all()
 
     def __enter__(self) -> Recorder:
         return self

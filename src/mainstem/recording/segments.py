@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
+from mainstem.recording.catalog import MAX_POSITION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,13 @@ def segment_bases(directory: Path, recording_id: int) -> list[int]:
     return sorted(int(match[2]) for match in matches if match and int(match[1]) == recording_id)
 
 
+def segments_of(directory: Path, descriptor: RecordingDescriptor) -> list[int]:
+    """As ``segment_bases``, without files at positions where this recording can have no segment."""
+    first, step = first_segment_base(descriptor), descriptor.segment_file_length
+    bases = segment_bases(directory, descriptor.recording_id)
+    return [base for base in bases if first <= base <= MAX_POSITION and not (base - first) % step]
+
+
 class SegmentMemory:
     """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it there."""
 
@@ -63,6 +71,8 @@ class SegmentMemory:
                 self.memory: mmap | bytes = mmap(file.fileno(), 0, access=ACCESS_READ) if self.length else b""
         except FileNotFoundError as error:
             raise RecordingError(f"segment {path} is missing") from error
+        except OSError as error:
+            raise RecordingError(f"segment {path}: {error.strerror}") from error
 
     def close(self) -> None:
         """Unmaps the file; may be called twice."""
@@ -91,7 +101,7 @@ def find_end(
 
     ``known`` is a frame boundary up to which an earlier walk came; this one goes on from there.
     """
-    bases = segment_bases(directory, descriptor.recording_id)
+    bases = segments_of(directory, descriptor)
     start = descriptor.start_position
     if limit is not None:
         bases = [base for base in bases if base < limit]
@@ -136,6 +146,8 @@ def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: 
                     position += len(data)
         except FileNotFoundError as error:
             raise RecordingError(f"segment {path} is missing") from error
+        except OSError as error:
+            raise RecordingError(f"segment {path}: {error.strerror}") from error
     return value
 
 
@@ -162,7 +174,7 @@ class SegmentWriter:
 
     def _cut(self) -> None:
         recording_id, length = self._descriptor.recording_id, self._descriptor.segment_file_length
-        for base in segment_bases(self._directory, recording_id):
+        for base in segments_of(self._directory, self._descriptor):
             path = self._directory / segment_name(recording_id, base)
             if base >= self.position:
                 path.unlink()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,10 +122,38 @@ def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_u
         (header() + le(5000, 1, 0) + bytes(60), "over the end"),
         (header() + le(8, 1, 0) + bytes(60), "only 8 bytes"),
         (header() + entry(BODY[:80] + le(1 << 20)), "text of 1048576"),
+        (header(alignment=-64) + entry(BODY), "alignment of -64"),
+        (header(alignment=48) + entry(BODY), "alignment of 48"),
+        (header(alignment=1 << 20) + entry(BODY), "alignment of 1048576"),
     ],
 )
 def test_says_what_is_wrong_with_a_file_that_is_no_catalog(tmp_path: Path, data: bytes, reason: str) -> None:
     (tmp_path / CATALOG_FILE).write_bytes(data)
+    with pytest.raises(RecordingError, match=reason):
+        read_catalog(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"segment_file_length": -1}, "segment length -1"),
+        ({"segment_file_length": 0}, "segment length 0"),
+        ({"term_buffer_length": 0}, "term length 0"),
+        ({"term_buffer_length": -65536}, "term length -65536"),
+        ({"mtu_length": 0}, "an MTU of 0"),
+        ({"recording_id": -3}, "recording -3"),
+        ({"start_position": -32}, "start position -32"),
+        ({"start_position": 33}, "start position 33"),
+        ({"stop_position": 4064}, "stops at 4064, before its start at 4096"),
+        ({"stop_position": (1 << 63) - 32}, "stop position"),
+        ({"start_timestamp": 1 << 62}, "start time"),
+        ({"stop_timestamp": -2}, "stop time -2"),
+    ],
+)
+def test_a_descriptor_that_cannot_be_is_refused_when_it_is_read(
+    tmp_path: Path, change: dict[str, int], reason: str
+) -> None:
+    (tmp_path / CATALOG_FILE).write_bytes(header() + entry(replace(DESCRIPTOR, **change).encode()))
     with pytest.raises(RecordingError, match=reason):
         read_catalog(tmp_path)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from mainstem.errors import RecordingError
 from mainstem.recording.positions import HEADER_LENGTH, IndexEntry, PositionsReader, PositionsWriter, positions_file
 
 if TYPE_CHECKING:
@@ -112,3 +114,20 @@ def first(entries: list[IndexEntry], holds: Callable[[IndexEntry], bool]) -> Ind
 
 def last(entries: list[IndexEntry], holds: Callable[[IndexEntry], bool]) -> IndexEntry | None:
     return next(filter(holds, reversed(entries)), None)
+
+
+@pytest.mark.parametrize("position", [-32, 33, (1 << 63) - 1])
+def test_a_recorded_position_that_is_no_frame_boundary_is_an_error(tmp_path: Path, position: int) -> None:
+    with closing(PositionsWriter(tmp_path, 1, 0)) as writer:
+        writer.publish(position, 1)
+        with closing(PositionsReader(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
+            assert reader.recorded_position
+
+
+@pytest.mark.parametrize("position", [-32, 33])
+def test_an_entry_at_no_frame_boundary_is_an_error(tmp_path: Path, position: int) -> None:
+    with closing(PositionsWriter(tmp_path, 1, 0)) as writer:
+        writer.append(IndexEntry(position, 1, 0))
+        writer.publish(64, 1)
+        with closing(PositionsReader(tmp_path, 1)) as reader, pytest.raises(RecordingError, match=str(position)):
+            reader.after(-64)

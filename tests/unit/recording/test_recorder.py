@@ -292,3 +292,14 @@ def test_a_segment_of_padding_longer_than_a_batch_is_passed(tmp_path: Path) -> N
         writer.write(memoryview(pad), 0)
         writer.write(memoryview(stream.message(b"after")), 0)
     assert recorded(tmp_path) == [b"before", b"after"]
+
+
+def test_a_recorder_that_cannot_open_a_directory_leaves_it_unlocked(tmp_path: Path) -> None:
+    make(tmp_path, payloads(10))
+    catalog = tmp_path / "archive.catalog"
+    whole = catalog.read_bytes()
+    catalog.write_bytes(whole[:16] + struct.pack("<i", -64) + whole[20:])
+    with pytest.raises(RecordingError, match="alignment of -64"):
+        Recorder(tmp_path)
+    catalog.write_bytes(whole)
+    Recorder(tmp_path).close()
