@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem.clock import NS_PER_MS
@@ -40,6 +40,7 @@ _START_TIMESTAMP, _STOP_TIMESTAMP, _START_POSITION, _STOP_POSITION = 24, 32, 40,
 
 # A catalog of a million recordings is 200 MB; what is larger is not a catalog.
 MAX_CATALOG_LENGTH = 1 << 30
+MAX_ENTRY_LENGTH = 1 << 20  # three texts of addresses and channels
 MAX_ALIGNMENT = 4096
 # Positions and times are numbers of 64 bits in columns; a time of the catalog is in ms, and rows have it in ns.
 MAX_POSITION = (1 << 63) - 1 - (1 << 31)
@@ -196,49 +197,51 @@ def read_catalog(directory: Path, *, deleted: bool = False) -> list[RecordingDes
         ``[d.recording_id for d in read_catalog(Path("tides"))]``
     """
     path = directory / CATALOG_FILE
+    states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            descriptors = [
+                RecordingDescriptor.decode(file.read(length), offset)
+                for offset, length, state in _entries(file, str(path))
+                if state in states
+            ]
     except FileNotFoundError as error:
         raise RecordingError(f"{directory} holds no recordings: there is no {CATALOG_FILE} in it") from error
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
-    states = (STATE_VALID, STATE_DELETED) if deleted else (STATE_VALID,)
-    descriptors = [descriptor for state, descriptor in entries(data, str(path)) if state in states]
     for descriptor in descriptors:
         descriptor.check()
     return descriptors
 
 
-def entries(data: bytes, name: str = CATALOG_FILE) -> Iterator[tuple[int, RecordingDescriptor]]:
-    """Every entry's state and descriptor. Raises RecordingError for what is no catalog."""
-    for offset, length, state in _entry_offsets(data, name):
-        if state == STATE_INVALID:
-            continue
-        start = offset + ENTRY_HEADER_LENGTH
-        yield state, RecordingDescriptor.decode(data[start : start + length], offset)
+def _entries(file: IO[bytes], name: str) -> Iterator[tuple[int, int, int]]:
+    """Yields offset, length and state of each entry; the file is at the entry's bytes then. They are read one by one.
 
-
-def _entry_offsets(data: bytes, name: str) -> Iterator[tuple[int, int, int]]:
-    if len(data) < HEADER_LENGTH or len(data) > MAX_CATALOG_LENGTH:
-        raise RecordingError(f"{name} is no catalog: it has {len(data)} bytes")
-    version, _, _, alignment = _HEADER.unpack_from(data, 0)
+    Raises RecordingError for what is no catalog.
+    """
+    size = os.fstat(file.fileno()).st_size
+    if size < HEADER_LENGTH or size > MAX_CATALOG_LENGTH:
+        raise RecordingError(f"{name} is no catalog: it has {size} bytes")
+    version, _, _, alignment = _HEADER.unpack_from(file.read(HEADER_LENGTH))
     if version >> 16 not in (2, 3):
         raise RecordingError(
             f"{name} has version {version >> 16}.{version >> 8 & 255}.{version & 255}; 2.x and 3.x are read"
         )
     if alignment < 0 or alignment > MAX_ALIGNMENT or alignment & (alignment - 1):
         raise RecordingError(f"{name}: an alignment of {alignment} is no power of two up to {MAX_ALIGNMENT}")
+    grain = alignment or OLD_ALIGNMENT
     offset = HEADER_LENGTH if alignment else OLD_ALIGNMENT
-    while offset + ENTRY_HEADER_LENGTH <= len(data):
-        length, state, _ = _ENTRY_HEADER.unpack_from(data, offset)
+    while offset + ENTRY_HEADER_LENGTH <= size:
+        file.seek(offset)
+        length, state, _ = _ENTRY_HEADER.unpack_from(file.read(ENTRY_HEADER_LENGTH).ljust(ENTRY_HEADER_LENGTH, b"\0"))
         if length <= 0:
             return
-        if offset + ENTRY_HEADER_LENGTH + length > len(data):
+        if offset + ENTRY_HEADER_LENGTH + length > size:
             raise RecordingError(f"{name}: the entry at {offset} reaches over the end of the file")
+        if length > MAX_ENTRY_LENGTH:
+            raise RecordingError(f"{name}: the entry at {offset} has {length} bytes, more than {MAX_ENTRY_LENGTH}")
         yield offset, length, state
-        step = ENTRY_HEADER_LENGTH + length
-        grain = alignment or OLD_ALIGNMENT
-        offset += (step + grain - 1) // grain * grain
+        offset += (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
 
 
 class Catalog:
@@ -268,11 +271,11 @@ class Catalog:
 
     def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Appends a recording under the next free id and returns it with that id."""
-        data = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
-        _, _, next_id, alignment = _HEADER.unpack_from(data, 0)
+        _, _, next_id, alignment = _HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))
         grain, end = alignment or OLD_ALIGNMENT, HEADER_LENGTH if alignment else OLD_ALIGNMENT
-        for offset, length, _ in _entry_offsets(data, str(self._path)):
-            end = offset + (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
+        with self._path.open("rb") as file:
+            for offset, length, _ in _entries(file, str(self._path)):
+                end = offset + (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
         added = replace(descriptor, recording_id=next_id, entry_offset=end)
         added.check()
         body = added.encode()

@@ -119,6 +119,7 @@ def test_an_entry_that_was_cut_while_it_was_added_is_not_seen_and_its_place_is_u
     [
         (b"", "0 bytes"),
         (header(version=9 << 16), "version 9"),
+        (header() + le(2 << 20, 1, 0) + bytes(3 << 20), "2097152 bytes, more than"),
         (header() + le(5000, 1, 0) + bytes(60), "over the end"),
         (header() + le(8, 1, 0) + bytes(60), "only 8 bytes"),
         (header() + entry(BODY[:80] + le(1 << 20)), "text of 1048576"),
