@@ -4,7 +4,7 @@ from mainstem.recording.catalog import RecordingDescriptor, read_catalog
 from mainstem.recording.position_hold import PositionHold
 from mainstem.recording.reader import RecordingReader, open_recording, open_recordings
 from mainstem.recording.recorder import Recorder
-from mainstem.recording.replay import batches, messages, replay_onto
+from mainstem.recording.replay import SkippedRange, batches, messages, replay_onto
 from mainstem.recording.verify import Fault, faults
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Recorder",
     "RecordingDescriptor",
     "RecordingReader",
+    "SkippedRange",
     "batches",
     "faults",
     "messages",

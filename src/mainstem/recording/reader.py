@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -127,20 +127,36 @@ class RecordingReader:
         return self.descriptor.stop_position != NULL or self.positions is not None
 
     def boundary_after(self, position: int, end: int) -> int:
-        """Where reading can go on after a fault: the next entry of the index, else ``end``.
+        """Where reading can go on after a fault: the next entry of the index or the next segment, as far as they are there.
+
+        Messages do not cross terms, so each segment begins between two of them.
 
         Args:
             position: The position of the fault.
             end: The end of the range that is read.
 
         Returns:
-            A position between two messages, or ``end``.
+            A position between two messages after ``position``, or ``end``.
 
         Example:
             ``reader.boundary_after(fault.position, reader.end_position())``
         """
+        lengths = self._segment_lengths()
+        places = [base for base in lengths if position < base < end]
         entry = self.positions.after(position) if self.positions is not None else None
-        return min(entry.position, end) if entry is not None else end
+        if entry is not None and entry.position < end:
+            base = segment_base(self.descriptor, entry.position)
+            if entry.position - base < lengths.get(base, 0):
+                places.append(entry.position)
+        return min(places, default=end)
+
+    def _segment_lengths(self) -> dict[int, int]:
+        """The length in bytes of each segment file that is there, by base."""
+        lengths = {}
+        for base in segments_of(self.directory, self.descriptor):
+            with suppress(FileNotFoundError):
+                lengths[base] = (self.directory / segment_name(self.descriptor.recording_id, base)).stat().st_size
+        return lengths
 
     def runs(self, start: int, end: int) -> Iterator[Run]:
         """The memory of ``[start, end)``, one run for each segment.

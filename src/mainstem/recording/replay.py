@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem._core.layout import (
@@ -18,9 +19,9 @@ from mainstem._core.log.columns import Columns, Fragments
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
-    from mainstem.recording.reader import RecordingReader, Run
+    from mainstem.recording.reader import RecordingReader
 
 # Rows of a batch: enough to make a batch's own cost small, few enough to stay in the cache (measured: 10,000 is best).
 ROWS_PER_BATCH = 10_000
@@ -34,6 +35,24 @@ REASONS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class SkippedRange:
+    """Positions that could not be read and were passed over.
+
+    Args:
+        start: The position of the fault in bytes.
+        end: Where reading went on: a position between two messages, or the end of the range.
+        reason: The fault, with the file where there is one.
+
+    Example:
+        ``batches(reader, start, end, strict=False, on_skip=lambda skipped: print(skipped.reason))``
+    """
+
+    start: int
+    end: int
+    reason: str
+
+
 def batches(
     reader: RecordingReader,
     start: int,
@@ -43,6 +62,7 @@ def batches(
     frames: bool = False,
     rows: int = ROWS_PER_BATCH,
     strict: bool = True,
+    on_skip: Callable[[SkippedRange], None] | None = None,
 ) -> Iterator[tuple[dict[str, bytearray], int]]:
     """Reads the messages, or the frames, of ``[start, end)`` as columns.
 
@@ -53,7 +73,9 @@ def batches(
         column_mask: An OR of ``COLUMN_...`` bits of ``mainstem._core.layout``.
         frames: Whether a row is a frame, not a message.
         rows: The most rows of a batch.
-        strict: Whether a fault raises; otherwise it ends the iteration.
+        strict: Whether a fault raises; otherwise reading goes on behind it, at the next entry of the index or the next
+            segment that is there.
+        on_skip: Is called with each range that is passed over when ``strict`` is false; None for no notice.
 
     Yields:
         Pairs of the columns, buffers by name, and the number of rows.
@@ -64,44 +86,57 @@ def batches(
     Example:
         ``for columns, rows in batches(reader, 0, reader.end_position()): ...``
     """
-    columns, fragments = Columns(column_mask, rows), Fragments()
+    columns = Columns(column_mask, rows)
     columns.term_mask = reader.descriptor.term_buffer_length - 1
-    for run in _runs(reader, start, end, strict=strict):
-        at, span = run.offset, BYTES_PER_BATCH
-        while at < run.limit:
-            # So many bytes at a time, so that a batch of large messages ends too.
-            limit = min(run.limit, at + span)
-            position, left = run.position + at - run.offset, rows - columns.rows
-            if frames:
-                passed = columns.add_frames(run.memory, at, limit, position, left, True)
-            else:
-                passed = columns.add_messages(run.memory, at, limit, position, fragments, left)
-            at += passed
-            faulty = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
-            if columns.stopped == WALK_TORN and limit < run.limit:
-                # Cut by the border of these bytes. Only padding can be longer than all of them: then take more.
-                faulty, span = False, BYTES_PER_BATCH if passed else span * 2
-            if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (faulty and columns.rows):
-                count = columns.rows
-                yield columns.take(), count
-            if faulty and not strict:
-                return
-            if faulty:
-                reason = REASONS[columns.stopped]
-                where = f"{run.path} at offset {at} (position {run.position + at - run.offset})"
-                raise RecordingError(f"{where}: {reason}, although {end} was recorded")
+    position = start
+    while position < end:
+        fault = yield from _until_fault(reader, position, end, columns, frames=frames, rows=rows)
+        if fault is None:
+            break
+        at, error = fault
+        if strict:
+            raise error
+        position = reader.boundary_after(at, end)
+        if on_skip is not None:
+            on_skip(SkippedRange(at, position, str(error)))
     if columns.rows:
         count = columns.rows
         yield columns.take(), count
 
 
-def _runs(reader: RecordingReader, start: int, end: int, *, strict: bool) -> Iterator[Run]:
-    """The memory of a range; without ``strict`` up to the first segment that is missing or too short."""
+def _until_fault(
+    reader: RecordingReader, start: int, end: int, columns: Columns, *, frames: bool, rows: int
+) -> Generator[tuple[dict[str, bytearray], int], None, tuple[int, RecordingError] | None]:
+    """The batches of ``[start, end)`` up to a fault; returns its position and its error, or None. Rows may be left over."""
+    fragments, following = Fragments(), start
     try:
-        yield from reader.runs(start, end)
-    except RecordingError:
-        if strict:
-            raise
+        for run in reader.runs(start, end):
+            at, span = run.offset, BYTES_PER_BATCH
+            while at < run.limit:
+                # So many bytes at a time, so that a batch of large messages ends too.
+                limit = min(run.limit, at + span)
+                position, left = run.position + at - run.offset, rows - columns.rows
+                if frames:
+                    passed = columns.add_frames(run.memory, at, limit, position, left, True)
+                else:
+                    passed = columns.add_messages(run.memory, at, limit, position, fragments, left)
+                at += passed
+                faulty = columns.stopped not in (WALK_AT_LIMIT, WALK_FULL)
+                if columns.stopped == WALK_TORN and limit < run.limit:
+                    # Cut by the border of these bytes. Only padding can be longer than all of them: then read more.
+                    faulty, span = False, BYTES_PER_BATCH if passed else span * 2
+                if columns.rows >= rows or columns.payload_length >= BYTES_PER_BATCH or (faulty and columns.rows):
+                    count = columns.rows
+                    yield columns.take(), count
+                if faulty:
+                    position = run.position + at - run.offset
+                    where = f"{run.path} at offset {at} (position {position})"
+                    error = RecordingError(f"{where}: {REASONS[columns.stopped]}, although {end} was recorded")
+                    return position, error
+            following = run.position + run.limit - run.offset
+    except RecordingError as error:
+        return following, error
+    return None
 
 
 def messages(reader: RecordingReader, start: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -47,13 +47,23 @@ def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = T
         checksums: Whether the checksums of the index are compared: of entries that lie in the range as a whole or in part.
 
     Yields:
-        Each checksum that differs, and at most one broken frame: a walk cannot go past the first.
+        Each broken frame and each segment that is missing or short, as far as a walk can go on behind it
+        (``RecordingReader.boundary_after``); then each checksum that differs.
 
     Example:
         ``list(faults(reader, reader.start_position, reader.end_position()))``
     """
-    recording_id = reader.descriptor.recording_id
     position = start
+    while position < end and (fault := _first_broken(reader, position, end)) is not None:
+        yield fault
+        position = reader.boundary_after(fault.position, end)
+    if checksums:
+        yield from _changed(reader, start, end)
+
+
+def _first_broken(reader: RecordingReader, start: int, end: int) -> Fault | None:
+    """The first frame that is broken, or segment that is not there, in ``[start, end)``."""
+    recording_id, position = reader.descriptor.recording_id, start
     walk = FrameWalk()
     walk.term_mask = reader.descriptor.term_buffer_length - 1
     try:
@@ -62,12 +72,10 @@ def faults(reader: RecordingReader, start: int, end: int, *, checksums: bool = T
             position = run.position + walk.offset - run.offset
             if stopped != WALK_AT_LIMIT:
                 text = f"{run.path} at offset {walk.offset}: {REASONS[stopped]}, although {end} was recorded"
-                yield Fault(recording_id, position, _KINDS[stopped], text)
-                break
+                return Fault(recording_id, position, _KINDS[stopped], text)
     except RecordingError as error:
-        yield Fault(recording_id, position, "missing", str(error))
-    if checksums:
-        yield from _changed(reader, start, end)
+        return Fault(recording_id, position, "missing", str(error))
+    return None
 
 
 def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
@@ -76,12 +84,16 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
         return
     at, first = reader.descriptor.start_position, reader.start_position
     for entry in reader.positions.around(start, end):
+        if entry.position < at:
+            text = f"the index has an entry at {entry.position} after one at {at}"
+            yield Fault(reader.descriptor.recording_id, at, "checksum", text)
+            return
         if at >= first and entry.position > start:
             try:
                 same = checksum(reader.directory, reader.descriptor, at, entry.position) == entry.checksum
             except RecordingError:
-                # The walk has reported it.
-                return
+                # A segment is missing or short: the walk has reported it.
+                same = True
             if not same:
                 text = f"the bytes of positions {at} to {entry.position} are not those that were recorded"
                 yield Fault(reader.descriptor.recording_id, max(at, start), "checksum", text)

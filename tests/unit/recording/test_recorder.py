@@ -16,7 +16,9 @@ from mainstem.errors import RecordingError
 from mainstem.recording import (
     Recorder,
     RecordingReader,
+    SkippedRange,
     batches,
+    faults,
     messages,
     open_recording,
     open_recordings,
@@ -270,17 +272,74 @@ def test_missing_and_short_segments_are_named(tmp_path: Path) -> None:
     with reader, pytest.raises(RecordingError, match=r"0-131072\.rec at offset \d+ .*cut off"):
         list(batches(reader, 0, reader.end_position()))
     with RecordingReader(tmp_path, reader.descriptor) as reader:
-        # A range that begins past the cut: it has nothing.
-        assert list(batches(reader, 131072 + 69_984, reader.end_position(), strict=False)) == []
+        # A range that begins past the cut has nothing of that segment.
+        assert list(batches(reader, 131072 + 69_984, 262144, strict=False)) == []
     (tmp_path / "0-131072.rec").unlink()
     with RecordingReader(tmp_path, reader.descriptor) as reader, pytest.raises(RecordingError, match="is missing"):
         list(batches(reader, 0, reader.end_position()))
     with RecordingReader(tmp_path, reader.descriptor) as reader:
-        kept = sum(rows for _, rows in batches(reader, 0, reader.end_position(), strict=False))
+        kept = sum(rows for _, rows in batches(reader, 0, 262144, strict=False))
         assert kept == reader.messages_before(131072) > 0
     (tmp_path / "0-0.rec").unlink()
     with RecordingReader(tmp_path, reader.descriptor) as reader:
         assert reader.start_position == 4 * TERM
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("frames", [True, False])
+def test_reading_goes_on_at_the_segment_after_one_that_is_gone(tmp_path: Path, index: bool, frames: bool) -> None:
+    make(tmp_path, payloads(300))
+    with open_recording(tmp_path, 0) as reader:
+        end = reader.end_position()
+        whole = rows_between(reader, 0, end, frames=frames)
+    (tmp_path / "0-131072.rec").unlink()
+    os.truncate(tmp_path / "0-262144.rec", 70_000)
+    if not index:
+        (tmp_path / "0.mainstem-positions").unlink()
+    skipped: list[SkippedRange] = []
+    with open_recording(tmp_path, 0) as reader:
+        rows = rows_between(reader, 0, end, frames=frames, strict=False, on_skip=skipped.append)
+        kinds = [(fault.kind, fault.position) for fault in faults(reader, 0, end, checksums=False)]
+    assert rows == [at for at in whole if not any(each.start < at <= each.end for each in skipped)]
+    assert [at for at in rows if at > 393216] == [at for at in whole if at > 393216] != []
+    assert [(each.start, each.end) for each in skipped[:1]] == [(131072, 262144)]
+    assert "is missing" in skipped[0].reason
+    assert (skipped[-1].end, "262144.rec" in skipped[-1].reason) == (393216, True)
+    assert kinds == [("missing", 131072), ("torn", skipped[1].start)]
+
+
+def rows_between(reader: RecordingReader, start: int, end: int, **options: Any) -> list[int]:
+    """The positions of the rows."""
+    return [
+        position
+        for columns, rows in batches(reader, start, end, rows=17, **options)
+        for position in memoryview(columns["position"]).cast("q")[:rows]
+    ]
+
+
+def test_a_message_is_not_joined_over_what_was_skipped(tmp_path: Path) -> None:
+    make(tmp_path, payloads(300))
+    with open_recording(tmp_path, 0) as reader:
+        end = reader.end_position()
+        whole = [payload for _, payload in messages(reader, 0, end)]
+        places = rows_between(reader, 0, end, frames=True)
+        flags = [
+            flag
+            for columns, n in batches(reader, 0, end, frames=True)
+            for flag in memoryview(columns["flags"]).cast("h")[:n]
+        ]
+    # The second fragment of a message, which starts where the frame before it ends.
+    at = next(places[i - 1] for i in range(50, len(flags)) if flags[i] == 0 or flags[i] == 0x40)
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(32))
+    with open_recording(tmp_path, 0) as reader:
+        read = []
+        for columns, rows in batches(reader, 0, end, strict=False):
+            offsets = memoryview(columns["payload_offsets"]).cast("i")
+            read += [bytes(columns["payload"][offsets[i] : offsets[i + 1]]) for i in range(rows)]
+    assert len(whole) // 2 < len(read) < len(whole)
+    assert set(read) < set(whole)
 
 
 def test_a_segment_of_padding_longer_than_a_batch_is_passed(tmp_path: Path) -> None:

@@ -99,6 +99,16 @@ def test_a_cut_file_and_a_missing_one_are_told_with_their_place(tmp_path: Path) 
     assert 5 * TERM <= fault.position <= 5 * TERM + 1000
 
 
+def test_what_changed_after_a_missing_segment_is_found_too(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / f"0-{4 * TERM}.rec").unlink()
+    flip(tmp_path / f"0-{8 * TERM}.rec", 1000)
+    missing, changed = found(tmp_path)
+    assert (missing.kind, missing.position) == ("missing", 4 * TERM)
+    assert changed.kind == "checksum"
+    assert 4 * TERM <= changed.position <= 8 * TERM + 1000
+
+
 def test_an_archive_s_recording_that_is_still_written_has_no_fault_unless_its_last_frame_is_torn(
     tmp_path: Path,
 ) -> None:
