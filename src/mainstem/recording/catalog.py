@@ -69,6 +69,14 @@ class RecordingDescriptor:
     correlation_id: int = NULL
     entry_offset: int = field(default=-1, compare=False, repr=False)
 
+    @property
+    def identity(self) -> str:
+        """What distinguishes this recording from any other that has or had its id: start time, session, original channel.
+
+        It stays the same while the recording grows, stops and is extended. A directory that was made anew has others.
+        """
+        return f"{self.start_timestamp}/{self.session_id}/{self.original_channel}"
+
     def encode(self) -> bytes:
         """Encodes the descriptor, without entry header and padding (docs/protocols/recordings.md).
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mainstem.errors import RecordingError
+from mainstem.recording import Recorder
 from mainstem.recording.catalog import (
     CATALOG_FILE,
     CATALOG_VERSION,
@@ -157,6 +159,28 @@ def test_a_descriptor_that_cannot_be_is_refused_when_it_is_read(
     (tmp_path / CATALOG_FILE).write_bytes(header() + entry(replace(DESCRIPTOR, **change).encode()))
     with pytest.raises(RecordingError, match=reason):
         read_catalog(tmp_path)
+
+
+def test_an_identity_stays_while_a_recording_goes_on_and_differs_in_a_directory_made_anew(tmp_path: Path) -> None:
+    def start(directory: Path, *, session_id: int, channel: str = "aeron:ipc", at: int = 0) -> str:
+        with Recorder(directory, segment_length=65536) as recorder:
+            writer = recorder.start(
+                session_id=session_id, stream_id=1, initial_term_id=0, term_buffer_length=65536, mtu_length=1408,
+                join_position=at, channel=channel,
+            )  # fmt: skip
+            identity = read_catalog(directory)[-1].identity
+            assert writer.descriptor.identity == recorder.stop(writer).identity == identity
+        assert read_catalog(directory)[-1].identity == identity
+        return identity
+
+    first = start(tmp_path / "a", session_id=7)
+    time.sleep(0.002)
+    assert start(tmp_path / "a", session_id=7) == first
+    assert start(tmp_path / "a", session_id=7, at=64) != first
+    assert start(tmp_path / "b", session_id=7) != first
+    assert replace(DESCRIPTOR, session_id=78).identity != DESCRIPTOR.identity == "1700000000000/77/aeron:ipc?alias=one"
+    assert replace(DESCRIPTOR, original_channel="aeron:ipc").identity != DESCRIPTOR.identity
+    assert replace(DESCRIPTOR, stop_position=8192, stop_timestamp=1_700_000_001_000).identity == DESCRIPTOR.identity
 
 
 def test_a_directory_without_a_catalog_holds_no_recordings(tmp_path: Path) -> None:
