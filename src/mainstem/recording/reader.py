@@ -338,6 +338,26 @@ class RecordingReader:
         borders.append(end)
         return [(a, b) for a, b in pairwise(borders) if a < b]
 
+    @property
+    def has_times(self) -> bool:
+        """Whether it is known when frames were recorded: only an index has times, and Aeron Archive writes none."""
+        return self.positions is not None
+
+    def recorded_time_ns(self, position: int) -> int | None:
+        """When the frame that starts at a position was recorded.
+
+        Args:
+            position: A stream position.
+
+        Returns:
+            Epoch time in nanoseconds, exact to an entry of the index (64 KiB or 100 ms); None where it is not known.
+
+        Example:
+            ``reader.recorded_time_ns(reader.start_position)``
+        """
+        entry = self.positions.at_or_before(position) if self.positions is not None else None
+        return None if entry is None else entry.time_ns
+
     def position_at_time(self, time_ns: int) -> int:
         """Where to start to read everything that was recorded at or after a time.
 
@@ -345,21 +365,27 @@ class RecordingReader:
             time_ns: Epoch time in nanoseconds.
 
         Returns:
-            A position between two messages; the start of a recording without an index.
+            A position between two messages.
+
+        Raises:
+            RecordingError: The recording has no times.
 
         Example:
             ``reader.position_at_time(time.time_ns() - 60_000_000_000)``
         """
         if self.positions is None:
-            return self.start_position
+            raise RecordingError(
+                f"recording {self.descriptor.recording_id} in {self.directory} has no index, so it is not known when its"
+                " frames were recorded: give a position"
+            )
         entry = self.positions.before_time(time_ns)
         return max(entry.position if entry else 0, self.start_position)
 
     def stamped_since(self, time_ns: int) -> int | None:
         """Where the rows that are stamped with a time or later begin.
 
-        Rows are stamped with the time of the index entry before them, so this is exact for rows. Without an index the whole
-        recording is stamped with the time of its start.
+        Rows are stamped with the time of the index entry before them, so this is exact for rows. Where ``has_times`` is
+        false the start of the recording is the only time there is, and stands for all of it.
 
         Args:
             time_ns: Epoch time in nanoseconds.

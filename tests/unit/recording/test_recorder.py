@@ -342,6 +342,21 @@ def test_a_message_is_not_joined_over_what_was_skipped(tmp_path: Path) -> None:
     assert set(read) < set(whole)
 
 
+def test_a_recording_without_an_index_has_no_times_and_none_is_made_up(tmp_path: Path) -> None:
+    make(tmp_path, payloads(50), time_ns=10**18, step_ns=10**9)
+    with open_recording(tmp_path, 0) as reader:
+        assert reader.has_times
+        assert reader.recorded_time_ns(0) == 10**18
+        assert reader.recorded_time_ns(reader.end_position()) > 10**18
+        assert reader.recorded_time_ns(-32) is None
+    (tmp_path / "0.mainstem-positions").unlink()
+    with open_recording(tmp_path, 0) as reader:
+        assert not reader.has_times
+        assert reader.recorded_time_ns(0) is None
+        with pytest.raises(RecordingError, match="not known when its frames were recorded"):
+            reader.position_at_time(10**18)
+
+
 def test_a_segment_of_padding_longer_than_a_batch_is_passed(tmp_path: Path) -> None:
     stream = Stream(term_length=1 << 25)
     with Recorder(tmp_path, segment_length=1 << 25) as recorder:
