@@ -252,6 +252,17 @@ def _entries(file: IO[bytes], name: str) -> Iterator[tuple[int, int, int]]:
         offset += (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
 
 
+def open_file(path: Path) -> int:
+    """Opens a file for reading and writing, creates it where it is missing, and returns its descriptor.
+
+    Raises RecordingError for what is no file; OSError where the disk refuses.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except IsADirectoryError as error:
+        raise RecordingError(f"{path}: {error.strerror}") from error
+
+
 class Catalog:
     """The catalog of one directory, open for writing. One process writes: the recorder's lock sees to it."""
 
@@ -259,10 +270,7 @@ class Catalog:
         self.directory = directory
         self._fd = -1
         self._path = directory / CATALOG_FILE
-        try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except IsADirectoryError as error:
-            raise RecordingError(f"{self._path}: {error.strerror}") from error
+        self._fd = open_file(self._path)
         if os.fstat(self._fd).st_size < HEADER_LENGTH:
             header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
             os.pwrite(self._fd, header.ljust(HEADER_LENGTH, b"\0"), 0)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.catalog import MAX_POSITION, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class PositionsWriter:
             fresh = path.with_name(f"{path.name}.new")
             fresh.write_bytes(header)
             fresh.replace(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._fd = open_file(path)
         retained = _entries_until(self._fd, position)
         os.pwrite(self._fd, header, 0)
         self._end = HEADER_LENGTH + retained * ENTRY_LENGTH

@@ -49,7 +49,7 @@ from mainstem._core.layout import WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
+from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, open_file
 from mainstem.recording.positions import PositionsReader, positions_file
 from mainstem.recording.reader import Progress, RecordingReader
 from mainstem.recording.segments import find_end
@@ -129,10 +129,7 @@ class Recorder:
         self._segment_length = segment_length
         self._durable = durable
         self._clock = clock
-        try:
-            self._lock = os.open(self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except IsADirectoryError as error:
-            raise RecordingError(f"{self.directory / LOCK_FILE}: {error.strerror}") from error
+        self._lock = open_file(self.directory / LOCK_FILE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.catalog import MAX_POSITION, open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,10 +177,15 @@ class SegmentWriter:
         for base in segments_of(self._directory, self._descriptor):
             path = self._directory / segment_name(recording_id, base)
             if base >= self.position:
-                path.unlink()
+                try:
+                    path.unlink()
+                except IsADirectoryError as error:
+                    raise RecordingError(f"segment {path}: {error.strerror}") from error
             elif base + length > self.position:
-                os.truncate(path, self.position - base)
-                os.truncate(path, length)
+                fd = open_file(path)
+                os.ftruncate(fd, self.position - base)
+                os.ftruncate(fd, length)
+                os.close(fd)
 
     def _open(self, position: int) -> None:
         base = segment_base(self._descriptor, position)
@@ -188,7 +193,7 @@ class SegmentWriter:
             return
         self.close()
         path = self._directory / segment_name(self._descriptor.recording_id, base)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = open_file(path)
         self._base = base
         if os.fstat(self._fd).st_size < self._descriptor.segment_file_length:
             os.truncate(path, self._descriptor.segment_file_length)
