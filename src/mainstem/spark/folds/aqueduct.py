@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.capture.schema import Column
 from mainstem.spark.folds.fold import Fold, Kind, Row
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
@@ -34,7 +34,7 @@ CHANNELS = Kind(
 )
 
 
-@kept
+@checkpointed("AqueductState")
 @dataclass
 class AqueductState:
     """One channel."""

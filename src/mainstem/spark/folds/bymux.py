@@ -14,9 +14,9 @@ from mainstem.spark.folds.mux import (
     MAX_PINGS,
     UNSIGNED,
 )
-from mainstem.spark.folds.mux_stream import Lane
+from mainstem.spark.folds.mux_stream import MuxStream
 from mainstem.spark.folds.round_trips import RTT
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import WRITTEN_AS, checkpointed
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
 assert tuple(BYMUX_TYPES.values()) == ("CREDIT", "WRITE", "PING", "PONG", "CLOSE", "STOP_READ")
@@ -27,20 +27,20 @@ MAX_STREAMS = 4096
 CREDITS = Kind("credits", GRANT_COLUMNS, "time_ns", GRANT_IDENTITY)
 
 
-@kept
+@checkpointed("BymuxState")
 @dataclass
 class BymuxState:
     """One connection."""
 
     seen: int = 0
-    creation: Lane = field(default_factory=lambda: Lane(-1, 0))
-    lanes: dict[str, Lane] = field(default_factory=dict)
+    creation: MuxStream = field(default_factory=lambda: MuxStream(-1, 0))
+    streams: dict[str, MuxStream] = field(default_factory=dict, metadata={WRITTEN_AS: "lanes"})
     pings: dict[str, list[int]] = field(default_factory=dict)
 
 
 def unsettled(state: BymuxState) -> list[Row]:
     """The streams that are open."""
-    return [lane.row("bymux") for lane in state.lanes.values()]
+    return [stream.row("bymux") for stream in state.streams.values()]
 
 
 def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
@@ -48,10 +48,10 @@ def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
     state.seen += 1
     kind, side, time_ns = event["type"], event["from_client"], event["time_ns"]
     if kind == GONE:
-        for lane in state.lanes.values():
-            lane.status, lane.ended_ns, lane.revision = "lost", time_ns, state.seen
-            out.append(lane.row("bymux"))
-        state.lanes.clear()
+        for stream in state.streams.values():
+            stream.status, stream.ended_ns, stream.revision = "lost", time_ns, state.seen
+            out.append(stream.row("bymux"))
+        state.streams.clear()
         return
     if kind in (PING, PONG):
         _note_heartbeat(state, event, out)
@@ -61,36 +61,36 @@ def note(state: BymuxState, event: dict[str, Any], out: list[Row]) -> None:
         # Zero is no grant at all here, and there is no infinity.
         out.append(_grant(state.creation, event, event["credit"] % UNSIGNED, None, state.seen))
     elif is_global and kind == WRITE:
-        _lane(state, event["stream"], time_ns, out).opened_by = side
+        _stream(state, event["stream"], time_ns, out).opened_by = side
         state.creation.write(side, 1, time_ns)
     elif not is_global:
-        lane = _lane(state, event["stream"], time_ns, out)
-        lane.revision = state.seen
+        stream = _stream(state, event["stream"], time_ns, out)
+        stream.revision = state.seen
         if kind == CREDIT:
             amount = event["credit"] % UNSIGNED
-            out.append(_grant(lane, event, amount or None, event["stream"], state.seen))
+            out.append(_grant(stream, event, amount or None, event["stream"], state.seen))
         elif kind == WRITE:
-            lane.write(side, event["length"], time_ns)
+            stream.write(side, event["length"], time_ns)
         else:
-            (lane.closed if kind == CLOSE else lane.stopped)[side] = True
-            if all(lane.closed) and all(lane.stopped):
-                lane.status, lane.ended_ns = "ended", time_ns
-                out.append(state.lanes.pop(str(lane.stream)).row("bymux"))
+            (stream.closed if kind == CLOSE else stream.stopped)[side] = True
+            if all(stream.closed) and all(stream.stopped):
+                stream.status, stream.ended_ns = "ended", time_ns
+                out.append(state.streams.pop(str(stream.stream_id)).row("bymux"))
 
 
-def _lane(state: BymuxState, stream: int, time_ns: int, out: list[Row]) -> Lane:
-    key = str(stream)
-    if key not in state.lanes:
-        if len(state.lanes) >= MAX_STREAMS:
-            out.append(state.lanes.pop(next(iter(state.lanes))).row("bymux"))
-        state.lanes[key] = Lane(stream, time_ns, revision=state.seen)
-    return state.lanes[key]
+def _stream(state: BymuxState, stream_id: int, time_ns: int, out: list[Row]) -> MuxStream:
+    key = str(stream_id)
+    if key not in state.streams:
+        if len(state.streams) >= MAX_STREAMS:
+            out.append(state.streams.pop(next(iter(state.streams))).row("bymux"))
+        state.streams[key] = MuxStream(stream_id, time_ns, revision=state.seen)
+    return state.streams[key]
 
 
-def _grant(lane: Lane, event: dict[str, Any], amount: int | None, stream: int | None, revision: int) -> Row:
+def _grant(stream: MuxStream, event: dict[str, Any], amount: int | None, stream_id: int | None, revision: int) -> Row:
     values = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-    values |= {"from_client": event["from_client"] == 1, "mux_stream_id": stream}
-    values |= lane.grant(event["from_client"], amount, event["time_ns"])
+    values |= {"from_client": event["from_client"] == 1, "mux_stream_id": stream_id}
+    values |= stream.grant(event["from_client"], amount, event["time_ns"])
     return Row(CREDITS.name, revision, {name: _signed(value) for name, value in values.items()})
 
 

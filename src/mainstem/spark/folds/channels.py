@@ -11,7 +11,7 @@ from mainstem.capture.schema import Column
 from mainstem.spark.folds.channel_of import CHANNEL
 from mainstem.spark.folds.fold import Fold, Kind, Row
 from mainstem.spark.folds.mux import FROM_CLIENT
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
@@ -37,7 +37,7 @@ CHANNELS = Kind(
 )
 
 
-@kept
+@checkpointed("ChannelState")
 @dataclass
 class ChannelState:
     """One channel."""

@@ -11,7 +11,7 @@ from mainstem.spark.folds.fold import Fold, Row
 from mainstem.spark.folds.multiplexed import MuxFold
 from mainstem.spark.folds.path import PathFold
 from mainstem.spark.folds.round_trips import RTT
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PATHS, CONNECTIONS = PathFold(), MuxFold()
 
 
-@kept
+@checkpointed("EveryState")
 @dataclass
 class EveryState:
     """One path or one connection."""

@@ -8,9 +8,9 @@ from typing import Any
 from mainstem.capture.schema import JMUX_TYPES, Column
 from mainstem.spark.folds.fold import Kind, Row
 from mainstem.spark.folds.mux import GONE, GRANT_COLUMNS, GRANT_IDENTITY, MAX_PINGS
-from mainstem.spark.folds.mux_stream import Lane
+from mainstem.spark.folds.mux_stream import MuxStream
 from mainstem.spark.folds.round_trips import RTT
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import WRITTEN_AS, checkpointed
 
 KINDS = {name: value for value, name in JMUX_TYPES.items()}
 HEADER, DATA, PING, PING_ACK = (KINDS[name] for name in ("HEADER", "DATA", "PING", "PING_ACK"))
@@ -46,7 +46,7 @@ REQUESTS = Kind(
 )  # fmt: skip
 
 
-@kept
+@checkpointed("Request")
 @dataclass
 class Request:
     """A request. Moments are 0 before they come."""
@@ -60,43 +60,43 @@ class Request:
     may_have_run: bool | None = None
 
 
-@kept
+@checkpointed("JmuxState")
 @dataclass
 class JmuxState:
     """One connection. ``initial`` holds what the header of the server (0) and the client (1) granted; -1: not seen."""
 
     seen: int = 0
     initial: list[int] = field(default_factory=lambda: [-1, -1])
-    lanes: dict[str, Lane] = field(default_factory=dict)
+    streams: dict[str, MuxStream] = field(default_factory=dict, metadata={WRITTEN_AS: "lanes"})
     requests: dict[str, Request] = field(default_factory=dict)
     pings: dict[str, int] = field(default_factory=dict)
 
 
 def _rows(state: JmuxState, key: str) -> list[Row]:
-    lane, request = state.lanes[key], state.requests[key]
+    stream, request = state.streams[key], state.requests[key]
     last = request.request_end_ns
-    wait_from = last if last and last <= request.first_response_ns else lane.opened_ns
+    wait_from = last if last and last <= request.first_response_ns else stream.opened_ns
     values = {
-        "mux_stream_id": lane.stream,
-        "opened_ns": lane.opened_ns,
+        "mux_stream_id": stream.stream_id,
+        "opened_ns": stream.opened_ns,
         "in_flight": request.in_flight,
-        "request_bytes": lane.bytes[CLIENT],
+        "request_bytes": stream.bytes[CLIENT],
         "request_end_ns": last or None,
         "first_response_ns": request.first_response_ns or None,
-        "response_bytes": lane.bytes[SERVER],
+        "response_bytes": stream.bytes[SERVER],
         "response_end_ns": request.response_end_ns or None,
-        "latency_ns": request.response_end_ns - lane.opened_ns if request.response_end_ns else None,
+        "latency_ns": request.response_end_ns - stream.opened_ns if request.response_end_ns else None,
         "wait_ns": request.first_response_ns - wait_from if request.first_response_ns else None,
         "acknowledged_ns": request.acknowledged_ns or None,
         "outcome": request.outcome,
         "may_have_run": request.may_have_run,
     }
-    return [lane.row("jmux"), Row(REQUESTS.name, lane.revision, values)]
+    return [stream.row("jmux"), Row(REQUESTS.name, stream.revision, values)]
 
 
 def unsettled(state: JmuxState) -> list[Row]:
     """The sessions whose id was not used again yet: there are 128 at most."""
-    return [row for key in state.lanes for row in _rows(state, key)]
+    return [row for key in state.streams for row in _rows(state, key)]
 
 
 def note(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:
@@ -125,43 +125,43 @@ def _note_session(state: JmuxState, event: dict[str, Any], out: list[Row]) -> No
     kind, side, time_ns = event["type"], event["from_client"], event["time_ns"]
     key = str(event["stream"])
     opens = kind == DATA and side == CLIENT and event["flags"] & OPEN_FLAG
-    if opens and key in state.lanes:
+    if opens and key in state.streams:
         out.extend(_rows(state, key))
-    if opens or key not in state.lanes:
+    if opens or key not in state.streams:
         _open(state, key, event, side if opens else -1)
-    lane, request = state.lanes[key], state.requests[key]
-    lane.revision = state.seen
+    stream, request = state.streams[key], state.requests[key]
+    stream.revision = state.seen
     if kind == DATA:
-        lane.write(side, event["length"], time_ns)
-        _note_data(lane, request, event)
+        stream.write(side, event["length"], time_ns)
+        _note_data(stream, request, event)
     elif kind == INCREMENT:
-        values = _moment(event) | {"from_client": side == CLIENT, "mux_stream_id": lane.stream}
-        out.append(Row(RATIONS.name, state.seen, values | lane.grant(side, event["credit"], time_ns)))
+        values = _moment(event) | {"from_client": side == CLIENT, "mux_stream_id": stream.stream_id}
+        out.append(Row(RATIONS.name, state.seen, values | stream.grant(side, event["credit"], time_ns)))
     elif kind == ABORT and request.outcome == "open":
         request.outcome = "aborted by client" if side == CLIENT else "aborted by server"
         request.may_have_run = side == CLIENT or bool(event["flags"] & PARTIAL_FLAG)
-        lane.status, lane.ended_ns = "aborted", time_ns
+        stream.status, stream.ended_ns = "aborted", time_ns
     elif kind == CLOSE and side == SERVER:
-        _end(lane, time_ns)
+        _end(stream, time_ns)
     elif kind == ACK:
         request.acknowledged_ns = time_ns
 
 
 def _open(state: JmuxState, key: str, event: dict[str, Any], opened_by: int) -> None:
     left = [None if state.initial[1 - side] == 0 else max(state.initial[1 - side], 0) for side in (SERVER, CLIENT)]
-    lane = Lane(event["stream"], event["time_ns"], opened_by, left=left)
-    lane.is_known = opened_by >= 0 and min(state.initial) >= 0
-    state.lanes.pop(key, None)
-    state.lanes[key], state.requests[key] = lane, Request(0)
+    stream = MuxStream(event["stream"], event["time_ns"], opened_by, left=left)
+    stream.is_known = opened_by >= 0 and min(state.initial) >= 0
+    state.streams.pop(key, None)
+    state.streams[key], state.requests[key] = stream, Request(0)
     state.requests[key].in_flight = sum(request.outcome == "open" for request in state.requests.values())
 
 
-def _note_data(lane: Lane, request: Request, event: dict[str, Any]) -> None:
+def _note_data(stream: MuxStream, request: Request, event: dict[str, Any]) -> None:
     side, time_ns, flags = event["from_client"], event["time_ns"], event["flags"]
     if side == SERVER and event["length"] and not request.first_response_ns:
         request.first_response_ns = time_ns
     if flags & EOF_FLAG:
-        lane.closed[side] = True
+        stream.closed[side] = True
         if side == CLIENT:
             request.request_end_ns = time_ns
         else:
@@ -169,23 +169,23 @@ def _note_data(lane: Lane, request: Request, event: dict[str, Any]) -> None:
             request.first_response_ns = request.first_response_ns or time_ns
             request.outcome = "answered"
     if side == SERVER and flags & CLOSE_FLAG:
-        _end(lane, time_ns)
+        _end(stream, time_ns)
 
 
-def _end(lane: Lane, time_ns: int) -> None:
-    if lane.status == "open":
-        lane.status, lane.ended_ns = "ended", time_ns
+def _end(stream: MuxStream, time_ns: int) -> None:
+    if stream.status == "open":
+        stream.status, stream.ended_ns = "ended", time_ns
 
 
 def _note_end(state: JmuxState, event: dict[str, Any]) -> None:
     """The connection ends: what is not answered never will be, and only a shutdown promises that it did not run."""
     outcome = {SHUTDOWN: "shutdown", ERROR: "error"}.get(event["type"], "lost")
-    for key, lane in state.lanes.items():
+    for key, stream in state.streams.items():
         request = state.requests[key]
         if request.outcome == "open":
-            request.outcome, request.may_have_run, lane.revision = outcome, outcome != "shutdown", state.seen
-        if lane.status == "open":
-            lane.status, lane.ended_ns, lane.revision = "lost", event["time_ns"], state.seen
+            request.outcome, request.may_have_run, stream.revision = outcome, outcome != "shutdown", state.seen
+        if stream.status == "open":
+            stream.status, stream.ended_ns, stream.revision = "lost", event["time_ns"], state.seen
 
 
 def _note_ping(state: JmuxState, event: dict[str, Any], out: list[Row]) -> None:

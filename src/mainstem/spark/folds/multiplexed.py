@@ -9,7 +9,7 @@ from mainstem.spark.folds import bymux, jmux
 from mainstem.spark.folds.fold import Fold, Row
 from mainstem.spark.folds.mux import INPUTS, KEYS, MUX_STREAMS
 from mainstem.spark.folds.round_trips import RTT
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BYMUX = 1
 
 
-@kept
+@checkpointed("MuxState")
 @dataclass
 class MuxState:
     """One connection; which protocol it speaks shows with its first frame."""

@@ -7,15 +7,15 @@ from typing import Any
 
 from mainstem.spark.folds.fold import Row
 from mainstem.spark.folds.mux import MUX_STREAMS
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import WRITTEN_AS, checkpointed
 
 
-@kept
+@checkpointed("Lane")
 @dataclass
-class Lane:
+class MuxStream:
     """A stream. Lists hold a value for the server (0) and for the client (1); ``left`` is None without limit."""
 
-    stream: int
+    stream_id: int = field(metadata={WRITTEN_AS: "stream"})
     opened_ns: int
     opened_by: int = -1
     left: list[int | None] = field(default_factory=lambda: [0, 0])
@@ -67,7 +67,7 @@ class Lane:
         """The stream as it stands."""
         values = {
             "protocol": protocol,
-            "mux_stream_id": self.stream,
+            "mux_stream_id": self.stream_id,
             "opened_ns": self.opened_ns,
             "opened_by_client": None if self.opened_by < 0 else self.opened_by == 1,
             "ended_ns": self.ended_ns or None,

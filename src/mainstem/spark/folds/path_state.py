@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import checkpointed
 
 NS_PER_MS = 1_000_000
 UNSEEN = -(1 << 62)
@@ -26,7 +26,7 @@ def wrapped(value: int) -> int:
     return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
-@kept
+@checkpointed("Receiver")
 @dataclass
 class Receiver:
     """A receiver as its last status message told."""
@@ -35,7 +35,7 @@ class Receiver:
     limit: int
 
 
-@kept
+@checkpointed("Gap")
 @dataclass
 class Gap:
     """A range that was lost, or seemed so. ``missing`` holds what was not seen (again) yet, as pairs of positions."""
@@ -53,7 +53,7 @@ class Gap:
     passed: bool = False
 
 
-@kept
+@checkpointed("Totals")
 @dataclass
 class Totals:
     """Counts of one path."""
@@ -82,7 +82,7 @@ class Totals:
     network_stall_ns: int = 0
 
 
-@kept
+@checkpointed("PathState")
 @dataclass
 class PathState:
     """One path: everything that later frames are compared with. Positions count from the start of ``base_term``."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from mainstem.capture.schema import Column
 from mainstem.spark.folds.fold import Fold, Kind, Row
-from mainstem.spark.folds.state import kept
+from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
@@ -29,7 +29,7 @@ RECORDED = Kind(
 )
 
 
-@kept
+@checkpointed("RecordedState")
 @dataclass
 class RecordedState:
     """One recording."""

@@ -6,9 +6,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.folds.events import from_rows
+from mainstem.spark.folds.multiplexed import MuxFold
+from mainstem.spark.folds.mux import GONE
+from mainstem.spark.folds.path import PathFold
 from mainstem.spark.folds.state import dump, load
 
 if TYPE_CHECKING:
+    from tests.support.frames import Connection, Wire
+
     from mainstem.spark.folds.fold import Fold, Row
 
 
@@ -29,3 +34,27 @@ def latest(fold: Fold, rows: list[Row]) -> list[Row]:
         if key not in found or found[key].revision <= row.revision:
             found[key] = row
     return sorted(found.values(), key=lambda row: (row.kind, row.revision, str(row.values)))
+
+
+def events_of_wire(wire: Wire) -> list[dict[str, Any]]:
+    """Rows as the fold's inputs would be, without Spark: nothing is null."""
+    out = []
+    for row in wire.rows:
+        sender = f"{row['src']}:{row['src_port']}" if row["type"] in (0, 1, 5) else ""
+        out.append({name: row.get(name) or 0 for name in PathFold.inputs} | {"sender": sender})
+    return out
+
+
+CODES = {"bymux": 1, "jmux": 2, "tcp": 0}
+
+
+def events_of_connection(connection: Connection) -> list[dict[str, Any]]:
+    out = []
+    for row in connection.rows:
+        event = {name: row.get(name) or 0 for name in MuxFold.inputs}
+        event |= {"protocol": CODES[row["protocol"]], "from_client": int(row["from_client"])}
+        event["stream"] = -1 if row["mux_stream_id"] is None else row["mux_stream_id"]
+        event["cookie"] = -1 if row["cookie"] is None else row["cookie"]
+        event["type"] = GONE if row["protocol"] == "tcp" else row["type"]
+        out.append(event)
+    return out

@@ -5,29 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.frames import BEGUN_NS, MS, Connection, bymux_connection, jmux_connection
-from tests.unit.spark.folds.folding import run
+from tests.unit.spark.folds.folding import events_of_connection, run
 
 from mainstem.capture.schema import BYMUX_TYPES, JMUX_TYPES
 from mainstem.spark.folds.multiplexed import MuxFold
-from mainstem.spark.folds.mux import GONE
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.fold import Row
 
 FOLD = MuxFold()
-CODES = {"bymux": 1, "jmux": 2, "tcp": 0}
-
-
-def events_of(connection: Connection) -> list[dict[str, Any]]:
-    out = []
-    for row in connection.rows:
-        event = {name: row.get(name) or 0 for name in FOLD.inputs}
-        event |= {"protocol": CODES[row["protocol"]], "from_client": int(row["from_client"])}
-        event["stream"] = -1 if row["mux_stream_id"] is None else row["mux_stream_id"]
-        event["cookie"] = -1 if row["cookie"] is None else row["cookie"]
-        event["type"] = GONE if row["protocol"] == "tcp" else row["type"]
-        out.append(event)
-    return out
 
 
 def bymux() -> Connection:
@@ -39,13 +25,13 @@ def jmux() -> Connection:
 
 
 def told(connection: Connection, kind: str) -> list[dict[str, Any]]:
-    rows: list[Row] = run(FOLD, events_of(connection), [])
+    rows: list[Row] = run(FOLD, events_of_connection(connection), [])
     return [row.values for row in rows if row.kind == kind]
 
 
 @pytest.mark.parametrize("make", [bymux, jmux])
 def test_rows_do_not_depend_on_where_the_frames_were_cut(make: Any) -> None:
-    events, chance = events_of(make()), random.Random(1)
+    events, chance = events_of_connection(make()), random.Random(1)
     whole = run(FOLD, events, [])
     assert run(FOLD, events, list(range(1, len(events)))) == whole
     for _ in range(20):

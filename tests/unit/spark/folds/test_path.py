@@ -6,24 +6,15 @@ from typing import Any
 
 import pytest
 from tests.support.frames import BEGUN_NS, MS, Wire, lossy_stream
-from tests.unit.spark.folds.folding import run
+from tests.unit.spark.folds.folding import events_of_wire, run
 
 from mainstem.spark.folds.path import PathFold
 
 FOLD = PathFold()
 
 
-def events_of(wire: Wire) -> list[dict[str, Any]]:
-    """Rows as the fold's inputs would be, without Spark: nothing is null."""
-    out = []
-    for row in wire.rows:
-        sender = f"{row['src']}:{row['src_port']}" if row["type"] in (0, 1, 5) else ""
-        out.append({name: row.get(name) or 0 for name in FOLD.inputs} | {"sender": sender})
-    return out
-
-
 def told(wire: Wire, kind: str) -> list[dict[str, Any]]:
-    return [row.values for row in run(FOLD, events_of(wire), []) if row.kind == kind]
+    return [row.values for row in run(FOLD, events_of_wire(wire), []) if row.kind == kind]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -31,7 +22,7 @@ def test_rows_do_not_depend_on_where_the_frames_were_cut(seed: int) -> None:
     chance = random.Random(seed)
     wire = Wire()
     lossy_stream(wire, frames=chance.randrange(5, 200))
-    events = events_of(wire)
+    events = events_of_wire(wire)
     if seed % 3 == 0:
         events = [event for event in events if event["type"] != 5]  # a capture that began too late for SETUP
     if seed % 5 == 4:
