@@ -28,8 +28,8 @@ from mainstem.recording import Recorder
 from mainstem.spark.java import ensure_java
 from mainstem.spark.jobs import analyze as analyze_job
 from mainstem.spark.report import local_path
-from mainstem.spark.report.jobs import side_by_side
 from mainstem.spark.report.options import AnalyzeOptions, Inputs
+from mainstem.spark.report.parallel import in_parallel
 from mainstem.spark.report.program import analyze
 from mainstem.spark.tables import TABLES
 
@@ -166,7 +166,7 @@ addEventListener('load', () => {
   document.title = JSON.stringify({
     faults, width: innerWidth, page: document.documentElement.scrollWidth,
     wide: wide.map(e => e.outerHTML.slice(0, 80)), cut: cut.map(e => e.outerHTML),
-    pictures: document.querySelectorAll('svg').length, requests: performance.getEntriesByType('resource').map(e => e.name),
+    charts: document.querySelectorAll('svg').length, requests: performance.getEntriesByType('resource').map(e => e.name),
   });
 });
 </script>"""
@@ -204,7 +204,7 @@ def test_a_browser_shows_the_whole_page(report: Path, tmp_path: Path, width: int
     assert seen["console"] == seen["faults"] == seen["requests"] == []
     assert (seen["width"], seen["page"]) == (width, width)
     assert seen["wide"] == seen["cut"] == []
-    assert seen["pictures"] >= 8
+    assert seen["charts"] >= 8
     assert seen["picture"].stat().st_size > 20_000
 
 
@@ -215,7 +215,7 @@ def test_a_page_needs_nothing_from_elsewhere(report: Path) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def test_jobs_side_by_side_belong_to_the_job_group_of_whoever_started_them(spark: SparkSession) -> None:
+def test_jobs_in_parallel_belong_to_the_job_group_of_whoever_started_them(spark: SparkSession) -> None:
     context, name = spark.sparkContext, "spark.jobGroup.id"
 
     def job(number: int) -> tuple[str | None, int]:
@@ -223,11 +223,11 @@ def test_jobs_side_by_side_belong_to_the_job_group_of_whoever_started_them(spark
 
     context.setJobGroup("tides", "all of them")
     try:
-        assert side_by_side(spark, [partial(job, n) for n in range(6)]) == [("tides", n) for n in range(6)]
+        assert in_parallel(spark, [partial(job, n) for n in range(6)]) == [("tides", n) for n in range(6)]
     finally:
         context.setLocalProperty(name, None)  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
-        side_by_side(spark, [partial(job, 1), lambda: 1 // 0])
+        in_parallel(spark, [partial(job, 1), lambda: 1 // 0])
 
 
 def test_a_large_input_is_told_as_a_small_one_is(

@@ -39,7 +39,7 @@ def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[list[An
     given = IngestOptions(source=str(tmp_path / "recordings"), out=tmp_path / "table", **options)
     query, count = start(spark, given), Count()
     assert query.awaitTermination(200)
-    count.look(query)
+    count.update(query)
     rows = spark.read.parquet(str(tmp_path / "table")).orderBy("stream_id", "position").collect()
     return rows, count
 
@@ -137,7 +137,7 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
                 count = Count()
 
                 def arrived() -> bool:
-                    count.look(query)
+                    count.update(query)
                     assert query.isActive
                     return count.rows == 500
 

@@ -85,7 +85,7 @@ def _show(analysis: Analysis) -> None:
 
     out = console()
     for sentence in analysis.verdict:
-        out.print(f"• {sentence}", style="bold red" if is_bad(analysis.facts) else None, markup=False)
+        out.print(f"• {sentence}", style="bold red" if is_bad(analysis.summary) else None, markup=False)
         if analysis.verdict[0] is sentence:
             out.print()
     out.print(f"\nReport: {analysis.report}", markup=False, soft_wrap=True)

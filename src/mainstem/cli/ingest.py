@@ -106,7 +106,7 @@ def _ingest(spark: Any, options: IngestOptions, asked: Stop) -> dict[str, Any]:
         bars.stage("ingest [bytes]", None)
         while query.isActive and not asked.asked:
             time.sleep(POLL_S)
-            count.look(query)
+            count.update(query)
             done, total = remaining(query, options)
             if total:
                 bars.stage("ingest [bytes]", total)
@@ -114,7 +114,7 @@ def _ingest(spark: Any, options: IngestOptions, asked: Stop) -> dict[str, Any]:
         if query.isActive:
             query.stop()
         query.awaitTermination()
-        count.look(query)
+        count.update(query)
         bars.done("ingest [bytes]")
     seconds = (SYSTEM_CLOCK.monotonic_ns() - begin_ns) / NS_PER_SECOND
     totals = {"messages": count.messages, "rows": count.rows, "problems": count.problems}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.sources.conditions import box_of
+from mainstem.spark.sources.conditions import bounds_of
 from mainstem.spark.sources.options import parse_options
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def recordings(
 
     def scan(reader: Any, narrowing: dict[str, str]) -> DataFrame:
         shaped = reader if schema is None else reader.schema(schema)
-        found: DataFrame = shaped.format(FORMAT).options(**options | narrowing).load(str(path))
-        return found
+        rows: DataFrame = shaped.format(FORMAT).options(**options | narrowing).load(str(path))
+        return rows
 
     start = spark.readStream if streaming else spark.read
     if where is None:
         return scan(start, {})
     texts = {name: str(value) for name, value in options.items()}
-    # With a schema Spark asks for nothing more, and what is wrong would be told as something else below.
+    # With a schema Spark asks for nothing more, and a wrong option would be reported as something else below.
     parse_options(texts | {"path": str(path)})
-    narrowing = box_of(scan(spark.read, {}).where(where)).options(texts)
-    given = {name.lower() for name in narrowing}
-    options = {name: value for name, value in options.items() if name.lower() not in given}
+    narrowing = bounds_of(scan(spark.read, {}).where(where)).options(texts)
+    replaced = {name.lower() for name in narrowing}
+    options = {name: value for name, value in options.items() if name.lower() not in replaced}
     return scan(start, narrowing).where(where)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 META = ("date", "stream_id", "recording_id", "session_id", "position", "recorded_at", "problem")
 META_DDL = "date date, stream_id int, recording_id bigint, session_id int, position bigint, recorded_at timestamp, problem string"
 PARTITIONS = ("date", "stream_id")
-# Messages that a schema is taken from where nobody gave one.
+# Messages that a schema is inferred from where none is given.
 SAMPLE = 1000
 OBSERVED = "ingested"
 
@@ -85,21 +85,21 @@ class Parsing:
         import pyarrow as pa
 
         payloads: Any = batch.column("payload").to_pylist()
-        found = self._parser.parse(payloads, self._schema)
+        parsed = self._parser.parse(payloads, self._schema)
         # The rows, then those messages that gave none because they could not be read.
-        failed = sorted(found.problems)
-        origins = pa.array([*found.origins, *failed], pa.int64())
-        problems = pa.array([None] * len(found.origins) + [found.problems[i] for i in failed], pa.string())
+        failed = sorted(parsed.problems)
+        origins = pa.array([*parsed.origins, *failed], pa.int64())
+        problems = pa.array([None] * len(parsed.origins) + [parsed.problems[i] for i in failed], pa.string())
         columns: list[Any] = [batch.column(name).take(origins) for name in META[:-1]]
         columns.append(problems)
-        for values, item in zip(found.columns, self._schema, strict=True):
+        for values, item in zip(parsed.columns, self._schema, strict=True):
             whole = pa.chunked_array([values, pa.nulls(len(failed), item.type)], item.type)
             columns.append(whole.combine_chunks())
         return pa.RecordBatch.from_arrays(columns, names=[*META, *self._schema.names])
 
 
 def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Parser) -> pa.Schema:
-    """What the parser's columns are: as told, else from the first messages of the recordings. In Spark's types."""
+    """The parser's columns, in Spark's types: those of the option, else inferred from the first messages of the recordings."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -112,24 +112,24 @@ def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Parser) ->
             raise ConfigurationError(
                 f"parser {options.parser!r}: {error}; --schema says what the columns are"
             ) from None
-    if taken := sorted(set(kind.names) & set(META)):
-        raise ConfigurationError(f"the parser's column {taken[0]!r} has the name of one of ours: {', '.join(META)}")
-    made: pa.Schema = to_arrow_schema(kind, timezone=spark.conf.get("spark.sql.session.timeZone"))
-    return made
+    if reserved := sorted(set(kind.names) & set(META)):
+        raise ConfigurationError(f"the parser's column {reserved[0]!r} has the name of one of ours: {', '.join(META)}")
+    schema: pa.Schema = to_arrow_schema(kind, timezone=spark.conf.get("spark.sql.session.timeZone"))
+    return schema
 
 
 def sample(directory: str) -> list[bytes]:
     """The first messages of a directory of recordings; none where there are none."""
-    found: list[bytes] = []
+    payloads: list[bytes] = []
     if not directory:
-        return found
+        return payloads
     for reader in open_recordings(directory):
         with reader:
             for _, payload in messages(reader, reader.start_position, reader.end_position()):
-                found.append(payload)
-                if len(found) == SAMPLE:
-                    return found
-    return found
+                payloads.append(payload)
+                if len(payloads) == SAMPLE:
+                    return payloads
+    return payloads
 
 
 def source(spark: SparkSession, options: IngestOptions) -> DataFrame:
@@ -182,8 +182,8 @@ class Count:
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int, int]] = {}
 
-    def look(self, query: StreamingQuery) -> None:
-        """Takes in what is new."""
+    def update(self, query: StreamingQuery) -> None:
+        """Adds the micro-batches that are new."""
         for progress in query.recentProgress:
             observed = progress["observedMetrics"].get(OBSERVED)
             rows, problems = (observed["rows"], observed["problems"]) if observed is not None else (0, 0)

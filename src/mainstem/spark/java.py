@@ -23,7 +23,7 @@ for argument do
 done
 exec "{java}" "$@"
 """
-# A JVM that is asked for its version answers within a second; a loaded machine may take a while.
+# A JVM that is asked for its version responds within a second; a loaded machine may take a while.
 _ANSWER_SECONDS = 60
 
 
@@ -69,7 +69,7 @@ def _link(runtime: Path, cache: Path) -> Path:
     for entry in runtime.iterdir():
         link = folder / entry.name
         if entry.name != "bin" and not link.is_symlink():
-            # Two processes may do this at once: whoever comes second finds the link there.
+            # Two processes may do this at once: the second one finds the link there.
             try:
                 link.symlink_to(entry)
             except FileExistsError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Arrow looks, for each value that is read, whether it lies in its buffer and whether it is null. The buffers come whole from
+# Arrow checks, for each value that is read, whether it lies in its buffer and whether it is null. The buffers come whole from
 # Python, and Spark asks for null itself: without both a scan of a recording takes a tenth less. Iceberg's reader does the same.
 UNCHECKED_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # For many short-lived rows on few cores: a sixth less time than with G1, for Parquet as well.

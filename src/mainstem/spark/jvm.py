@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A JVM that is told to end does so within a second, unless one of its threads is stuck.
+# A JVM that receives a signal to end does so within a second, unless one of its threads is stuck.
 PATIENCE_SECONDS = 5.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 _started: set[int] = set()
 
 
 def children() -> set[int]:
     """The ids of this process's children."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
-        # A thread may end between two looks.
+        # A thread may end between the listing and the read.
         with contextlib.suppress(OSError):
-            found.update(map(int, path.read_text().split()))
-    return found
+            ids.update(map(int, path.read_text().split()))
+    return ids
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def _is_gone(pid: int) -> bool:
             if os.waitpid(pid, os.WNOHANG)[0] == pid:
                 return True
         except ChildProcessError:
-            # Somebody else has waited for it already.
+            # It was waited for elsewhere.
             return True
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return False

@@ -1,7 +1,7 @@
 """How far a streaming query is behind the recordings it reads, in bytes and in seconds.
 
 A source written in Python cannot put metrics of its own into Spark's progress; only the offsets are there. These helpers take
-the offsets from the progress and look at the recordings for the rest.
+the offsets from the progress and read the recordings for the rest.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ def _lags(sources: Iterable[Any], path: Path | str, clock: Clock) -> list[Lag]:
     positions: dict[int, int] = {}
     for source in sources:
         positions.update(_offsets(source["endOffset"]))
-    found = []
+    lags = []
     for reader in open_recordings(path):
         with reader:
             if reader.descriptor.recording_id in positions:
-                found.append(_lag(reader, positions[reader.descriptor.recording_id], clock))
-    return found
+                lags.append(_lag(reader, positions[reader.descriptor.recording_id], clock))
+    return lags
 
 
 def _offsets(text: Any) -> dict[int, int]:
     try:
-        given = json.loads(text) if isinstance(text, str) else text
-        return {int(key): int(value) for key, value in given.items()}
+        offsets = json.loads(text) if isinstance(text, str) else text
+        return {int(key): int(value) for key, value in offsets.items()}
     except (AttributeError, TypeError, ValueError):
         return {}
 
@@ -79,7 +79,7 @@ def _lag(reader: RecordingReader, position: int, clock: Clock) -> Lag:
 
 
 class LagListener(StreamingQueryListener):
-    """Tells ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``."""
+    """Calls ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``."""
 
     def __init__(
         self, path: Path | str, report: Callable[[str, list[Lag]], object], *, clock: Clock = SYSTEM_CLOCK

@@ -59,14 +59,14 @@ def _standard_error_in(path: Path | None) -> Iterator[None]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
-    kept = os.dup(2)
+    own = os.dup(2)
     try:
         with path.open("ab") as file:
             os.dup2(file.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(own, 2)
+        os.close(own)
 
 
 def create(
@@ -97,8 +97,8 @@ def create(
     from mainstem.spark import register
 
     builder = SparkSession.builder.appName(name).master(master)
-    given = dict(config or {})
-    for key, value in (settings(master, os.cpu_count() or 2) | java_options(given) | given).items():
+    overrides = dict(config or {})
+    for key, value in (settings(master, os.cpu_count() or 2) | java_options(overrides) | overrides).items():
         builder = builder.config(key, value)
     with _standard_error_in(log_file), jvm.remembered():
         spark: SparkSession = builder.getOrCreate()

@@ -1,4 +1,4 @@
-"""One channel of Aqueduct, as its frames tell it."""
+"""One channel of Aqueduct, from its frames."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class AqueductState:
     status: str = "open"
 
 
-_FACTS = ("time_ns", "frame_type", "length", "number", "bits")
+_INPUTS = ("time_ns", "frame_type", "length", "number", "bits")
 
 
 class AqueductFold(Fold):
@@ -79,7 +79,7 @@ class AqueductFold(Fold):
         return AqueductState()
 
     def feed(self, state: AqueductState, events: Events) -> list[Row]:
-        for time_ns, kind, length, number, bits in events.rows(_FACTS, slice(None)):
+        for time_ns, kind, length, number, bits in events.rows(_INPUTS, slice(None)):
             state.seen += 1
             state.bits = bits
             state.first_ns, state.last_ns = state.first_ns or time_ns, time_ns

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem.capture.schema import BYMUX_TYPES
-from mainstem.spark.folds.fold import Kind, Row
+from mainstem.spark.folds.fold import RTT, Kind, Row
 from mainstem.spark.folds.mux import (
     GONE,
     GRANT_COLUMNS,
@@ -15,7 +15,6 @@ from mainstem.spark.folds.mux import (
     UNSIGNED,
 )
 from mainstem.spark.folds.mux_stream import MuxStream
-from mainstem.spark.folds.round_trips import RTT
 from mainstem.spark.folds.state import WRITTEN_AS, checkpointed
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)

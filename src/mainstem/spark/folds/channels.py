@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mainstem.capture.schema import Column
-from mainstem.spark.folds.channel_of import CHANNEL
 from mainstem.spark.folds.fold import Fold, Kind, Row
 from mainstem.spark.folds.mux import FROM_CLIENT
+from mainstem.spark.folds.path import CHANNEL
 from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
 
-# Sessions of one channel that are told apart; the count stops there.
+# Sessions of one channel that are counted; the count stops there.
 MAX_MEMBERS = 65536
 
 CHANNELS = Kind(

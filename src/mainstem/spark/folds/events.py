@@ -62,10 +62,10 @@ def from_pandas(frame: Any, names: Iterable[str]) -> Events:
 
 def from_rows(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> Events:
     """Frames given as dicts, for tests and small captures; a number that is left out is 0."""
-    found = list(rows)
+    dicts = list(rows)
     columns = {}
     for name in names:
-        values = [row.get(name, 0) for row in found]
+        values = [row.get(name, 0) for row in dicts]
         texts = any(isinstance(value, str) for value in values)
         columns[name] = np.array(values, object if texts else np.int64)
-    return Events(columns, len(found))
+    return Events(columns, len(dicts))

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mainstem.capture.schema import Column
-from mainstem.spark.folds.channel_of import CHANNEL
-from mainstem.spark.folds.fold import Fold, Row
+from mainstem.spark.folds.fold import RTT, Fold, Row
 from mainstem.spark.folds.multiplexed import MuxFold
-from mainstem.spark.folds.path import PathFold
-from mainstem.spark.folds.round_trips import RTT
+from mainstem.spark.folds.path import CHANNEL, PathFold
 from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:

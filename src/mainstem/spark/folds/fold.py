@@ -11,9 +11,9 @@ from mainstem.capture.schema import Column
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
 
-REVISION = Column("revision", "bigint", "frames of this key that had been looked at when the row last changed")
+REVISION = Column("revision", "bigint", "frames of this key that had been read when the row last changed")
 TIMES = ("time_ns", "packet", "frame_index")
-"""The order in which frames are looked at; every fold has these among its inputs."""
+"""The order in which frames are read; every fold has these among its inputs."""
 
 
 class Row(NamedTuple):
@@ -31,7 +31,7 @@ class Kind:
     name: str
     columns: tuple[Column, ...]
     instant: str
-    """The column in nanoseconds that says when a row was."""
+    """The column in nanoseconds that holds when a row was."""
     identity: tuple[str, ...] = ()
 
 
@@ -44,7 +44,7 @@ class Fold(ABC):
     inputs: dict[str, str]
     """Further columns by name, each with its expression over ``frames``: whole numbers (never null), or texts."""
     where: str
-    """Which frames are looked at, as an expression."""
+    """Which frames are read, as an expression."""
     kinds: tuple[Kind, ...]
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Fold(ABC):
 
     @abstractmethod
     def feed(self, state: Any, events: Events) -> list[Row]:
-        """Takes in frames that follow those before; returns rows that will not change any more."""
+        """Feeds frames that follow those before; returns rows that will not change any more."""
 
     @abstractmethod
     def unsettled(self, state: Any) -> list[Row]:
@@ -62,3 +62,22 @@ class Fold(ABC):
     def kind(self, name: str) -> Kind:
         """One of its tables."""
         return next(kind for kind in self.kinds if kind.name == name)
+
+
+RTT = Kind(
+    "rtt",
+    (
+        Column("protocol", "string", "aeron, bymux or jmux"),
+        Column("time_ns", "bigint", "when the reply passed"),
+        Column("packet", "bigint", "number of its packet in its file"),
+        Column("frame_index", "int", "which frame of that packet"),
+        Column(
+            "method", "string",
+            "'RTTM' (request to reply), 'NAK' (first NAK to the data sent again), 'PING' (bymux, Jmux: ping to pong)",
+        ),
+        Column("rtt_ns", "bigint", "as the capture saw it: between the capture and the side that replied, there and back"),
+    ),
+    "time_ns",
+    ("time_ns", "packet", "frame_index", "method"),
+)  # fmt: skip
+"""What a row of ``rtt`` is, whichever protocol it comes from."""

@@ -32,7 +32,7 @@ GAPS = Kind(
         Column("repair_ns", "bigint", "from noticed to repaired"),
         Column(
             "status", "string",
-            "'repaired', 'reordered' (came late, nobody asked), 'passed' (receivers went on without), 'open'",
+            "'repaired', 'reordered' (came late, no receiver asked), 'passed' (receivers went on without), 'open'",
         ),
     ),
     "noticed_ns",
@@ -112,12 +112,12 @@ def note_nak(state: PathState, start: int, end: int, time_ns: int, revision: int
     """A receiver asked for a range again."""
     state.last_nak_ns = time_ns
     settle(state, time_ns, out)
-    found = [gap for gap in state.gaps + state.closed if gap.start < end and start < gap.end]
-    for gap in found:
+    matches = [gap for gap in state.gaps + state.closed if gap.start < end and start < gap.end]
+    for gap in matches:
         gap.naks += 1
         gap.first_nak_ns = gap.first_nak_ns or time_ns
         gap.revision = revision
-    if not found and end > start:
+    if not matches and end > start:
         gap = Gap(start, end, time_ns, True, [[start, end]], revision, 1, time_ns)
         _add(state, gap, out)
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem.capture.schema import JMUX_TYPES, Column
-from mainstem.spark.folds.fold import Kind, Row
+from mainstem.spark.folds.fold import RTT, Kind, Row
 from mainstem.spark.folds.mux import GONE, GRANT_COLUMNS, GRANT_IDENTITY, MAX_PINGS
 from mainstem.spark.folds.mux_stream import MuxStream
-from mainstem.spark.folds.round_trips import RTT
 from mainstem.spark.folds.state import WRITTEN_AS, checkpointed
 
 KINDS = {name: value for value, name in JMUX_TYPES.items()}
@@ -33,11 +32,11 @@ REQUESTS = Kind(
         Column("response_bytes", "bigint", "data from the server"),
         Column("response_end_ns", "bigint", "when the last of it passed; null before"),
         Column("latency_ns", "bigint", "from the beginning of the request to the end of the response"),
-        Column("wait_ns", "bigint", "from the end of the request (its beginning, if the answer was early) to the first response"),
+        Column("wait_ns", "bigint", "from the end of the request (its beginning, if the response was early) to the first response"),
         Column("acknowledged_ns", "bigint", "when the client acknowledged the response, where that was asked for"),
         Column(
             "outcome", "string",
-            "'answered', 'aborted by client', 'aborted by server', 'shutdown', 'error', 'lost' (the connection ended), 'open'",
+            "`answered`, `aborted by client`, `aborted by server`, `shutdown`, `error`, `lost` (the connection ended), `open`",
         ),
         Column("may_have_run", "boolean", "whether a failed request may have been processed; null where it did not fail"),
     ),
@@ -178,7 +177,7 @@ def _end(stream: MuxStream, time_ns: int) -> None:
 
 
 def _note_end(state: JmuxState, event: dict[str, Any]) -> None:
-    """The connection ends: what is not answered never will be, and only a shutdown promises that it did not run."""
+    """The connection ends: what has no response never will have one, and only a shutdown promises that it did not run."""
     outcome = {SHUTDOWN: "shutdown", ERROR: "error"}.get(event["type"], "lost")
     for key, stream in state.streams.items():
         request = state.requests[key]

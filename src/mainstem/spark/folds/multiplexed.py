@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.spark.folds import bymux, jmux
-from mainstem.spark.folds.fold import Fold, Row
+from mainstem.spark.folds.fold import RTT, Fold, Row
 from mainstem.spark.folds.mux import INPUTS, KEYS, MUX_STREAMS
-from mainstem.spark.folds.round_trips import RTT
 from mainstem.spark.folds.state import checkpointed
 
 if TYPE_CHECKING:

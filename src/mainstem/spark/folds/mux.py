@@ -9,7 +9,7 @@ KEYS = (
     (Column("file", "string", "path of the capture"), "file"),
     (Column("connection", "bigint", "number of the first packet of the TCP connection"), "connection"),
 )
-# Where no handshake told who opened the connection, the side whose address sorts first stands for the client.
+# Where the capture has no handshake that shows who opened the connection, the side whose address sorts first stands for the client.
 FROM_CLIENT = "coalesce(from_client, concat(src, ':', src_port) < concat(dst, ':', dst_port))"
 # The end of the connection, among the frames: no protocol has such a type.
 GONE = 1000
@@ -26,7 +26,7 @@ INPUTS = {
     "length": "coalesce(length, 0)",
     "cookie": "coalesce(cookie, -1)",
 }
-# Pings of one connection whose answer is awaited.
+# Pings of one connection whose pong is awaited.
 MAX_PINGS = 64
 UNSIGNED = 1 << 64
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from mainstem.capture.schema import AERON_TYPES, Column
 from mainstem.spark.folds import gaps, sessions, stalls
-from mainstem.spark.folds.channel_of import CHANNEL
-from mainstem.spark.folds.fold import Fold, Row
+from mainstem.spark.folds.fold import RTT, Fold, Row
 from mainstem.spark.folds.path_state import (
     LEAST_TERM_LENGTH,
     MAX_RECEIVERS,
@@ -22,7 +21,6 @@ from mainstem.spark.folds.path_state import (
     Receiver,
     aligned,
 )
-from mainstem.spark.folds.round_trips import RTT
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
@@ -38,7 +36,24 @@ assert [AERON_TYPES[i] for i in (PAD, DATA, NAK, SM, ERR, SETUP, RTTM)] == [
     "RTTM",
 ]
 SEND_SETUP, SM_EOS, EOS, END, REPLY = 0x80, 0x40, 0x20, 0x40, 0x80
-# RTT questions whose answer is awaited; one that is never answered leaves when so many came after it.
+# The channel of a frame is the endpoint that data goes to. What receivers send comes from there, or goes to a multicast
+# group's control address, which is the next one up.
+# NAK, SM, ERR, RSP_SETUP, and a question for the round-trip time go from the receiver to the publisher.
+_TO_PUBLISHER = "(type in (2, 3, 4, 11) or (type = 6 and flags & 128 != 0))"
+_MULTICAST_4 = r"dst rlike '^(22[4-9]|23[0-9])[.]'"
+_MULTICAST_6 = "lower(dst) like 'ff%:%'"
+_GROUP_4 = "concat(substring_index(dst, '.', 3), '.', cast(substring_index(dst, '.', -1) as int) - 1)"
+_GROUP_6 = (
+    "concat(regexp_extract(dst, '^(.*:)', 1), "
+    "lower(conv(cast(conv(substring_index(dst, ':', -1), 16, 10) as bigint) - 1, 10, 16)))"
+)
+CHANNEL = (
+    f"case when {_TO_PUBLISHER} and {_MULTICAST_4} then concat({_GROUP_4}, ':', dst_port)"
+    f" when {_TO_PUBLISHER} and {_MULTICAST_6} then concat({_GROUP_6}, ':', dst_port)"
+    f" when {_TO_PUBLISHER} then concat(src, ':', src_port)"
+    " else concat(dst, ':', dst_port) end"
+)
+# RTT requests whose reply is awaited; one that gets none leaves when so many came after it.
 MAX_QUESTIONS = 64
 
 
@@ -106,7 +121,7 @@ class PathFold(Fold):
 
 
 def _next_change(state: PathState, events: Events, at: int) -> int:
-    """The index of the next frame that tells something new of where positions lie; the number of frames when none does."""
+    """The index of the next frame that changes where positions lie; the number of frames when none does."""
     kind = events["type"][at:]
     setup, data = kind == SETUP, kind <= DATA
     if state.base_term is None:
@@ -118,36 +133,36 @@ def _next_change(state: PathState, events: Events, at: int) -> int:
                 events["initial_term_id"][at:]
                 != (state.initial_term_id if state.initial_term_id is not None else 1 << 40)
             )
-            | (events["term_length"][at:] != (state.term_length if state.is_length_told else -1))
+            | (events["term_length"][at:] != (state.term_length if state.is_length_known else -1))
             | (events["mtu"][at:] != state.mtu)
         )
         if not state.term_length:
             terms = (events["term_id"][at:] - state.base_term + (1 << 31)) & 0xFFFFFFFF
             news |= data & (terms > 1 << 31)
-        elif not state.is_length_told:
+        elif not state.is_length_known:
             news |= data & (events["term_offset"][at:] + events["frame_length"][at:] > state.term_length)
-    found = np.flatnonzero(news)
-    return at + int(found[0]) if len(found) else len(events)
+    changes = np.flatnonzero(news)
+    return at + int(changes[0]) if len(changes) else len(events)
 
 
 def _change(state: PathState, events: Events, at: int, out: list[Row]) -> None:
-    """Takes in what the frame at ``at`` tells of term ids and lengths."""
-    facts = {name: int(events[name][at]) for name in ("type", "term_id", "initial_term_id", "term_length", "mtu")}
-    if facts["type"] == SETUP:
+    """Applies what the frame at ``at`` shows of term ids and lengths."""
+    fields = {name: int(events[name][at]) for name in ("type", "term_id", "initial_term_id", "term_length", "mtu")}
+    if fields["type"] == SETUP:
         known = state.initial_term_id
-        is_new = state.base_term is None or (known is not None and known != facts["initial_term_id"])
-        if is_new or state.term_length not in (0, facts["term_length"]):
-            _restart(state, facts["initial_term_id"], out)
-        state.initial_term_id, state.mtu = facts["initial_term_id"], facts["mtu"]
-        state.term_length, state.is_length_told = facts["term_length"], True
+        is_new = state.base_term is None or (known is not None and known != fields["initial_term_id"])
+        if is_new or state.term_length not in (0, fields["term_length"]):
+            _restart(state, fields["initial_term_id"], out)
+        state.initial_term_id, state.mtu = fields["initial_term_id"], fields["mtu"]
+        state.term_length, state.is_length_known = fields["term_length"], True
     elif state.base_term is None:
-        _restart(state, facts["term_id"], out)
+        _restart(state, fields["term_id"], out)
     else:
         needed = max(state.base_end, 1)
         if state.term_length:
             # The length that was found is too short after all: whatever was reckoned with it is void.
             needed = int(events["term_offset"][at] + events["frame_length"][at])
-            _restart(state, facts["term_id"], out)
+            _restart(state, fields["term_id"], out)
         state.term_length = max(LEAST_TERM_LENGTH, 1 << (needed - 1).bit_length())
 
 
@@ -158,7 +173,7 @@ def _restart(state: PathState, base_term: int, out: list[Row]) -> None:
         if not state.is_ended:
             stalls.note_end(state, state.last_ns, state.seen, out)
     state.base_term, state.base_end, state.term_length = base_term, 0, 0
-    state.is_length_told = False
+    state.is_length_known = False
     state.start = state.hwm = state.stood = state.unblocked_at = UNSEEN
     state.last_advance_ns, state.limit, state.is_ended = 0, None, False
     state.receivers.clear()
@@ -191,13 +206,13 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> None:
         "hole": hole, "again": again, "ends": ends, "ended": ended, "grows": grows, "room": room,
     }  # fmt: skip
     sessions.count(state, events, grows, sizes)
-    facts = zip(
-        notable.tolist(), *(column[notable].tolist() for column in columns.values()), events.rows(_FACTS, notable),
+    frames = zip(
+        notable.tolist(), *(column[notable].tolist() for column in columns.values()), events.rows(_NOTED, notable),
         strict=True,
     )  # fmt: skip
     seen = state.seen
-    for index, *derived, raw in facts:
-        event = dict(zip(columns, derived, strict=True)) | dict(zip(_FACTS, raw, strict=True))
+    for index, *derived, raw in frames:
+        event = dict(zip(columns, derived, strict=True)) | dict(zip(_NOTED, raw, strict=True))
         _note(state, event, seen + index + 1, out)
     _remember(state, events, is_data & (kind == DATA), sizes, end)
     state.hwm, state.last_advance_ns, state.stood = int(after[-1]), int(last[-1]), int(stood[-1])
@@ -206,12 +221,12 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> None:
 
 def _ended_before(state: PathState, ends: Any, grows: Any) -> Any:
     """For each frame whether the stream had ended before it: an end of stream was seen, and no new data since."""
-    told = np.where(ends | grows, np.arange(len(ends)), -1)
-    latest = np.maximum.accumulate(np.concatenate(([-1], told)))[:-1]
+    decisive = np.where(ends | grows, np.arange(len(ends)), -1)
+    latest = np.maximum.accumulate(np.concatenate(([-1], decisive)))[:-1]
     return np.where(latest >= 0, ends[latest], state.is_ended)
 
 
-_FACTS = ("type", "time_ns", "packet", "frame_index", "flags", "term_id", "term_offset", "nak_length",
+_NOTED = ("type", "time_ns", "packet", "frame_index", "flags", "term_id", "term_offset", "nak_length",
           "receiver_window", "receiver_id", "echo_timestamp")  # fmt: skip
 
 

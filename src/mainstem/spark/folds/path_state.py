@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mainstem.spark.folds.state import checkpointed
+from mainstem.spark.folds.state import WRITTEN_AS, checkpointed
 
 NS_PER_MS = 1_000_000
 UNSEEN = -(1 << 62)
 """A position before every other: nothing was seen yet."""
 
-# Where no SETUP told the length of a term: its smallest, from which the true one is found.
+# Where no SETUP gives the length of a term: the smallest, from which the true one is derived.
 LEAST_TERM_LENGTH = 64 << 10
-# Receivers of one path that are told apart; a group larger than that is watched by its first members.
+# Receivers of one path that are tracked; of a larger group the first members stand for all.
 MAX_RECEIVERS = 1024
 
 
@@ -29,7 +29,7 @@ def wrapped(value: int) -> int:
 @checkpointed("Receiver")
 @dataclass
 class Receiver:
-    """A receiver as its last status message told."""
+    """A receiver as of its last status message."""
 
     position: int
     limit: int
@@ -94,7 +94,7 @@ class PathState:
     base_term: int | None = None
     initial_term_id: int | None = None
     term_length: int = 0
-    is_length_told: bool = False
+    is_length_known: bool = field(default=False, metadata={WRITTEN_AS: "is_length_told"})
     mtu: int = 0
     base_end: int = 0
     largest: int = 0

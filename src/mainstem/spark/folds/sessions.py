@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 SESSIONS = Kind(
     "sessions",
     (
-        Column("publisher", "string", "address:port that data came from; null where only answers were seen"),
+        Column(
+            "publisher", "string", "address:port that data came from; null where only frames of receivers were seen"
+        ),
         Column("first_ns", "bigint", "first frame of either direction"),
         Column("last_ns", "bigint", "last frame"),
-        Column("initial_term_id", "int", "as a SETUP told it; without one positions count from the first term seen"),
-        Column("term_length", "int", "bytes, as a SETUP told it or the frames showed; null before a term ended"),
-        Column("mtu", "int", "bytes, as a SETUP told it"),
+        Column("initial_term_id", "int", "from a SETUP; without one positions count from the first term seen"),
+        Column("term_length", "int", "bytes, from a SETUP or as the frames showed; null before a term ended"),
+        Column("mtu", "int", "bytes, from a SETUP"),
         Column("start_position", "bigint", "where the first data or SETUP was"),
         Column("end_position", "bigint", "the highest position seen"),
         Column("consumed_position", "bigint", "up to where the slowest receiver had consumed; null without one"),
         Column("receivers", "int", "receivers at once, at most"),
-        Column("is_ended", "boolean", "whether the publisher said that the stream ends here"),
+        Column("is_ended", "boolean", "whether the publisher declared that the stream ends here"),
         Column("frames", "bigint", "of either direction"),
         Column("datagrams", "bigint", "the same in packets"),
         Column("wire_bytes", "bigint", "and their bytes, link headers included"),
@@ -42,7 +44,7 @@ SESSIONS = Kind(
         Column("naks", "bigint", "NAK"),
         Column("nak_bytes", "bigint", "bytes that they asked for, repeats included"),
         Column("status_messages", "bigint", "SM"),
-        Column("rttms", "bigint", "RTTM, questions and answers"),
+        Column("rttms", "bigint", "RTTM, requests and replies"),
         Column("errors", "bigint", "ERR"),
         Column("retransmits", "bigint", "frames that came again because they were asked for, or after a hole"),
         Column("retransmitted_bytes", "bigint", "their bytes, headers included"),

@@ -1,4 +1,4 @@
-"""Times in which a publisher sent nothing new, and whose fault that was."""
+"""Times in which a publisher sent nothing new, and the cause of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Shorter than this a publisher that was held back would hardly notice.
 HELD_NS = NS_PER_MS
-# The interval of heartbeats: a publisher that says nothing for so long has nothing to say.
+# The interval of heartbeats: a publisher that is silent for so long has nothing to send.
 IDLE_NS = 100 * NS_PER_MS
 
 PUBLISHER, RECEIVER, NETWORK, UNKNOWN = "publisher", "receiver", "network", "unknown"

@@ -19,21 +19,21 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs in the session that ``spark-submit`` set up. Exits 1 with one sentence where an input cannot be read."""
-    parser = argparse.ArgumentParser(description="Tell what captures and recordings show.")
+    parser = argparse.ArgumentParser(description="Show what captures and recordings hold.")
     parser.add_argument("inputs", nargs="+", help="captures, folders, patterns, or directories of recordings")
     parser.add_argument("--out", type=Path, default=Path("out/analyze"), help="where the tables and the report go")
     parser.add_argument("--aeron-ports", default="auto")
     parser.add_argument("--bymux-ports", default="")
     parser.add_argument("--jmux-ports", default="")
-    given = parser.parse_args(arguments)
+    namespace = parser.parse_args(arguments)
     from pyspark.sql import SparkSession
 
     from mainstem.errors import MainstemError
     from mainstem.spark.report.options import AnalyzeOptions
     from mainstem.spark.report.program import analyze, ports_of
 
-    ports = ports_of(aeron=given.aeron_ports, bymux=given.bymux_ports, jmux=given.jmux_ports)
-    options = AnalyzeOptions(inputs=tuple(given.inputs), out=given.out, ports=ports)
+    ports = ports_of(aeron=namespace.aeron_ports, bymux=namespace.bymux_ports, jmux=namespace.jmux_ports)
+    options = AnalyzeOptions(inputs=tuple(namespace.inputs), out=namespace.out, ports=ports)
     spark = SparkSession.builder.appName("mainstem analyze").getOrCreate()
     context = spark.sparkContext
     if not context.getConf().contains(PARTITIONS):

@@ -68,12 +68,12 @@ class RowParser(ABC):
         problems: dict[int, str] = {}
         for i, payload in enumerate(payloads):
             try:
-                found = list(self.rows(payload))
+                parsed = list(self.rows(payload))
             except Exception as error:
                 problems[i] = f"{type(error).__name__}: {error}"
                 continue
-            rows += found
-            origins += [i] * len(found)
+            rows += parsed
+            origins += [i] * len(parsed)
         return self._columns(rows, origins, schema, problems)
 
     def column(self, values: list[Any], kind: Any) -> Any:
@@ -91,8 +91,8 @@ class RowParser(ABC):
             bad = self._unfit(rows, origins, schema)
             if not bad:
                 raise
-            kept = [k for k, origin in enumerate(origins) if origin not in bad]
-            return self._columns([rows[k] for k in kept], [origins[k] for k in kept], schema, problems | bad)
+            good = [k for k, origin in enumerate(origins) if origin not in bad]
+            return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
         return Parsed(columns, origins, problems)
 
     def _unfit(self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema) -> dict[int, str]:

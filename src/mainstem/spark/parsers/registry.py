@@ -38,7 +38,7 @@ def find_parser(name: str, options: dict[str, str]) -> Parser:
     except (ImportError, AttributeError, StopIteration):
         raise ConfigurationError(f"there is no parser {name!r}; there are {', '.join(parser_names())}") from None
     try:
-        made: Parser = kind(**options)
+        parser: Parser = kind(**options)
     except (TypeError, ValueError, OSError) as error:
         raise ConfigurationError(f"parser {name!r}: {error}") from None
-    return made
+    return parser

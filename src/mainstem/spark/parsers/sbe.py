@@ -39,9 +39,9 @@ class Sbe(RowParser):
 
     def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
         """The message's row, if it is of the kind that is wanted."""
-        found = self._schema.decode(payload)
-        if found is not None and found[0].name == self._message:
-            yield found[1]
+        decoded = self._schema.decode(payload)
+        if decoded is not None and decoded[0].name == self._message:
+            yield decoded[1]
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:  # noqa: ARG002
         """What the XML says; the sample is not needed."""

@@ -135,15 +135,15 @@ class SbeSchema:
         primitive = element.get("primitiveType") or ""
         if primitive not in PRIMITIVES:
             raise ValueError(f"type {name!r} is of {primitive!r}, which is no primitive type")
-        made = Type(name, primitive=primitive, length=int(element.get("length") or 1))
-        made.is_optional = element.get("presence") == "optional"
+        value = Type(name, primitive=primitive, length=int(element.get("length") or 1))
+        value.is_optional = element.get("presence") == "optional"
         number = float if primitive in ("float", "double") else int
         if element.get("nullValue") and primitive != "char":
-            made.null = number(element.get("nullValue") or "")
+            value.null = number(element.get("nullValue") or "")
         if element.get("presence") == "constant":
             text = (element.text or "").strip()
-            made.constant = text if primitive == "char" else number(text)
-        return made
+            value.constant = text if primitive == "char" else number(text)
+        return value
 
     def _block(self, element: Element) -> Block:
         block = Block(element.get("name") or "", int(element.get("id") or 0))

@@ -1,4 +1,4 @@
-"""An analysis from end to end: read once, write every table, gather the numbers, tell them."""
+"""An analysis from end to end: read once, write every table, gather the numbers, write the verdict and the page."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from mainstem.capture.schema import ddl
-from mainstem.spark.folds.aqueduct import AqueductFold
-from mainstem.spark.folds.channels import ChannelFold
-from mainstem.spark.folds.multiplexed import MuxFold
-from mainstem.spark.folds.path import PathFold
 from mainstem.spark.folds.run import apply
 from mainstem.spark.report import local_path
-from mainstem.spark.report.finding_facts import Facts
+from mainstem.spark.report.analysis_page import render
 from mainstem.spark.report.gather import Gatherer
-from mainstem.spark.report.jobs import side_by_side
-from mainstem.spark.report.page import render
+from mainstem.spark.report.parallel import in_parallel
+from mainstem.spark.report.summary import Summary
 from mainstem.spark.report.verdict import verdict
-from mainstem.spark.tables import TABLES, frames, naks, problems, sessions, status_messages
-from mainstem.spark.tables.rtt import of_parts
-from mainstem.spark.tables.table import pick
+from mainstem.spark.tables import (
+    AQUEDUCT_FOLD,
+    CHANNEL_FOLD,
+    MUX_FOLD,
+    PATH_FOLD,
+    TABLES,
+    frames,
+    naks,
+    problems,
+    select,
+    sessions,
+    status_messages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,21 +35,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from mainstem.spark.folds.fold import Fold
     from mainstem.spark.report.options import AnalyzeOptions, Inputs, Watcher
 
-READ, TELL, GATHER = "read captures", "write tables", "gather"
+READ, WRITE, GATHER = "read captures", "write tables", "gather"
 RECORDED = "read recordings"
 
 
 class Analysis:
-    """One run. ``facts``, ``verdict`` and ``report`` are there after ``run``."""
+    """One run. ``summary``, ``verdict`` and ``report`` are there after ``run``."""
 
     def __init__(self, spark: SparkSession, options: AnalyzeOptions, watcher: Watcher) -> None:
         self._spark, self._options, self._watcher = spark, options, watcher
         self._tables = options.out / "tables"
         self._is_small = False
         self._prefix = f"mainstem_{uuid.uuid4().hex[:8]}_"
-        self.facts = Facts(inputs=list(options.inputs))
+        self.summary = Summary(inputs=list(options.inputs))
         self.verdict: list[str] = []
 
     @property
@@ -68,29 +75,29 @@ class Analysis:
         self._watcher.stage(GATHER, None)
         try:
             if has_frames:
-                gatherer.captures(self.facts)
+                gatherer.captures(self.summary)
             if inputs.recordings:
-                gatherer.recordings(self.facts)
-            gatherer.problems(self.facts)
+                gatherer.recordings(self.summary)
+            gatherer.problems(self.summary)
         finally:
             for name in TABLES:
                 self._spark.catalog.dropTempView(self._prefix + name)
-        self.verdict = verdict(self.facts)
-        self.report.write_text(render(self.facts, self.verdict), encoding="utf-8")
+        self.verdict = verdict(self.summary)
+        self.report.write_text(render(self.summary, self.verdict), encoding="utf-8")
         (self._options.out / "summary.json").write_text(json.dumps(self.as_json()), encoding="utf-8")
         self._watcher.done(GATHER)
 
     def as_json(self) -> dict[str, Any]:
         """The counts, the verdict, and where everything is."""
         where = {"tables": str(self._tables), "report": str(self.report)}
-        return self.facts.as_json() | {"verdict": self.verdict} | where
+        return self.summary.as_json() | {"verdict": self.verdict} | where
 
     def _view(self, name: str) -> DataFrame:
-        """A table that was written, so that what is told is what was written."""
+        """A table that was written: the page shows what was written, and nothing else."""
         ddl_of = ", ".join(f"{column.name} {column.type}" for column in TABLES[name].columns)
-        written = self._spark.read.schema(ddl_of).parquet(str(self._tables / name))
-        written.createOrReplaceTempView(self._prefix + name)
-        return written
+        stored = self._spark.read.schema(ddl_of).parquet(str(self._tables / name))
+        stored.createOrReplaceTempView(self._prefix + name)
+        return stored
 
     def _save(self, name: str, rows: DataFrame) -> DataFrame:
         if self._is_small:
@@ -104,44 +111,47 @@ class Analysis:
         reader = self._spark.read.format("mainstem.capture").options(**self._options.ports)
         parts = [frames(reader.load(path)) for path in inputs.captures]
         parts += [frames(self._spark.read.schema(ddl()).parquet(path)) for path in inputs.frames]
-        # The one pass over the captures: everything else is told from this table.
+        # The one pass over the captures: every other table is made from this one.
         seen = self._save("frames", reduce(lambda a, b: a.unionByName(b), parts))
         self._watcher.done(READ)
-        self._watcher.stage(TELL, None)
+        self._watcher.stage(WRITE, None)
         if self._is_small:
-            for name in local_path.tell(seen, self._tables):
+            for name in local_path.write_tables(seen, self._tables):
                 self._view(name)
         else:
-            self._tell(seen)
-        self._watcher.done(TELL)
+            self._write_tables(seen)
+        self._watcher.done(WRITE)
 
-    def _tell(self, seen: DataFrame) -> None:
+    def _write_tables(self, seen: DataFrame) -> None:
         """Every table, each a job of Spark's: nothing is collected, whatever the size."""
-        paths, connections = (apply(fold, seen).persist() for fold in (PathFold(), MuxFold()))
+        paths, connections = (apply(fold, seen).persist() for fold in (PATH_FOLD, MUX_FOLD))
         first: list[Callable[[], object]] = [
-            # These two make what the later ones find.
-            self._picked(paths, PathFold(), "sessions"),
-            self._picked(connections, MuxFold(), "mux_streams"),
+            # These two compute what the later ones read.
+            self._select(paths, PATH_FOLD, "sessions"),
+            self._select(connections, MUX_FOLD, "mux_streams"),
             lambda: self._save("naks", naks(seen)),
             lambda: self._save("status_messages", status_messages(seen)),
         ]
-        first += [self._picked(apply(fold, seen), fold, fold.kinds[0].name) for fold in (ChannelFold(), AqueductFold())]
+        first += [self._select(apply(fold, seen), fold, fold.kinds[0].name) for fold in (CHANNEL_FOLD, AQUEDUCT_FOLD)]
         later: list[Callable[[], object]] = [
-            self._picked(told, fold, kind.name)
-            for told, fold in ((paths, PathFold()), (connections, MuxFold()))
+            self._select(folded, fold, kind.name)
+            for folded, fold in ((paths, PATH_FOLD), (connections, MUX_FOLD))
             for kind in fold.kinds
             if kind.name not in ("rtt", "sessions", "mux_streams")
         ]
-        later.append(lambda: self._save("rtt", of_parts(*_round_trips(paths, connections))))
+        rtt = TABLES["rtt"]
+        later.append(
+            lambda: self._save("rtt", select(paths, PATH_FOLD, rtt).unionByName(select(connections, MUX_FOLD, rtt)))
+        )
         try:
-            side_by_side(self._spark, first)
-            side_by_side(self._spark, later)
+            in_parallel(self._spark, first)
+            in_parallel(self._spark, later)
         finally:
             paths.unpersist()
             connections.unpersist()
 
-    def _picked(self, told: DataFrame, fold: Any, name: str) -> Callable[[], object]:
-        return lambda: self._save(name, pick(told, fold, name))
+    def _select(self, folded: DataFrame, fold: Fold, name: str) -> Callable[[], object]:
+        return lambda: self._save(name, select(folded, fold, TABLES[name]))
 
     def _recordings(self, paths: list[str]) -> None:
         self._watcher.stage(RECORDED, len(paths))
@@ -149,8 +159,8 @@ class Analysis:
         columns = (
             "recording_id bigint, session_id int, stream_id int, position bigint, recorded_at timestamp, length int"
         )
-        found = reduce(lambda a, b: a.unionByName(b), (reader.schema(columns).load(path) for path in paths))
-        self._save("recorded_sessions", sessions(found))
+        messages = reduce(lambda a, b: a.unionByName(b), (reader.schema(columns).load(path) for path in paths))
+        self._save("recorded_sessions", sessions(messages))
         self._watcher.done(RECORDED)
 
     def _problems(self, has_frames: bool, recordings: list[str]) -> None:
@@ -158,7 +168,3 @@ class Analysis:
         reader = self._spark.read.format("mainstem.recording").option("rows", "problems")
         parts += [problems(reader.load(path)) for path in recordings]
         self._save("problems", reduce(lambda a, b: a.unionByName(b), parts))
-
-
-def _round_trips(paths: DataFrame, connections: DataFrame) -> tuple[DataFrame, DataFrame]:
-    return pick(paths, PathFold(), "rtt"), pick(connections, MuxFold(), "rtt")

@@ -1,12 +1,12 @@
-"""From tables to the few numbers that are told: a handful of small queries over what was written."""
+"""From tables to the few numbers of a summary: a handful of small queries over what was written."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.report.finding_facts import Facts, RowDict, StreamKey, Timeline, key_of
-from mainstem.spark.report.jobs import side_by_side
+from mainstem.spark.report.parallel import in_parallel
+from mainstem.spark.report.summary import RowDict, StreamKey, Summary, Timeline, key_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,16 +36,16 @@ class Gatherer:
         names = _Names(self._prefix)
         return rows_of(self._spark.sql(sql.format_map(names)))
 
-    def captures(self, facts: Facts) -> None:
+    def captures(self, summary: Summary) -> None:
         """Everything about captures."""
-        self._counts(facts)
-        if not facts.packets:
+        self._counts(summary)
+        if not summary.packets:
             return
-        self._streams(facts)
+        self._streams(summary)
         parts = (self._losses, self._connections, self._timelines)
-        side_by_side(self._spark, [partial(part, facts) for part in parts])
+        in_parallel(self._spark, [partial(part, summary) for part in parts])
 
-    def _counts(self, facts: Facts) -> None:
+    def _counts(self, summary: Summary) -> None:
         for row in self.query(
             "select protocol, frame_type, count(*) n, min(time_ns) first_ns, max(time_ns) last_ns,"
             " sum(if(frame_index = 0, 1, 0)) packets, sum(if(frame_index = 0, wire_length, 0)) wire,"
@@ -55,61 +55,63 @@ class Gatherer:
         ):
             if row["protocol"] == "problem":
                 continue
-            facts.frames.setdefault(row["protocol"], {})[row["frame_type"]] = row["n"]
-            facts.first_ns = min(filter(None, (facts.first_ns, row["first_ns"])))
-            facts.last_ns = max(facts.last_ns, row["last_ns"])
+            summary.frames.setdefault(row["protocol"], {})[row["frame_type"]] = row["n"]
+            summary.first_ns = min(filter(None, (summary.first_ns, row["first_ns"])))
+            summary.last_ns = max(summary.last_ns, row["last_ns"])
             if row["protocol"] != "tcp":
-                facts.packets += row["packets"]
-                facts.wire_bytes += row["wire"]
-                facts.datagram_bytes += row["datagrams"]
-                facts.payload_bytes += row["payload"]
-                facts.heartbeats += row["heartbeats"]
-        facts.files = self.query("select count(distinct file) n from {frames}")[0]["n"]
+                summary.packets += row["packets"]
+                summary.wire_bytes += row["wire"]
+                summary.datagram_bytes += row["datagrams"]
+                summary.payload_bytes += row["payload"]
+                summary.heartbeats += row["heartbeats"]
+        summary.files = self.query("select count(distinct file) n from {frames}")[0]["n"]
 
-    def _streams(self, facts: Facts) -> None:
+    def _streams(self, summary: Summary) -> None:
         names = ("naks", "nak_bytes", "status_messages", "retransmits", "retransmitted_bytes", "duplicates", "gaps",
                  "lost_bytes", "new_bytes", "messages", "setups")  # fmt: skip
         sums = ", ".join(f"coalesce(sum({name}), 0) {name}" for name in names)
-        facts.totals = self.query(f"select {sums}, count(distinct session_id, stream_id) sessions from {{sessions}}")[0]
-        facts.sessions_count = facts.totals.pop("sessions")
-        facts.sessions = self.query(
+        summary.totals = self.query(f"select {sums}, count(distinct session_id, stream_id) sessions from {{sessions}}")[
+            0
+        ]
+        summary.sessions_count = summary.totals.pop("sessions")
+        summary.sessions = self.query(
             "select * from {sessions} order by lost_bytes desc, receiver_stall_ns + network_stall_ns desc, wire_bytes desc,"
             f" session_id, stream_id, channel limit {MAX_SESSIONS}"
         )
-        facts.channels = self.query(f"select * from {{channels}} order by wire_bytes desc limit {MAX_SESSIONS}")
+        summary.channels = self.query(f"select * from {{channels}} order by wire_bytes desc limit {MAX_SESSIONS}")
 
-    def _losses(self, facts: Facts) -> None:
+    def _losses(self, summary: Summary) -> None:
         key = "session_id, stream_id, channel"
-        facts.gaps = self.query(
+        summary.gaps = self.query(
             f"select {key}, place, status, count(*) ranges, sum(length) bytes, sum(naks) naks, max(repair_ns) slowest_ns,"
             f" max(length) largest from {{gaps}} group by {key}, place, status"
             f" order by bytes desc, place, status, {key}"
         )
-        found = self.query("select reason, count(*) n from {retransmits} group by reason order by reason")
-        facts.retransmits = {row["reason"]: row["n"] for row in found}
-        facts.rtt = [
+        counts = self.query("select reason, count(*) n from {retransmits} group by reason order by reason")
+        summary.retransmits = {row["reason"]: row["n"] for row in counts}
+        summary.rtt = [
             _quantiles(row)
             for row in self.query(
                 f"select protocol, method, count(*) n, {QUANTILES.format('rtt_ns')} q, max(rtt_ns) max_ns from {{rtt}}"
                 " group by protocol, method order by protocol, method"
             )
         ]
-        facts.stalls = self.query(
+        summary.stalls = self.query(
             f"select {key}, cause, count(*) times, sum(duration_ns) duration_ns, sum(held_ns) held_ns,"
             f" max(duration_ns) longest_ns from {{flow_control}} group by {key}, cause order by duration_ns desc, cause, {key}"
         )
-        facts.longest_stalls = self.query(
+        summary.longest_stalls = self.query(
             "select * from {flow_control} order by held_ns desc, duration_ns desc, start_ns, session_id, stream_id"
             f" limit {MAX_STALLS}"
         )
 
-    def _connections(self, facts: Facts) -> None:
-        facts.mux = self.query(
+    def _connections(self, summary: Summary) -> None:
+        summary.mux = self.query(
             "select protocol, status, count(*) streams, sum(bytes_from_client) bytes_from_client,"
             " sum(bytes_from_server) bytes_from_server, sum(grants) grants, sum(client_exhausted_ns) client_exhausted_ns,"
             " sum(server_exhausted_ns) server_exhausted_ns from {mux_streams} group by protocol, status order by 1, 2"
         )
-        facts.requests = self.query(
+        summary.requests = self.query(
             "select outcome, count(*) n, sum(cast(may_have_run as int)) may_have_run from {requests} group by outcome"
             " order by n desc, outcome"
         )
@@ -117,64 +119,64 @@ class Gatherer:
             f"select count(*) n, {QUANTILES.format('latency_ns')} q, max(latency_ns) max_ns from {{requests}}"
             " where latency_ns is not null"
         )
-        facts.request_latency = _quantiles(latency)
-        facts.aqueduct = self.query(
+        summary.request_latency = _quantiles(latency)
+        summary.aqueduct = self.query(
             "select * from {aqueduct_channels} order by messages desc, file, channel_id limit 100"
         )
 
-    def problems(self, facts: Facts) -> None:
+    def problems(self, summary: Summary) -> None:
         """What was wrong with captures and recordings."""
-        found = self.query("select kind, count(*) n from {problems} group by kind order by n desc, kind")
-        facts.problem_counts = {row["kind"]: row["n"] for row in found}
-        facts.problems = self.query(f"select * from {{problems}} order by time_ns, file, packet limit {MAX_PROBLEMS}")
+        counts = self.query("select kind, count(*) n from {problems} group by kind order by n desc, kind")
+        summary.problem_counts = {row["kind"]: row["n"] for row in counts}
+        summary.problems = self.query(f"select * from {{problems}} order by time_ns, file, packet limit {MAX_PROBLEMS}")
 
-    def recordings(self, facts: Facts) -> None:
+    def recordings(self, summary: Summary) -> None:
         """Everything about recordings."""
-        facts.recordings = self.query("select * from {recorded_sessions} order by recording_id")
-        firsts = [row["first_ns"] for row in facts.recordings if row["first_ns"]]
-        if firsts and not facts.first_ns:
-            facts.first_ns, facts.last_ns = min(firsts), max(row["last_ns"] for row in facts.recordings)
+        summary.recordings = self.query("select * from {recorded_sessions} order by recording_id")
+        firsts = [row["first_ns"] for row in summary.recordings if row["first_ns"]]
+        if firsts and not summary.first_ns:
+            summary.first_ns, summary.last_ns = min(firsts), max(row["last_ns"] for row in summary.recordings)
 
-    def _timelines(self, facts: Facts) -> None:
-        width = max(-(-facts.duration_ns // BINS), 1)
-        bins = max(-(-facts.duration_ns // width), 1)
-        empty = (facts.first_ns, width, bins)
-        at = f"least((time_ns - {facts.first_ns}L) div {width}L, {bins - 1})"
-        facts.timeline = Timeline(*empty)
+    def _timelines(self, summary: Summary) -> None:
+        width = max(-(-summary.duration_ns // BINS), 1)
+        bins = max(-(-summary.duration_ns // width), 1)
+        empty = (summary.first_ns, width, bins)
+        at = f"least((time_ns - {summary.first_ns}L) div {width}L, {bins - 1})"
+        summary.timeline = Timeline(*empty)
         for row in self.query(
             f"select {at} at, protocol, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(coalesce(length, 0)) payload,"
             " sum(cast(protocol = 'aeron' and type = 2 as int)) naks from {frames}"
             " where protocol not in ('tcp', 'problem') group by 1, 2"
         ):
             _put(
-                facts.timeline,
+                summary.timeline,
                 row["at"],
                 {row["protocol"]: row["bytes"], "payload": row["payload"], "naks": row["naks"]},
             )
-        chosen = [key_of(row) for row in facts.sessions[:MAX_PAGES]]
-        facts.stream_timelines = {key: Timeline(*empty) for key in chosen}
+        chosen = [key_of(row) for row in summary.sessions[:MAX_PAGES]]
+        summary.stream_timelines = {key: Timeline(*empty) for key in chosen}
         key = "session_id, stream_id, channel"
         for row in self.query(
             f"select {key}, {at} at, sum(if(frame_index = 0, wire_length, 0)) bytes, sum(if(type = 1, length, 0)) payload,"
             " sum(cast(type = 2 as int)) naks from {frames} where protocol = 'aeron' and channel is not null"
             f" group by {key}, {at}"
         ):
-            _put_stream(facts, row, {name: row[name] for name in ("bytes", "payload", "naks")}, total=False)
+            _put_stream(summary, row, {name: row[name] for name in ("bytes", "payload", "naks")}, total=False)
         for row in self.query(
             f"select {key}, {at} at, sum(if(reason like 'lost%', 1, 0)) retransmits, sum(if(reason like 'lost%', length, 0))"
             f" resent from {{retransmits}} group by {key}, {at}"
         ):
-            _put_stream(facts, row, {name: row[name] for name in ("retransmits", "resent")}, total=True)
-        self._round_trips(facts, at)
+            _put_stream(summary, row, {name: row[name] for name in ("retransmits", "resent")}, total=True)
+        self._round_trips(summary, at)
 
-    def _round_trips(self, facts: Facts, at: str) -> None:
+    def _round_trips(self, summary: Summary, at: str) -> None:
         key = "session_id, stream_id, channel"
         for row in self.query(
             f"select {key}, method, {at} at, percentile_approx(rtt_ns, 0.5, 1000) middle, max(rtt_ns) slowest from {{rtt}}"
             f" group by {key}, method, {at}"
         ):
-            found = facts.stream_timelines.get(key_of(row))
-            for timeline in (facts.timeline, found):
+            of_stream = summary.stream_timelines.get(key_of(row))
+            for timeline in (summary.timeline, of_stream):
                 if timeline is not None:
                     _put_most(timeline, row["at"], f"{row['method']} median", row["middle"] / 1e6)
                     _put_most(timeline, row["at"], f"{row['method']} slowest", row["slowest"] / 1e6)
@@ -197,12 +199,12 @@ def _put_most(timeline: Timeline, at: int, name: str, value: float) -> None:
     series[at] = value if old is None else max(old, value)
 
 
-def _put_stream(facts: Facts, row: RowDict, values: dict[str, float], *, total: bool) -> None:
+def _put_stream(summary: Summary, row: RowDict, values: dict[str, float], *, total: bool) -> None:
     key: StreamKey = key_of(row)
-    if key in facts.stream_timelines:
-        _put(facts.stream_timelines[key], row["at"], values)
+    if key in summary.stream_timelines:
+        _put(summary.stream_timelines[key], row["at"], values)
     if total:
-        _put(facts.timeline, row["at"], values)
+        _put(summary.timeline, row["at"], values)
 
 
 class _Names(dict[str, Any]):

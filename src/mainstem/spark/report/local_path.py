@@ -11,17 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.capture.files import captures
 from mainstem.errors import CaptureError
-from mainstem.spark.folds.aqueduct import AqueductFold
-from mainstem.spark.folds.channels import ChannelFold
-from mainstem.spark.folds.multiplexed import MuxFold
-from mainstem.spark.folds.path import PathFold
-from mainstem.spark.report.jobs import side_by_side
+from mainstem.spark.folds.fold import RTT
+from mainstem.spark.report.parallel import in_parallel
+from mainstem.spark.tables import (
+    AQUEDUCT_FOLD,
+    CHANNEL_FOLD,
+    MUX_FOLD,
+    PATH_FOLD,
+    TABLES,
+    TIME,
+    naks,
+    sources,
+    status_messages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from mainstem.capture.schema import Column
     from mainstem.spark.folds.fold import Fold
     from mainstem.spark.report.options import Inputs
 
@@ -42,8 +51,6 @@ SETTINGS = {
 # For a JVM of its own that will not live long: compiled quickly rather than well.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-RTT = "rtt"
-
 
 def is_small(inputs: Inputs, ports: Mapping[str, str]) -> bool:
     """Whether all inputs together are so small; recordings never are: their size is not their files'."""
@@ -61,7 +68,7 @@ def is_small(inputs: Inputs, ports: Mapping[str, str]) -> bool:
         rows: int = sum(pq.read_metadata(file).num_rows for file in frames)
         return rows <= SMALL_FRAMES
     except (CaptureError, OSError, ValueError):
-        # What cannot be read is told of where it is read.
+        # An input that cannot be read is reported where it is read.
         return False
 
 
@@ -98,66 +105,52 @@ def write(table: Any, folder: Path) -> None:
     (folder / "_SUCCESS").touch()
 
 
-def pick(told: Any, fold: Fold, name: str) -> Any:
-    """``tables.table.pick`` over what was collected."""
+def select(folded: Any, fold: Fold, name: str) -> Any:
+    """``tables.select`` over what was collected."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = fold.kind(name)
-    chosen = told.filter(pc.equal(told["kind"], pa.scalar(name))).combine_chunks()
-    struct = pc.struct_field
-    keys = {column.name: chosen[column.name] for column, _ in fold.keys}
-    micros = pc.divide(struct(chosen[name], kind.instant), 1000)
-    columns = {**keys, "time": micros.cast(pa.timestamp("us", tz="UTC"))}
-    columns |= {column.name: struct(chosen[name], column.name) for column in kind.columns}
-    return pa.table({**columns, "revision": chosen["revision"]})
+    from mainstem.spark.folds.run import ARROW
+
+    rows = folded.filter(pc.equal(folded["kind"], pa.scalar(name))).combine_chunks()
+
+    def values(column: Column, place: str) -> Any:
+        if not place:
+            empty: Any = pa.scalar("" if column.type == "string" else 0, ARROW[column.type])
+            return pa.repeat(empty, rows.num_rows)
+        struct, _, field = place.partition(".")
+        array = pc.struct_field(rows[struct], field) if field else rows[struct]
+        return pc.divide(array, 1000).cast(pa.timestamp("us", tz="UTC")) if column is TIME else array
+
+    return pa.table({column.name: values(column, place) for column, place in sources(TABLES[name], fold)})
 
 
-def tell(seen: DataFrame, tables: Path) -> list[str]:
-    """Writes every table but ``frames`` and ``problems`` into ``tables``; returns their names."""
+def write_tables(seen: DataFrame, folder: Path) -> list[str]:
+    """Writes every table but ``frames`` and ``problems`` into ``folder``; returns their names."""
+    import pyarrow as pa
+
     from mainstem.spark.folds.run import apply
-    from mainstem.spark.tables import naks, status_messages
 
-    paths, connections = PathFold(), MuxFold()
-    told: dict[str, Any] = {}
+    round_trips: dict[str, Any] = {}
 
     def plain(name: str, rows: DataFrame) -> list[str]:
-        write(collected(rows), tables / name)
+        write(collected(rows), folder / name)
         return [name]
 
     def folded(fold: Fold) -> list[str]:
-        everything = collected(apply(fold, seen))
-        names = [kind.name for kind in fold.kinds if kind.name != RTT]
+        rows = collected(apply(fold, seen))
+        names = [kind.name for kind in fold.kinds if kind.name != RTT.name]
         for name in names:
-            write(pick(everything, fold, name), tables / name)
-        if len(names) < len(fold.kinds):
-            told[fold.name] = pick(everything, fold, RTT)
+            write(select(rows, fold, name), folder / name)
+        if RTT in fold.kinds:
+            round_trips[fold.name] = select(rows, fold, RTT.name)
         return names
 
     jobs: list[Callable[[], list[str]]] = [
-        *(partial(folded, fold) for fold in (paths, connections, ChannelFold(), AqueductFold())),
+        *(partial(folded, fold) for fold in (PATH_FOLD, MUX_FOLD, CHANNEL_FOLD, AQUEDUCT_FOLD)),
         partial(plain, "naks", naks(seen)),
         partial(plain, "status_messages", status_messages(seen)),
     ]
-    names = side_by_side(seen.sparkSession, jobs)
-    write(_round_trips([told[fold.name] for fold in (paths, connections)]), tables / RTT)
-    return [*(name for some in names for name in some), RTT]
-
-
-def _round_trips(parts: list[Any]) -> Any:
-    """``tables.rtt.of_parts`` over what was collected."""
-    import pyarrow as pa
-
-    from mainstem.spark.folds.run import ARROW
-    from mainstem.spark.tables.rtt import FOLD as ROUND_TRIPS
-    from mainstem.spark.tables.rtt import RTT as TABLE
-
-    made = []
-    for part in parts:
-        columns: dict[str, Any] = {name: part[name] for name in part.column_names}
-        for column, _ in ROUND_TRIPS.keys:
-            if column.name not in columns:
-                empty: Any = pa.scalar("" if column.type == "string" else 0, ARROW[column.type])
-                columns[column.name] = pa.repeat(empty, part.num_rows)
-        made.append(pa.table({name: columns[name] for name in TABLE.names}))
-    return pa.concat_tables(made)
+    names = in_parallel(seen.sparkSession, jobs)
+    write(pa.concat_tables(round_trips[fold.name] for fold in (PATH_FOLD, MUX_FOLD)), folder / RTT.name)
+    return [*(name for some in names for name in some), RTT.name]

@@ -1,4 +1,4 @@
-"""What ``mainstem analyze`` is told."""
+"""The options of ``mainstem analyze``, and how its progress is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CATALOG = "archive.catalog"
 
 
 class Watcher(Protocol):
-    """Who is told how far the stages are."""
+    """Receives how far the stages are."""
 
     def stage(self, name: str, total: int | None) -> None:
         """A stage begins; ``total`` is how much there is to do, None where that is not known."""
@@ -28,7 +28,7 @@ class Watcher(Protocol):
 
 
 class Silent:
-    """Tells nobody."""
+    """Reports nothing."""
 
     def stage(self, name: str, total: int | None) -> None:
         """Nothing."""
@@ -66,14 +66,14 @@ class AnalyzeOptions:
         """The inputs by what they are. Raises ConfigurationError where there is nothing to read, or it would be replaced."""
         if not self.inputs:
             raise ConfigurationError("nothing to analyse: name a capture, a folder of captures or a recording")
-        found = Inputs()
+        inputs = Inputs()
         for path in self.inputs:
             if (Path(path) / CATALOG).exists():
-                found.recordings.append(path)
+                inputs.recordings.append(path)
             elif any(Path(path).glob("*.parquet")):
                 if Path(path).resolve() == (self.out / "tables" / "frames").resolve():
                     raise ConfigurationError(f"--out: {self.out} is where {path} is; name another directory")
-                found.frames.append(path)
+                inputs.frames.append(path)
             else:
-                found.captures.append(path)
-        return found
+                inputs.captures.append(path)
+        return inputs

@@ -1,4 +1,4 @@
-"""``analyze`` for whoever has a session: the command line, ``spark-submit``, a notebook."""
+"""``analyze`` in a session that exists: for the command line, ``spark-submit``, a notebook."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def ports_of(*, aeron: str, bymux: str, jmux: str) -> dict[str, str]:
-    """Ports as options of ``mainstem.capture``; those that are not given are left out."""
-    given = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
-    return {name: value for name, value in given.items() if value}
+    """Ports as options of ``mainstem.capture``; empty ones are left out."""
+    ports = {"aeronPorts": aeron, "bymuxPorts": bymux, "jmuxPorts": jmux}
+    return {name: value for name, value in ports.items() if value}
 
 
 def analyze(spark: SparkSession, options: AnalyzeOptions, watcher: Watcher | None = None) -> Analysis:
@@ -34,10 +34,10 @@ def analyze(spark: SparkSession, options: AnalyzeOptions, watcher: Watcher | Non
 
 
 def _own(error: Exception) -> Exception:
-    """The error of Mainstem's that Spark wrapped, as far as its text tells; else the one that came."""
+    """The error of Mainstem's that Spark wrapped, recognised by its text; else the error itself."""
     for line in str(error).splitlines():
         for kind in (CaptureError, RecordingError, ConfigurationError):
-            head, found, text = line.partition(f"mainstem.errors.{kind.__name__}: ")
-            if found and not head.strip():
+            head, marker, text = line.partition(f"mainstem.errors.{kind.__name__}: ")
+            if marker and not head.strip():
                 return kind(text)
     return error

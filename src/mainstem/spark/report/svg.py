@@ -106,6 +106,28 @@ def _dots(times: Sequence[float], line: Series, x: Callable[[float], float], y: 
     ]
 
 
+def bars(values: Sequence[tuple[str, float]], label: Callable[[float], str], *, title: str) -> str:
+    """A bar across the picture for each name, with its value behind it; those below 0 go to the left."""
+    lane = 16
+    left, right = max(LEFT, 6 + 6.5 * max((len(name) for name, _ in values), default=0)), 40
+    low = min((value for _, value in values if value < 0), default=0.0)
+    high = max((value for _, value in values if value > 0), default=low + 1e-9)
+    height = TOP + lane * len(values) + TOP
+
+    def x(value: float) -> float:
+        return left + (WIDTH - left - right) * (value - low) / (high - low)
+
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}">']
+    for index, (name, value) in enumerate(values):
+        at, begin, end = TOP + lane * index, x(min(value, 0.0)), x(max(value, 0.0))
+        parts += [
+            f'<text class="tick end" x="{left - 4:.1f}" y="{at + 11}">{escape(name)}</text>',
+            f'<rect class="bar blue" x="{begin:.1f}" y="{at + 2}" width="{end - begin:.1f}" height="{lane - 5}"/>',
+            f'<text class="tick" x="{end + 4:.1f}" y="{at + 11}">{escape(label(value))}</text>',
+        ]
+    return "".join([*parts, "</svg>"])
+
+
 def legend(series: Sequence[Series]) -> str:
     """The names of the lines, below the chart."""
     items = "".join(f'<span><i class="key {line.colour}"></i>{escape(line.name)}</span>' for line in series)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.spark.report import formatting
-from mainstem.spark.report.finding_facts import key_of
+from mainstem.spark.report.summary import key_of
 
 if TYPE_CHECKING:
-    from mainstem.spark.report.finding_facts import Facts, RowDict
+    from mainstem.spark.report.summary import RowDict, Summary
 
 # A range that is longer than some datagrams was lost at a stroke: a buffer that ran over, not chance.
 BURST_BYTES = 8 * 1408
@@ -16,21 +16,28 @@ BURST_BYTES = 8 * 1408
 NOTABLE_STALL = 0.01
 
 
-def verdict(facts: Facts) -> list[str]:
+def verdict(summary: Summary) -> list[str]:
     """Sentences, the most important first."""
-    if not facts.packets and not facts.recordings:
-        rest = " Name the ports with --aeron-ports, --bymux-ports or --jmux-ports." if facts.files else ""
+    if not summary.packets and not summary.recordings:
+        rest = " Name the ports with --aeron-ports, --bymux-ports or --jmux-ports." if summary.files else ""
         return [
             f"Nothing was recognised: no frame of Aeron, bymux, Jmux or Aqueduct was found.{rest}",
-            *_problems(facts),
+            *_problems(summary),
         ]
-    return [*_loss(facts), *_stalls(facts), *_round_trips(facts), *_mux(facts), *_recordings(facts), *_problems(facts)]
+    return [
+        *_loss(summary),
+        *_stalls(summary),
+        *_round_trips(summary),
+        *_mux(summary),
+        *_recordings(summary),
+        *_problems(summary),
+    ]
 
 
-def is_bad(facts: Facts) -> bool:
+def is_bad(summary: Summary) -> bool:
     """Whether something was lost for good, failed or could not be read."""
-    failed = any(row["outcome"] not in ("answered", "open") for row in facts.requests)
-    return bool(facts.gap_sum(status="open") or facts.problem_counts or failed)
+    failed = any(row["outcome"] not in ("answered", "open") for row in summary.requests)
+    return bool(summary.gap_sum(status="open") or summary.problem_counts or failed)
 
 
 def name_of(row: RowDict) -> str:
@@ -38,32 +45,36 @@ def name_of(row: RowDict) -> str:
     return f"stream {row['stream_id']} of session {row['session_id']} to {row['channel']}"
 
 
-def _loss(facts: Facts) -> list[str]:
-    if "aeron" not in facts.frames:
+def _loss(summary: Summary) -> list[str]:
+    if "aeron" not in summary.frames:
         return []
-    lost = facts.gap_sum() - facts.gap_sum(status="reordered") - facts.gap_sum(status="passed", place="in the capture")
-    streams = formatting.several(facts.sessions_count, "Aeron stream")
+    lost = (
+        summary.gap_sum()
+        - summary.gap_sum(status="reordered")
+        - summary.gap_sum(status="passed", place="in the capture")
+    )
+    streams = formatting.several(summary.sessions_count, "Aeron stream")
     if not lost:
-        return [f"Nothing was lost on {streams}.", *_harmless(facts)]
-    real = [row for row in facts.gaps if row["status"] != "reordered" and row["place"] != "in the capture"]
+        return [f"Nothing was lost on {streams}.", *_harmless(summary)]
+    real = [row for row in summary.gaps if row["status"] != "reordered" and row["place"] != "in the capture"]
     amount = sum(row["bytes"] for row in real)
-    sent = facts.totals.get("new_bytes", 0)
+    sent = summary.totals.get("new_bytes", 0)
     out = [
         (
             f"{formatting.several(lost, 'range')} of {streams} {'was' if lost == 1 else 'were'} lost:"
-            f" {formatting.size(amount)}, {formatting.share(amount, sent)} of what was sent. {_repaired(facts, lost)}"
+            f" {formatting.size(amount)}, {formatting.share(amount, sent)} of what was sent. {_repaired(summary, lost)}"
         )
     ]
     out += [_where(real, place) for place in ("before the capture", "after the capture") if _of(real, place)]
     worst = max(real, key=lambda row: row["bytes"])
     if len({key_of(row) for row in real}) > 1:
         out.append(f"The most was lost on {name_of(worst)}: {formatting.size(worst['bytes'])}.")
-    return [*out, *_harmless(facts)]
+    return [*out, *_harmless(summary)]
 
 
-def _repaired(facts: Facts, lost: int) -> str:
-    still, passed = facts.gap_sum(status="open"), facts.gap_sum(status="passed", place="before the capture")
-    passed += facts.gap_sum(status="passed", place="after the capture")
+def _repaired(summary: Summary, lost: int) -> str:
+    still, passed = summary.gap_sum(status="open"), summary.gap_sum(status="passed", place="before the capture")
+    passed += summary.gap_sum(status="passed", place="after the capture")
     if not still and not passed:
         return "It was repaired." if lost == 1 else "All were repaired."
     parts = []
@@ -103,43 +114,43 @@ def _where(rows: list[RowDict], place: str) -> str:
     return f"{formatting.several(ranges, 'range')} ({formatting.size(amount)}) went {which}, {why}{repair}."
 
 
-def _harmless(facts: Facts) -> list[str]:
+def _harmless(summary: Summary) -> list[str]:
     out = []
-    if late := facts.gap_sum(status="reordered"):
+    if late := summary.gap_sum(status="reordered"):
         out.append(
             f"{formatting.several(late, 'range')} came late without having been asked for: the network reordered datagrams."
         )
-    if missed := facts.gap_sum(place="in the capture"):
+    if missed := summary.gap_sum(place="in the capture"):
         out.append(
             f"{formatting.several(missed, 'range')} {'is' if missed == 1 else 'are'} missing from the capture only: no receiver"
             " asked for them, and all went on. The capture dropped packets."
         )
-    if again := facts.retransmits.get("duplicate"):
+    if again := summary.retransmits.get("duplicate"):
         out.append(f"{formatting.several(again, 'frame')} passed again without need.")
     return out
 
 
-def _stalls(facts: Facts) -> list[str]:
+def _stalls(summary: Summary) -> list[str]:
     out = []
     for cause, sentence in (
         ("receiver", "Receivers held publishers back for {time} in all ({times}): their windows were full."),
         ("network", "Losses under repair held publishers back for {time} in all ({times})."),
     ):
-        rows = [row for row in facts.stalls if row["cause"] == cause]
+        rows = [row for row in summary.stalls if row["cause"] == cause]
         held = sum(row["held_ns"] for row in rows)
-        if not held or held < NOTABLE_STALL * facts.duration_ns:
+        if not held or held < NOTABLE_STALL * summary.duration_ns:
             continue
         times = formatting.several(sum(row["times"] for row in rows), "time")
         worst = max(rows, key=lambda row: row["held_ns"])
         most = f" Most of it, {formatting.duration(worst['held_ns'])}, on {name_of(worst)}." if len(rows) > 1 else ""
         out.append(sentence.format(time=formatting.duration(held), times=times) + most)
-    idle = [row for row in facts.stalls if row["cause"] in ("publisher", "unknown")]
+    idle = [row for row in summary.stalls if row["cause"] in ("publisher", "unknown")]
     if not out and idle:
         total = sum(row["duration_ns"] for row in idle)
         out.append(
             f"No window held a publisher back for long; publishers had nothing to send for {formatting.duration(total)} in all."
         )
-    elif not out and "aeron" in facts.frames:
+    elif not out and "aeron" in summary.frames:
         out.append("Nobody held a publisher back for long.")
     return out
 
@@ -147,20 +158,20 @@ def _stalls(facts: Facts) -> list[str]:
 _NAMES = {"aeron": "Aeron", "bymux": "bymux", "jmux": "Jmux"}
 
 
-def _round_trips(facts: Facts) -> list[str]:
+def _round_trips(summary: Summary) -> list[str]:
     names = {"RTTM": "RTT measurements", "NAK": "NAKs answered with data", "PING": "pings"}
     return [
         f"{formatting.count(row['n'])} {_NAMES[row['protocol']]} round trips ({names[row['method']]}): median"
         f" {formatting.duration(row['p50_ns'])}, 99 % within {formatting.duration(row['p99_ns'])}."
-        for row in facts.rtt
+        for row in summary.rtt
     ]
 
 
-def _mux(facts: Facts) -> list[str]:
+def _mux(summary: Summary) -> list[str]:
     out = []
-    answered = next((row["n"] for row in facts.requests if row["outcome"] == "answered"), 0)
-    if facts.requests:
-        latency = facts.request_latency
+    answered = next((row["n"] for row in summary.requests if row["outcome"] == "answered"), 0)
+    if summary.requests:
+        latency = summary.request_latency
         out.append(
             f"{formatting.several(answered, 'Jmux request')} {'was' if answered == 1 else 'were'} answered"
             + (
@@ -171,17 +182,17 @@ def _mux(facts: Facts) -> list[str]:
         )
         failed = [
             f"{formatting.count(row['n'])} {row['outcome']}"
-            for row in facts.requests
+            for row in summary.requests
             if row["outcome"] not in ("answered", "open")
         ]
         if failed:
-            ran = sum(row["may_have_run"] or 0 for row in facts.requests)
+            ran = sum(row["may_have_run"] or 0 for row in summary.requests)
             out.append(f"Requests failed: {', '.join(failed)}; {formatting.count(ran)} of them may have run.")
     for protocol in ("bymux", "jmux"):
-        rows = [row for row in facts.mux if row["protocol"] == protocol]
+        rows = [row for row in summary.mux if row["protocol"] == protocol]
         held = {side: sum(row[f"{side}_exhausted_ns"] for row in rows) for side in ("client", "server")}
         for side, time in held.items():
-            if time >= NOTABLE_STALL * max(facts.duration_ns, 1):
+            if time >= NOTABLE_STALL * max(summary.duration_ns, 1):
                 other = "server" if side == "client" else "client"
                 out.append(
                     f"On {protocol}, the {side} had nothing left that it might write for {formatting.duration(time)},"
@@ -192,13 +203,13 @@ def _mux(facts: Facts) -> list[str]:
     return out
 
 
-def _recordings(facts: Facts) -> list[str]:
-    if not facts.recordings:
+def _recordings(summary: Summary) -> list[str]:
+    if not summary.recordings:
         return []
-    messages, amount = (sum(row[name] for row in facts.recordings) for name in ("messages", "data_bytes"))
+    messages, amount = (sum(row[name] for row in summary.recordings) for name in ("messages", "data_bytes"))
     return [
         (
-            f"{formatting.several(len(facts.recordings), 'recording')} with {formatting.several(messages, 'message')}"
+            f"{formatting.several(len(summary.recordings), 'recording')} with {formatting.several(messages, 'message')}"
             f" ({formatting.size(amount)}); what is recorded has no gaps."
         )
     ]
@@ -206,12 +217,12 @@ def _recordings(facts: Facts) -> list[str]:
 
 def problem(kind: str) -> str:
     """What a kind of problem is called."""
-    told = {"ERR": "error that a receiver told", "ERROR": "error that a peer told", "RESET": "reset connection"}
-    return told.get(kind, kind.lower().replace("_", " "))
+    names = {"ERR": "error of a receiver", "ERROR": "error of a peer", "RESET": "reset connection"}
+    return names.get(kind, kind.lower().replace("_", " "))
 
 
-def _problems(facts: Facts) -> list[str]:
-    if not facts.problem_counts:
+def _problems(summary: Summary) -> list[str]:
+    if not summary.problem_counts:
         return []
-    kinds = ", ".join(f"{formatting.count(n)} × {problem(kind)}" for kind, n in facts.problem_counts.items())
+    kinds = ", ".join(f"{formatting.count(n)} × {problem(kind)}" for kind, n in summary.problem_counts.items())
     return [f"Problems: {kinds}."]

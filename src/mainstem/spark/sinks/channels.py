@@ -52,12 +52,12 @@ class AeronChannel:
             raise
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
-        """Offers them one by one. Raises OfferError when the stream takes nothing for the timeout, or nobody listens."""
+        """Offers them one by one. Raises OfferError when the stream takes nothing for the timeout, or has no subscriber."""
         send, timeout, row = self._publication.send, self._options.timeout, 0
         first = MessageKey(epoch, partition, 0).reserved_value()
         for row, message in enumerate(messages, 1):
             if row & 0xFFFF == 0:
-                # Says in time that there are too many rows.
+                # Raises in time where there are too many rows.
                 MessageKey(epoch, partition, row).reserved_value()
             send(message, timeout=timeout, reserved_value=first + row - 1)
         return row

@@ -1,4 +1,4 @@
-"""What ``mainstem.channel`` can be told, checked once."""
+"""The options of ``mainstem.channel``, checked once."""
 
 from __future__ import annotations
 
@@ -43,51 +43,51 @@ class ChannelOptions:
 
 def parse_options(options: Mapping[str, str]) -> ChannelOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    given = {key.lower(): value for key, value in options.items()}
-    if unknown := sorted(set(given) - set(KNOWN) - {"path", "checkpointlocation"}):
+    texts = {key.lower(): value for key, value in options.items()}
+    if unknown := sorted(set(texts) - set(KNOWN) - {"path", "checkpointlocation"}):
         raise ConfigurationError(f"mainstem.channel has no option {unknown[0]!r}; it has {', '.join(KNOWN)}")
-    channel = given.get("channel") or given.get("path") or ""
-    made = ChannelOptions(
+    channel = texts.get("channel") or texts.get("path") or ""
+    parsed = ChannelOptions(
         channel=channel,
-        stream_id=_number(given, "streamid", 0),
-        directory=given.get("directory", ""),
-        column=given.get("column", "payload"),
-        timeout=_seconds(given),
-        epoch=_number(given, "epoch", 0) if "epoch" in given else None,
-        ca=given.get("ca", ""),
+        stream_id=_number(texts, "streamid", 0),
+        directory=texts.get("directory", ""),
+        column=texts.get("column", "payload"),
+        timeout=_seconds(texts),
+        epoch=_number(texts, "epoch", 0) if "epoch" in texts else None,
+        ca=texts.get("ca", ""),
     )
-    if made.protocol not in PROTOCOLS:
+    if parsed.protocol not in PROTOCOLS:
         raise ConfigurationError(
             f"channel: {channel!r} is none of 'aeron:...', 'bymux://HOST:PORT', 'jmux://HOST:PORT', 'aqueduct://HOST:PORT'"
         )
-    if made.protocol == "aeron" and "streamid" not in given:
+    if parsed.protocol == "aeron" and "streamid" not in texts:
         raise ConfigurationError("mainstem.channel needs the option 'streamId' for an Aeron channel")
-    if made.protocol != "aeron":
+    if parsed.protocol != "aeron":
         try:
-            host, port = made.address
+            host, port = parsed.address
         except ValueError as error:
             raise ConfigurationError(f"channel: {channel!r}: {error}") from None
         if not host or not port:
             raise ConfigurationError(
-                f"channel: {channel!r} has no host and port, as in {made.protocol}://localhost:7000"
+                f"channel: {channel!r} has no host and port, as in {parsed.protocol}://localhost:7000"
             )
-    return made
+    return parsed
 
 
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
+def _number(texts: Mapping[str, str], name: str, default: int) -> int:
     try:
-        return int(given.get(name, default))
+        return int(texts.get(name, default))
     except ValueError:
-        raise ConfigurationError(f"{name}: {given[name]!r} is not a whole number") from None
+        raise ConfigurationError(f"{name}: {texts[name]!r} is not a whole number") from None
 
 
-def _seconds(given: Mapping[str, str]) -> float:
+def _seconds(texts: Mapping[str, str]) -> float:
     try:
-        value = float(given.get("timeout", 30.0))
+        value = float(texts.get("timeout", 30.0))
     except ValueError:
         value = -1.0
     if value <= 0:
-        raise ConfigurationError(f"timeout: {given['timeout']!r} is no number of seconds above zero")
+        raise ConfigurationError(f"timeout: {texts['timeout']!r} is no number of seconds above zero")
     return value
 
 

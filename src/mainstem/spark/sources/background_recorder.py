@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 IDLE_S = 0.0005
-# Long enough for a driver that is busy to answer a client that comes.
+# Long enough for a busy driver to respond to a new client.
 START_S = 30.0
 
 
@@ -30,7 +30,7 @@ PREFIX = "mainstem-live-"
 
 
 def sweep(scratch: Path) -> None:
-    """Removes what earlier runs left in the scratch directory: Spark ends their process without a word."""
+    """Removes what earlier runs left in the scratch directory: Spark kills their process."""
     for path in scratch.glob(f"{PREFIX}*"):
         if not (path / LOCK_FILE).exists():
             continue
@@ -42,7 +42,7 @@ def sweep(scratch: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class Station:
+class BackgroundRecorder:
     """Records a channel into a directory until it is closed. With ``temporary`` the directory goes with it."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Station:
             except RecordingError as error:
                 if self._temporary:
                     raise
-                # Somebody records already, for longer than any query lives: better than we could.
+                # Another recorder is at work, for longer than any query lives: its recordings serve.
                 log.info("%s: its recordings are read", error)
                 return
             aeron = stack.enter_context(Aeron.connect(aeron_directory or None, client_name="mainstem.live"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,30 @@ from mainstem.errors import RecordingError
 from mainstem.recording import RecordingDescriptor, RecordingReader, batches, faults
 from mainstem.recording.verify import end_fault
 from mainstem.spark.sources.schema import Names, wanted_bits
-from mainstem.spark.sources.workers import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+
+# Tasks of a worker after which nothing more is imported: the modules of what was read, and those that Spark loads late.
+SETTLING_TASKS = 4
+
+_tasks = 0
+
+
+def settle() -> None:
+    """Exempts what is imported from garbage collection; to be called at a task's start, before it makes anything.
+
+    Spark's worker collects garbage after every task, over every module that was ever imported: most of the time of a small
+    task. What lives when a task starts has just been collected over, and what its first tasks import lives as long as the
+    worker: so it need not be visited again.
+    """
+    global _tasks
+    if _tasks < SETTLING_TASKS:
+        _tasks += 1
+        gc.freeze()
 
 
 @dataclass
@@ -48,11 +67,11 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
 
     kinds = {"recording_id": pa.int64(), "position": pa.int64(), "kind": pa.string(), "text": pa.string()}
     with RecordingReader(part.directory, part.descriptor) as reader:
-        found = list(faults(reader, part.start, part.end))
+        rows = list(faults(reader, part.start, part.end))
         last = end_fault(reader) if part.end == reader.end_position() else None
-        found += [last] if last is not None else []
-        if found:
-            columns: list[Any] = [pa.array([getattr(f, name) for f in found], kinds[name]) for name in part.names]
+        rows += [last] if last is not None else []
+        if rows:
+            columns: list[Any] = [pa.array([getattr(row, name) for row in rows], kinds[name]) for name in part.names]
             yield pa.RecordBatch.from_arrays(columns, schema=_schema(part.names, columns))
 
 
@@ -60,7 +79,7 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
     """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
     import pyarrow as pa
 
-    wanted = wanted_bits(part.names, part.rows)
+    bits = wanted_bits(part.names, part.rows)
     with RecordingReader(part.directory, part.descriptor) as reader:
         end = part.end
         if part.verify and (fault := next(faults(reader, part.start, end), None)) is not None:
@@ -68,22 +87,22 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
                 raise RecordingError(f"recording {fault.recording_id}: {fault.text}")
             end = fault.position
         clock = _RecordedAt(reader, part.start, end) if "recorded_at" in part.names else None
-        taken_batches = batches(
+        frame_batches = batches(
             reader,
             part.start,
             end,
-            column_mask=wanted,
+            column_mask=bits,
             frames=part.rows == "frames",
             rows=part.rows_per_batch,
             strict=part.strict,
         )
         repeated, schema = _repeated(part), None
-        for taken, rows in taken_batches:
-            found = arrays(taken, rows)
-            found |= {name: column.slice(0, rows) for name, column in repeated.items()}
+        for frames, rows in frame_batches:
+            values = arrays(frames, rows)
+            values |= {name: column.slice(0, rows) for name, column in repeated.items()}
             if clock is not None:
-                found["recorded_at"] = clock.times(found["position"])
-            columns = [found[name] for name in part.names]
+                values["recorded_at"] = clock.times(values["position"])
+            columns = [values[name] for name in part.names]
             schema = schema or _schema(part.names, columns)
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -124,7 +143,7 @@ class _RecordedAt:
         import pyarrow as pa
 
         # A row lies after the last entry before its end. Rows are many and entries few: so it is the entries that are
-        # looked for among the rows.
+        # searched for among the rows.
         ends = positions.to_numpy(zero_copy_only=True)
         first, last = np.searchsorted(self._positions, ends[[0, -1]], side="left")
         borders = np.searchsorted(ends, self._positions[first:last], side="right")

@@ -19,8 +19,8 @@ from mainstem.capture.reading import FrameSelection, Part, plan, plan_new, read,
 from mainstem.capture.schema import ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
+from mainstem.spark.sources.batches import settle
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
-from mainstem.spark.sources.workers import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,17 +39,17 @@ class CapturePart(InputPartition):
     part: Part
 
 
-def _rows_of(partition: InputPartition | None, wanted: FrameSelection) -> Iterator[pa.RecordBatch]:
+def _rows_of(partition: InputPartition | None, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
     settle()
     # Where there are no partitions Spark starts one task all the same, for none.
-    return read(partition.part, wanted) if isinstance(partition, CapturePart) else iter(())
+    return read(partition.part, selection) if isinstance(partition, CapturePart) else iter(())
 
 
 class CaptureBatchReader(DataSourceReader):
     """Reads what the files hold now."""
 
-    def __init__(self, options: CaptureOptions, wanted: FrameSelection) -> None:
-        self._options, self._wanted = options, wanted
+    def __init__(self, options: CaptureOptions, selection: FrameSelection) -> None:
+        self._options, self._wanted = options, selection
 
     def partitions(self) -> Sequence[InputPartition]:
         options, parts = self._options, []
@@ -71,8 +71,8 @@ class CaptureBatchReader(DataSourceReader):
 class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads captures as they grow, and those that come. What needs history is read from its file's beginning each time."""
 
-    def __init__(self, options: CaptureOptions, wanted: FrameSelection) -> None:
-        self._options, self._wanted = options, wanted
+    def __init__(self, options: CaptureOptions, selection: FrameSelection) -> None:
+        self._options, self._wanted = options, selection
         self._indexes: dict[str, FrameIndex] = {}
         self._frozen: Ends | None = None
 
@@ -119,20 +119,20 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _latest(self) -> Ends:
-        found = {}
+        ends = {}
         for file in captures(self._options.path, must_exist=False):
             try:
-                found[file] = self._index(file, look=True).end
+                ends[file] = self._index(file, refresh=True).end
             except CaptureError:
                 continue
-        return found
+        return ends
 
-    def _index(self, file: str, *, look: bool = False) -> FrameIndex:
-        """The index of a file, brought up to date where ``look`` asks for it."""
+    def _index(self, file: str, *, refresh: bool = False) -> FrameIndex:
+        """The index of a file, brought up to date where ``refresh`` asks for it."""
         known = self._indexes.get(file)
         if known is None:
             known = index_of(file, self._options.index_directory)
-        elif look:
+        elif refresh:
             try:
                 status = os.stat(file)
             except OSError as error:
@@ -149,7 +149,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if stop <= begin:
                 continue
             try:
-                index = self._index(file, look=True)
+                index = self._index(file, refresh=True)
             except CaptureError as error:
                 parts.append(unreadable(file, str(error)))
                 continue

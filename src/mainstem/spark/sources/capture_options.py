@@ -1,4 +1,4 @@
-"""What ``mainstem.capture`` can be told, checked once."""
+"""The options of ``mainstem.capture``, checked once."""
 
 from __future__ import annotations
 
@@ -59,29 +59,29 @@ class CaptureOptions:
 
 def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    given = {key.lower(): value for key, value in options.items()}
-    if unknown := sorted(set(given) - KNOWN):
+    texts = {key.lower(): value for key, value in options.items()}
+    if unknown := sorted(set(texts) - KNOWN):
         raise ConfigurationError(f"mainstem.capture has no option {unknown[0]!r}; it has {', '.join(sorted(KNOWN))}")
-    if not given.get("path"):
+    if not texts.get("path"):
         raise ConfigurationError("mainstem.capture needs the option 'path': a capture, a folder of them, or a pattern")
-    rows = _positive(given, "rowsperbatch", ROWS)
+    rows = _positive(texts, "rowsperbatch", ROWS)
     if not MIN_ROWS <= rows <= MAX_ROWS:
         raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
-    payload = given.get("payload", "false").lower()
+    payload = texts.get("payload", "false").lower()
     if payload not in ("true", "false"):
-        raise ConfigurationError(f"payload: {given['payload']!r} is neither true nor false")
-    aeron = given.get("aeronports", "auto").strip().lower()
+        raise ConfigurationError(f"payload: {texts['payload']!r} is neither true nor false")
+    aeron = texts.get("aeronports", "auto").strip().lower()
     return CaptureOptions(
-        path=given["path"],
+        path=texts["path"],
         aeron_ports=None if aeron == "auto" else () if aeron == "none" else _ports(aeron, "aeronPorts"),
-        bymux_ports=_ports(given.get("bymuxports", ""), "bymuxPorts"),
-        jmux_ports=_ports(given.get("jmuxports", ""), "jmuxPorts"),
+        bymux_ports=_ports(texts.get("bymuxports", ""), "bymuxPorts"),
+        jmux_ports=_ports(texts.get("jmuxports", ""), "jmuxPorts"),
         payload=payload == "true",
-        partition_bytes=_positive(given, "partitionbytes", PART_BYTES),
-        min_partitions=_positive(given, "minpartitions", 1),
+        partition_bytes=_positive(texts, "partitionbytes", PART_BYTES),
+        min_partitions=_positive(texts, "minpartitions", 1),
         rows_per_batch=rows,
-        index_directory=given.get("indexdirectory"),
-        max_bytes=_positive(given, "maxbytespertrigger", 0) if "maxbytespertrigger" in given else None,
+        index_directory=texts.get("indexdirectory"),
+        max_bytes=_positive(texts, "maxbytespertrigger", 0) if "maxbytespertrigger" in texts else None,
     )
 
 
@@ -96,10 +96,10 @@ def _ports(text: str, name: str) -> tuple[int, ...]:
     return tuple(ports)
 
 
-def _positive(given: Mapping[str, str], name: str, default: int) -> int:
-    if name not in given:
+def _positive(texts: Mapping[str, str], name: str, default: int) -> int:
+    if name not in texts:
         return default
-    value = parse_size(given[name], name=name)
+    value = parse_size(texts[name], name=name)
     if value <= 0:
-        raise ConfigurationError(f"{name}: {given[name]!r} is not above zero")
+        raise ConfigurationError(f"{name}: {texts[name]!r} is not above zero")
     return value

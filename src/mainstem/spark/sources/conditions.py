@@ -1,11 +1,11 @@
-"""Which box of the recordings a condition can be true of, from what Spark's own optimiser makes of it."""
+"""The bounds within which a condition can be true, from what Spark's own optimiser makes of it."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.sources.predicate_bounds import EVERYTHING, IDS, RANGES, Box, among, compared
+from mainstem.spark.sources.predicate_bounds import EVERYTHING, IDS, RANGES, PredicateBounds, among, compared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,10 +23,10 @@ TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 MOVING_TEXTS = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 
 
-def box_of(filtered: DataFrame) -> Box:
-    """The box of a DataFrame that is a scan and filters above it. Spark has typed and folded the condition by then.
+def bounds_of(filtered: DataFrame) -> PredicateBounds:
+    """The bounds of a DataFrame that is a scan and filters above it. Spark has typed and folded the condition by then.
 
-    Everything where Spark's plan cannot be looked at, as over Spark Connect.
+    Everything where Spark's plan cannot be read, as over Spark Connect.
     """
     if not hasattr(filtered, "_jdf"):
         return EVERYTHING
@@ -34,12 +34,12 @@ def box_of(filtered: DataFrame) -> Box:
     # The optimiser makes a number of what depends on the time of the query, and a later query has another. Then only what
     # the condition says in so many words is sure.
     moves = _depends_on_its_time(filtered.sparkSession, execution.analyzed())
-    plan, box = execution.analyzed() if moves else execution.optimizedPlan(), EVERYTHING
+    plan, bounds = execution.analyzed() if moves else execution.optimizedPlan(), EVERYTHING
     while plan.children().size() == 1:
         if _name(plan) == "Filter":
-            box = box & _box(plan.condition())
+            bounds = bounds & _bounds(plan.condition())
         plan = plan.children().apply(0)
-    return box
+    return bounds
 
 
 def _depends_on_its_time(spark: SparkSession, analyzed: Any) -> bool:
@@ -50,10 +50,10 @@ def _depends_on_its_time(spark: SparkSession, analyzed: Any) -> bool:
     return bool(analyzed.containsPattern(current)) or MOVING_TEXTS.search(said) is not None
 
 
-def _box(expression: Any) -> Box:
+def _bounds(expression: Any) -> PredicateBounds:
     name = _name(expression)
     if name in ("And", "Or"):
-        left, right = (_box(expression.children().apply(i)) for i in (0, 1))
+        left, right = (_bounds(expression.children().apply(i)) for i in (0, 1))
         return left & right if name == "And" else left | right
     if name in OPERATORS:
         return _comparison(OPERATORS[name], *(expression.children().apply(i) for i in (0, 1)))
@@ -67,14 +67,14 @@ def _box(expression: Any) -> Box:
     return EVERYTHING
 
 
-def _comparison(operator: str, left: Any, right: Any) -> Box:
+def _comparison(operator: str, left: Any, right: Any) -> PredicateBounds:
     column, value = _column(left), _value(right)
     if column is None:
         column, value, operator = _column(right), _value(left), TURNED[operator]
     return EVERYTHING if column is None or value is None else compared(column, operator, value)
 
 
-def _among(children: Any) -> Box:
+def _among(children: Any) -> PredicateBounds:
     column = _column(children.apply(0))
     values = [_value(children.apply(i)) for i in range(1, children.size())]
     # A value that is not known could be any.

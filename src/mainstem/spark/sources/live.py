@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-    from mainstem.spark.sources.background_recorder import Station
+    from mainstem.spark.sources.background_recorder import BackgroundRecorder
     from mainstem.spark.sources.options import RecordingOptions
 
 log = logging.getLogger(__name__)
@@ -43,55 +43,55 @@ class LiveOptions:
     """``channel``, ``streamId`` (one or several), ``directory`` (the driver's, of Aeron), ``recordTo`` or ``scratch``."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        given = {key.lower(): value for key, value in options.items()}
-        self.channel = given.get("channel") or given.get("path") or ""
+        texts = {key.lower(): value for key, value in options.items()}
+        self.channel = texts.get("channel") or texts.get("path") or ""
         if not self.channel.startswith("aeron:"):
             raise ConfigurationError(f"channel: {self.channel!r} is no Aeron channel, as in aeron:udp?endpoint=:20121")
         try:
-            self.stream_ids = tuple(int(part) for part in given.get("streamid", "").split(",") if part.strip())
+            self.stream_ids = tuple(int(part) for part in texts.get("streamid", "").split(",") if part.strip())
         except ValueError:
             self.stream_ids = ()
         if not self.stream_ids:
             raise ConfigurationError(
-                f"streamId: {given.get('streamid', '')!r} is not a list of whole numbers, as in 1001"
+                f"streamId: {texts.get('streamid', '')!r} is not a list of whole numbers, as in 1001"
             )
-        self.directory = given.get("directory", "")
-        self.record_to = given.get("recordto", "")
-        self.scratch = given.get("scratch") or tempfile.gettempdir()
-        rest = {key: value for key, value in given.items() if key not in (*OWN, "path")}
+        self.directory = texts.get("directory", "")
+        self.record_to = texts.get("recordto", "")
+        self.scratch = texts.get("scratch") or tempfile.gettempdir()
+        rest = {key: value for key, value in texts.items() if key not in (*OWN, "path")}
         self.reading: RecordingOptions = parse_options({**rest, "path": self.record_to or self.scratch})
 
 
 class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what a station records. Its offsets name the run that they belong to, where nothing outlives the run."""
+    """Reads what a background recorder writes. Its offsets name the run that they belong to, where nothing outlives the run."""
 
     def __init__(self, options: LiveOptions, names: Names) -> None:
         self._options, self._names = options, names
         self._run = "" if options.record_to else uuid.uuid4().hex
-        self._station: Station | None = None
+        self._recorder: BackgroundRecorder | None = None
         self._inner: RecordingStreamReader | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds open.
-        return {"_options": self._options, "_names": self._names, "_run": "", "_station": None, "_inner": None}
+        return {"_options": self._options, "_names": self._names, "_run": "", "_recorder": None, "_inner": None}
 
     @property
     def inner(self) -> RecordingStreamReader:
-        """The reader of the station's recordings; the station starts with the first use."""
+        """The reader of the recorder's directory; the recorder starts with the first use."""
         if self._inner is None:
-            from mainstem.spark.sources.background_recorder import PREFIX, Station, sweep
+            from mainstem.spark.sources.background_recorder import PREFIX, BackgroundRecorder, sweep
 
             options = self._options
             where = Path(options.record_to or Path(options.scratch) / f"{PREFIX}{self._run}")
             if not options.record_to:
                 sweep(Path(options.scratch))
-            self._station = Station(
+            self._recorder = BackgroundRecorder(
                 where, options.channel, options.stream_ids, options.directory, temporary=not options.record_to
             )
             reading = replace(options.reading, path=where, stream_ids=frozenset(options.stream_ids))
             self._inner = RecordingStreamReader(reading, self._names)
-        assert self._station is not None
-        self._station.check()
+        assert self._recorder is not None
+        self._recorder.check()
         return self._inner
 
     def _outer(self, positions: dict[str, int]) -> dict[str, Any]:
@@ -131,16 +131,16 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return RecordingStreamReader(self._options.reading, self._names).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """What is committed need not be kept, where nobody asked for a recording."""
+        """Deletes what is committed, where no recording was asked for."""
         positions = self._own(end)
-        if self._run and self._station is not None and positions:
-            self._station.purge(positions)
+        if self._run and self._recorder is not None and positions:
+            self._recorder.purge(positions)
 
     def stop(self) -> None:
         if self._inner is not None:
             self._inner.stop()
-        if self._station is not None:
-            self._station.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
 
 class LiveSource(DataSource):

@@ -1,4 +1,4 @@
-"""What ``mainstem.recording`` can be told, checked once."""
+"""The options of ``mainstem.recording``, checked once."""
 
 from __future__ import annotations
 
@@ -57,82 +57,82 @@ class RecordingOptions:
             (self.stream_ids, descriptor.stream_id),
             (self.session_ids, descriptor.session_id),
         )
-        return all(not wanted or value in wanted for wanted, value in pairs)
+        return all(not ids or value in ids for ids, value in pairs)
 
 
 def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    given = {key.lower(): value for key, value in options.items()}
+    texts = {key.lower(): value for key, value in options.items()}
     known = {
         "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
         "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
         "rowsperbatch", "failondataloss", "fromposition", "toposition",
     }  # fmt: skip
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(texts) - known):
         raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    if not given.get("path"):
+    if not texts.get("path"):
         raise ConfigurationError("mainstem.recording needs the option 'path': the directory of the recordings")
-    rows = given.get("rows", "messages")
+    rows = texts.get("rows", "messages")
     if rows not in ROWS:
         raise ConfigurationError(f"rows: {rows!r} is none of {', '.join(map(repr, ROWS))}")
     return RecordingOptions(
-        path=Path(given["path"]),
-        recording_ids=_ids(given, "recordingid"),
-        stream_ids=_ids(given, "streamid"),
-        session_ids=_ids(given, "sessionid"),
+        path=Path(texts["path"]),
+        recording_ids=_ids(texts, "recordingid"),
+        stream_ids=_ids(texts, "streamid"),
+        session_ids=_ids(texts, "sessionid"),
         rows=rows,
-        from_time_ns=_time(given, "fromtime", "fromTime"),
-        to_time_ns=_time(given, "totime", "toTime"),
-        from_position=_position(given, "fromposition"),
-        to_position=_position(given, "toposition"),
-        starting=_where(given.get("startingpositions", "earliest"), "startingPositions"),
-        ending=_where(given.get("endingpositions", "latest"), "endingPositions"),
-        max_bytes=_positive(given, "maxbytespertrigger", None),
-        max_rows=_positive(given, "maxrowspertrigger", None),
-        min_partitions=_positive(given, "minpartitions", 1) or 1,
-        partition_bytes=_positive(given, "partitionbytes", PARTITION_BYTES) or PARTITION_BYTES,
-        rows_per_batch=_positive(given, "rowsperbatch", ROWS_PER_BATCH) or ROWS_PER_BATCH,
-        fail_on_data_loss=_flag(given, "failondataloss", True) and rows != "problems",
-        verify=_flag(given, "verify", False),
+        from_time_ns=_time(texts, "fromtime", "fromTime"),
+        to_time_ns=_time(texts, "totime", "toTime"),
+        from_position=_position(texts, "fromposition"),
+        to_position=_position(texts, "toposition"),
+        starting=_where(texts.get("startingpositions", "earliest"), "startingPositions"),
+        ending=_where(texts.get("endingpositions", "latest"), "endingPositions"),
+        max_bytes=_positive(texts, "maxbytespertrigger", None),
+        max_rows=_positive(texts, "maxrowspertrigger", None),
+        min_partitions=_positive(texts, "minpartitions", 1) or 1,
+        partition_bytes=_positive(texts, "partitionbytes", PARTITION_BYTES) or PARTITION_BYTES,
+        rows_per_batch=_positive(texts, "rowsperbatch", ROWS_PER_BATCH) or ROWS_PER_BATCH,
+        fail_on_data_loss=_flag(texts, "failondataloss", True) and rows != "problems",
+        verify=_flag(texts, "verify", False),
     )
 
 
-def _time(given: Mapping[str, str], name: str, shown: str) -> int | None:
-    return time_ns_of(given[name], shown, "no time as in 2026-01-31T12:00:00") if name in given else None
+def _time(texts: Mapping[str, str], name: str, shown: str) -> int | None:
+    return time_ns_of(texts[name], shown, "no time as in 2026-01-31T12:00:00") if name in texts else None
 
 
-def _position(given: Mapping[str, str], name: str) -> int | None:
-    if name not in given:
+def _position(texts: Mapping[str, str], name: str) -> int | None:
+    if name not in texts:
         return None
     try:
-        value = int(given[name])
+        value = int(texts[name])
     except ValueError:
         value = -1
     if value < 0:
-        raise ConfigurationError(f"{name}: {given[name]!r} is no position: a whole number, not below 0")
+        raise ConfigurationError(f"{name}: {texts[name]!r} is no position: a whole number, not below 0")
     return value
 
 
-def _ids(given: Mapping[str, str], name: str) -> frozenset[int]:
+def _ids(texts: Mapping[str, str], name: str) -> frozenset[int]:
     try:
-        return frozenset(int(part) for part in given.get(name, "").split(",") if part.strip())
+        return frozenset(int(part) for part in texts.get(name, "").split(",") if part.strip())
     except ValueError:
-        raise ConfigurationError(f"{name}: {given[name]!r} is not a list of whole numbers, as in 1,2") from None
+        raise ConfigurationError(f"{name}: {texts[name]!r} is not a list of whole numbers, as in 1,2") from None
 
 
-def _positive(given: Mapping[str, str], name: str, default: int | None) -> int | None:
-    if name not in given:
+def _positive(texts: Mapping[str, str], name: str, default: int | None) -> int | None:
+    if name not in texts:
         return default
-    value = parse_size(given[name], name=name)
+    value = parse_size(texts[name], name=name)
     if value <= 0:
-        raise ConfigurationError(f"{name}: {given[name]!r} is not above zero")
+        raise ConfigurationError(f"{name}: {texts[name]!r} is not above zero")
     return value
 
 
-def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    text = given.get(name, str(default)).lower()
+def _flag(texts: Mapping[str, str], name: str, default: bool) -> bool:
+    text = texts.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise ConfigurationError(f"{name}: {given[name]!r} is neither true nor false")
+        raise ConfigurationError(f"{name}: {texts[name]!r} is neither true nor false")
     return text == "true"
 
 
@@ -171,12 +171,12 @@ _PLACES = (
 )
 
 
-def time_ns_of(text: str, name: str, wanted: str = _PLACES) -> int:
+def time_ns_of(text: str, name: str, expected: str = _PLACES) -> int:
     """Epoch nanoseconds of an ISO 8601 time, UTC unless it says otherwise."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{name}: {text!r} is {wanted}") from None
+        raise ConfigurationError(f"{name}: {text!r} is {expected}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000) * 1000

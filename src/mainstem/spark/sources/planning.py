@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, faults, read_catalog
 from mainstem.spark.sources.batches import RecordingRange
-from mainstem.spark.sources.bounds import first_reaching, last_before
 from mainstem.spark.sources.options import SHARED_BYTES, resolve
+from mainstem.spark.sources.position_search import first_reaching, last_before
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,15 +138,15 @@ class Planner:
             self._lost(f"recording {reader.descriptor.recording_id}: positions {begin} to {first} were purged")
             begin = first
         try:
-            found = reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
+            end = reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
         except RecordingError:
-            found = begin
-        if found > begin or not reader.is_sure_of_its_end:
-            return found
+            end = begin
+        if end > begin or not reader.is_sure_of_its_end:
+            return end
         fault = next(faults(reader, begin, target, checksums=False), None)
         if fault is None:
-            return found
-        # Without this the query would stand still here for ever, and say nothing.
+            return end
+        # Without this the query would stay here for ever, without an error.
         self._lost(fault.text)
         return reader.boundary_after(fault.position, target)
 

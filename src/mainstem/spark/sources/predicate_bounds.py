@@ -1,6 +1,6 @@
-"""What of the recordings a condition can be true of, as far as planning can use it: a set of ids, ranges of two columns.
+"""Where in the recordings a condition can be true, as far as planning can use it: sets of ids, ranges of two columns.
 
-A box is never too small. It may be too large: whoever narrows by it applies the condition again.
+Bounds are never too small. They may be too large: the condition is applied to the rows again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Box:
+class PredicateBounds:
     """Rows may lie in here and nowhere else. ``recorded_at`` is in microseconds of the epoch."""
 
     recording_id: Ids = None
@@ -52,9 +52,9 @@ class Box:
     position: Range = Range()
     recorded_at: Range = Range()
 
-    def __and__(self, other: Box) -> Box:
+    def __and__(self, other: PredicateBounds) -> PredicateBounds:
         """Where both may be true."""
-        return Box(
+        return PredicateBounds(
             _both(self.recording_id, other.recording_id),
             _both(self.stream_id, other.stream_id),
             _both(self.session_id, other.session_id),
@@ -62,9 +62,9 @@ class Box:
             self.recorded_at & other.recorded_at,
         )
 
-    def __or__(self, other: Box) -> Box:
+    def __or__(self, other: PredicateBounds) -> PredicateBounds:
         """Where either may be true."""
-        return Box(
+        return PredicateBounds(
             _either(self.recording_id, other.recording_id),
             _either(self.stream_id, other.stream_id),
             _either(self.session_id, other.session_id),
@@ -72,10 +72,10 @@ class Box:
             self.recorded_at | other.recorded_at,
         )
 
-    def options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The options of ``mainstem.recording`` that read no more than this box and the options ``given``."""
-        lowered = {key.lower(): value for key, value in given.items()}
-        made: dict[str, str] = {}
+    def options(self, options: Mapping[str, str]) -> dict[str, str]:
+        """The options of ``mainstem.recording`` that read no more than these bounds and ``options`` allow."""
+        lowered = {key.lower(): value for key, value in options.items()}
+        narrowed: dict[str, str] = {}
         for name, option in IDS.items():
             chosen: Ids = getattr(self, name)
             if chosen is None:
@@ -84,21 +84,21 @@ class Box:
                 chosen = chosen & {int(part) for part in before.split(",") if part.strip()}
             if not chosen:
                 return {"recordingId": NO_RECORDING}
-            made[option] = ",".join(map(str, sorted(chosen)))
+            narrowed[option] = ",".join(map(str, sorted(chosen)))
         for name, (begin, end) in RANGES.items():
-            bounds: Range = getattr(self, name) & _given(name, lowered.get(begin.lower()), lowered.get(end.lower()))
+            bounds: Range = getattr(self, name) & _range_of(name, lowered.get(begin.lower()), lowered.get(end.lower()))
             if bounds.low is not None:
-                made[begin] = _text(name, bounds.low)
+                narrowed[begin] = _text(name, bounds.low)
             if bounds.high is not None:
                 # Ranges of options end before their end.
-                made[end] = _text(name, bounds.high + 1)
-        return made
+                narrowed[end] = _text(name, bounds.high + 1)
+        return narrowed
 
 
-EVERYTHING = Box()
+EVERYTHING = PredicateBounds()
 
 
-def compared(column: str, operator: str, value: int) -> Box:
+def compared(column: str, operator: str, value: int) -> PredicateBounds:
     """Where ``column operator value`` may be true; the operator is one of ``= < <= > >=``."""
     if operator == "=":
         return among(column, [value])
@@ -113,7 +113,7 @@ def compared(column: str, operator: str, value: int) -> Box:
     return _only(column, bounds)
 
 
-def among(column: str, values: Iterable[int]) -> Box:
+def among(column: str, values: Iterable[int]) -> PredicateBounds:
     """Where ``column in (values)`` may be true."""
     chosen = frozenset(values)
     if column in IDS:
@@ -123,7 +123,7 @@ def among(column: str, values: Iterable[int]) -> Box:
     return EVERYTHING
 
 
-def _only(column: str, values: Any) -> Box:
+def _only(column: str, values: Any) -> PredicateBounds:
     return replace(EVERYTHING, **{column: values})
 
 
@@ -135,7 +135,7 @@ def _either(one: Ids, other: Ids) -> Ids:
     return None if one is None or other is None else one | other
 
 
-def _given(name: str, begin: str | None, end: str | None) -> Range:
+def _range_of(name: str, begin: str | None, end: str | None) -> Range:
     """The range of two options."""
 
     def number(text: str | None) -> int | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Names = dict[str, bool]
 """The columns asked for, in order, and whether the schema lets each be null: Spark wants its own schema back."""
 
-# name: (Spark type, bit of _core.columns; 0 where the value is the recording's own and no frame is looked at for it)
+# name: (Spark type, bit of _core.columns; 0 where the value is the recording's own and no frame is read for it)
 MESSAGE_COLUMNS: dict[str, tuple[str, int]] = {
     "recording_id": ("bigint", 0),
     "session_id": ("int", 0),

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from mainstem.spark.report import formatting
-from mainstem.spark.report.finding_facts import Facts
-from mainstem.spark.report.page import render
+from mainstem.spark.report.analysis_page import render
+from mainstem.spark.report.summary import Summary
 from mainstem.spark.report.verdict import is_bad, verdict
 
 KEY = {"session_id": 7, "stream_id": 1001, "channel": "10.0.0.2:20121"}
 
 
-def facts(**values: Any) -> Facts:
-    made = Facts(
+def summary(**values: Any) -> Summary:
+    made = Summary(
         inputs=["a.pcap"], first_ns=1, last_ns=10**9, files=1, frames={"aeron": {"DATA": 10}}, packets=10,
         sessions_count=1, totals={"new_bytes": 100_000},
     )  # fmt: skip
@@ -28,30 +28,30 @@ def gap(place: str, status: str, ranges: int = 1, size: int = 1000, **values: An
 
 
 def test_says_that_nothing_was_lost() -> None:
-    assert verdict(facts())[0] == "Nothing was lost on 1 Aeron stream."
-    assert not is_bad(facts())
+    assert verdict(summary())[0] == "Nothing was lost on 1 Aeron stream."
+    assert not is_bad(summary())
 
 
 def test_says_how_much_was_lost_where_and_that_it_was_repaired() -> None:
-    told = verdict(facts(gaps=[gap("after the capture", "repaired", 3, 3000)]))
+    told = verdict(summary(gaps=[gap("after the capture", "repaired", 3, 3000)]))
     assert told[0] == "3 ranges of 1 Aeron stream were lost: 3.0 kB, 3.0 % of what was sent. All were repaired."
     assert "between the capture and the receiver" in told[1]
     assert "as chance loses them; the slowest repair took 2.0 ms" in told[1]
 
 
 def test_tells_a_buffer_that_ran_over_from_chance() -> None:
-    told = verdict(facts(gaps=[gap("before the capture", "repaired", 1, 90_000)]))
+    told = verdict(summary(gaps=[gap("before the capture", "repaired", 1, 90_000)]))
     assert "between the publisher and the capture, up to 90.0 kB at a stroke, as when a buffer runs over" in told[1]
 
 
 def test_what_was_not_repaired_is_bad() -> None:
-    lossy = facts(gaps=[gap("after the capture", "open"), gap("after the capture", "repaired", 4)])
+    lossy = summary(gaps=[gap("after the capture", "open"), gap("after the capture", "repaired", 4)])
     assert "1 was not repaired as far as the capture shows; the other 4 were repaired." in verdict(lossy)[0]
     assert is_bad(lossy)
 
 
 def test_what_only_the_capture_missed_and_what_was_reordered_is_not_lost() -> None:
-    told = verdict(facts(gaps=[gap("in the capture", "passed", 2), gap("before the capture", "reordered", 5)]))
+    told = verdict(summary(gaps=[gap("in the capture", "passed", 2), gap("before the capture", "reordered", 5)]))
     assert told[0].startswith("Nothing was lost")
     assert told[1].startswith("5 ranges came late without having been asked for")
     assert told[2].startswith("2 ranges are missing from the capture only")
@@ -66,14 +66,14 @@ def test_what_only_the_capture_missed_and_what_was_reordered_is_not_lost() -> No
 )
 def test_says_who_held_publishers_back(cause: str, words_of_it: str) -> None:
     stall = KEY | {"cause": cause, "times": 2, "duration_ns": 400_000_000, "held_ns": 300_000_000, "longest_ns": 1}
-    assert any(sentence.startswith(words_of_it) for sentence in verdict(facts(stalls=[stall])))
+    assert any(sentence.startswith(words_of_it) for sentence in verdict(summary(stalls=[stall])))
     short = stall | {"held_ns": 1_000}
-    assert "Nobody held a publisher back for long." in verdict(facts(stalls=[short]))
+    assert "Nobody held a publisher back for long." in verdict(summary(stalls=[short]))
 
 
 def test_says_what_became_of_requests() -> None:
     told = verdict(
-        facts(
+        summary(
             requests=[
                 {"outcome": "answered", "n": 9, "may_have_run": None},
                 {"outcome": "shutdown", "n": 2, "may_have_run": 0},
@@ -86,7 +86,7 @@ def test_says_what_became_of_requests() -> None:
 
 
 def test_an_empty_capture_says_what_to_try() -> None:
-    nothing = Facts(inputs=["a.pcap"], files=1)
+    nothing = Summary(inputs=["a.pcap"], files=1)
     assert "Name the ports with --aeron-ports" in verdict(nothing)[0]
     assert "<svg" not in render(nothing, verdict(nothing))
 
@@ -94,14 +94,14 @@ def test_an_empty_capture_says_what_to_try() -> None:
 def test_recordings_alone_make_a_verdict_and_a_page() -> None:
     row = {"recording_id": 0, "session_id": 1, "stream_id": 2, "messages": 3, "data_bytes": 40, "first_ns": 5, "last_ns": 5,
            "largest": 20, "start_position": 64, "end_position": 192}  # fmt: skip
-    made = Facts(inputs=["r"], first_ns=5, last_ns=5, recordings=[row])
+    made = Summary(inputs=["r"], first_ns=5, last_ns=5, recordings=[row])
     assert verdict(made) == ["1 recording with 3 messages (40 B); what is recorded has no gaps."]
     assert "Recordings" in render(made, verdict(made))
 
 
 def test_whatever_comes_from_a_capture_is_escaped() -> None:
     problem = {"kind": "ERR", "file": "<b>", "packet": 1, "position": None, "text": "<script>alert(1)</script>"}
-    page = render(Facts(inputs=["<i>.pcap"], problem_counts={"ERR": 1}, problems=[problem]), ["<u>"])
+    page = render(Summary(inputs=["<i>.pcap"], problem_counts={"ERR": 1}, problems=[problem]), ["<u>"])
     assert "<script>" not in page
     assert "<i>" not in page.replace('<i class="key', "")
     assert "&lt;script&gt;" in page

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.options import parse_options
-from mainstem.spark.sources.predicate_bounds import EVERYTHING, Box, Range, among, compared
+from mainstem.spark.sources.predicate_bounds import EVERYTHING, PredicateBounds, Range, among, compared
 
 COLUMNS = ("recording_id", "stream_id", "session_id", "position", "recorded_at")
 TESTS = {
@@ -31,7 +31,7 @@ conditions = st.recursive(
 rows = st.fixed_dictionaries(dict.fromkeys(COLUMNS, small))
 
 
-def box(condition: Any) -> Box:
+def bounds(condition: Any) -> PredicateBounds:
     match condition:
         case ("compare", column, operator, value):
             return compared(column, operator, value)
@@ -40,9 +40,9 @@ def box(condition: Any) -> Box:
         case ("unknown", _):
             return EVERYTHING
         case ("and", left, right):
-            return box(left) & box(right)
+            return bounds(left) & bounds(right)
         case _:
-            return box(condition[1]) | box(condition[2])
+            return bounds(condition[1]) | bounds(condition[2])
 
 
 def holds(condition: Any, row: dict[str, int]) -> bool:
@@ -75,19 +75,19 @@ def is_read(options: dict[str, str], row: dict[str, int]) -> bool:
 @given(conditions, rows)
 def test_no_row_of_which_a_condition_is_true_is_left_out(condition: Any, row: dict[str, int]) -> None:
     if holds(condition, row):
-        assert is_read(box(condition).options({}), row)
+        assert is_read(bounds(condition).options({}), row)
 
 
 @given(leaves.filter(lambda leaf: leaf[0] == "compare"), leaves.filter(lambda leaf: leaf[0] == "compare"), rows)
 def test_comparisons_that_a_source_knows_leave_out_all_else(one: Any, other: Any, row: dict[str, int]) -> None:
     known = [c for c in (one, other) if c[1] in ("position", "recorded_at") or c[2] == "="]
     if not all(holds(c, row) for c in known):
-        assert not is_read((box(one) & box(other)).options({}), row)
+        assert not is_read((bounds(one) & bounds(other)).options({}), row)
 
 
 @given(conditions, rows, st.fixed_dictionaries({}, optional={"STREAMID": st.just("1,2"), "toPosition": st.just("3")}))
 def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int], options: dict[str, str]) -> None:
-    made = box(condition).options(options)
+    made = bounds(condition).options(options)
     kept = {k: v for k, v in options.items() if k.lower() not in {name.lower() for name in made}}
     if is_read({**kept, **made}, row):
         assert is_read(options, row)
@@ -96,7 +96,7 @@ def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int],
 
 
 def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
-    far = Box(recorded_at=Range(-(1 << 62), 1 << 62)).options({})
+    far = PredicateBounds(recorded_at=Range(-(1 << 62), 1 << 62)).options({})
     assert [datetime.fromisoformat(text).year for text in far.values()] == [1, 9999]
     assert datetime.fromisoformat(far["fromTime"]).tzinfo == UTC
 

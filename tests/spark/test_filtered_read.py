@@ -14,7 +14,7 @@ from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.positions import positions_file
 from mainstem.spark import recordings
-from mainstem.spark.sources.conditions import box_of
+from mainstem.spark.sources.conditions import bounds_of
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.planning import Planner
 from mainstem.spark.sources.predicate_bounds import Range
@@ -57,7 +57,7 @@ def read(spark: SparkSession, path: Path, where: Any, **options: Any) -> DataFra
 
 def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
     """How much of the recordings is planned to be read."""
-    made = box_of(source(spark, path).where(where)).options({})
+    made = bounds_of(source(spark, path).where(where)).options({})
     planner = Planner(parse_options({"path": str(path), **made}), {"position": False})
     try:
         return sum(part.end - part.start for part in planner.ranges(planner.starting(), planner.ending()))
@@ -105,7 +105,7 @@ MOVING = ["now()", "current_date() + interval 1 day", "to_timestamp(unix_timesta
 @pytest.mark.parametrize("moment", MOVING)
 def test_a_time_that_moves_on_with_the_query_is_no_bound(spark: SparkSession, path: Path, moment: str) -> None:
     condition = f"recorded_at < {moment} and stream_id = 1002 and position > 1000"
-    found = box_of(source(spark, path).where(condition))
+    found = bounds_of(source(spark, path).where(condition))
     assert found.recorded_at == Range()
     assert found.stream_id == {1002}
 

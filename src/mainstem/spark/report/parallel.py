@@ -15,10 +15,10 @@ T = TypeVar("T")
 THREADS = 4
 
 
-def side_by_side(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]:
+def in_parallel(spark: SparkSession, jobs: Sequence[Callable[[], T]]) -> list[T]:
     """The results of the jobs, in their order. Raises what the first to fail raised.
 
-    They belong to the caller's job group, so that whoever cancels that cancels them.
+    They belong to the caller's job group, so that cancelling the group cancels them.
     """
     from pyspark import inheritable_thread_target
 

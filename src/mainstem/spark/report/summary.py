@@ -1,4 +1,4 @@
-"""What an analysis found, in numbers small enough to print: the words, the page and the JSON are made of these alone."""
+"""The outcome of an analysis in numbers small enough to print: verdict, page and JSON are made of these alone."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ StreamKey = tuple[int, int, str]
 
 
 @dataclass
-class Facts:
-    """Everything that is told. Lists of rows are cut to what a page can show; counts are of all."""
+class Summary:
+    """Everything that verdict and page are made of. Lists of rows are cut to what a page can show; counts are of all."""
 
     inputs: list[str] = field(default_factory=list)
     first_ns: int = 0
@@ -119,10 +119,10 @@ def key_of(row: RowDict) -> StreamKey:
 
 
 def _grouped(rows: list[RowDict], by: tuple[str, ...], sums: tuple[str, ...]) -> list[RowDict]:
-    found: dict[tuple[Any, ...], RowDict] = {}
+    groups: dict[tuple[Any, ...], RowDict] = {}
     for row in rows:
         key = tuple(row[name] for name in by)
-        into = found.setdefault(key, dict(zip(by, key, strict=True)) | dict.fromkeys(sums, 0))
+        into = groups.setdefault(key, dict(zip(by, key, strict=True)) | dict.fromkeys(sums, 0))
         for name in sums:
             into[name] += row[name]
-    return sorted(found.values(), key=lambda row: -row[sums[0]])
+    return sorted(groups.values(), key=lambda row: -row[sums[0]])

@@ -8,11 +8,11 @@ import sys
 
 PROGRAM = """
 import gc
-from mainstem.spark.sources import workers
+from mainstem.spark.sources import batches
 
 seen = []
-for task in range(workers.SETTLING_TASKS + 2):
-    workers.settle()
+for task in range(batches.SETTLING_TASKS + 2):
+    batches.settle()
     seen.append(gc.get_freeze_count())
     kept = globals().setdefault("kept", [])
     kept.append([[] for _ in range(10_000)])

@@ -22,7 +22,7 @@ def _near(reader: RecordingReader, position: int, begin: int) -> int:
 def first_reaching(reader: RecordingReader, position: int, begin: int, stop: int) -> int:
     """Where in ``[begin, stop)`` the first message begins whose end is at ``position`` or later.
 
-    Earlier than that, where a fault lies between: whoever reads meets it.
+    Earlier than that, where a fault lies between: the reader meets it.
     """
     # A position of a message is its end: what ends before this is left out.
     last = min(position - 1, stop)
