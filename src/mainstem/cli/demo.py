@@ -61,7 +61,7 @@ def _show(result: Result) -> None:
     out = console()
     out.print("The run", style="bold")
     stages = [(name, f"{seconds:.2f} s") for name, seconds in result.stages.items()]
-    print_table(out, Table((Column(""), Column("", "right")), [*result.facts(), *stages]))
+    print_table(out, Table((Column(""), Column("", "right")), [*result.counts(), *stages]))
     headings, rows = busiest(result.figures)
     out.print("\nThe busiest carrier-months" if "carrier" in headings else "\nThe columns", style="bold")
     print_table(out, Table([Column(headings[0]), *(Column(heading, "right") for heading in headings[1:])], rows))

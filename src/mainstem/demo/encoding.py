@@ -15,8 +15,8 @@ ROW = "_row"
 
 def row_column(names: list[str]) -> str:
     """The name under which a table's rows are numbered."""
-    name, taken = ROW, {each.lower() for each in names}
-    while name in taken:
+    name, names_in_use = ROW, {each.lower() for each in names}
+    while name in names_in_use:
         name = "_" + name
     return name
 

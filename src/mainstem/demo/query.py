@@ -98,7 +98,7 @@ class TableQuery:
 
 def ordered_by(names: list[str]) -> str:
     """The name of the column that holds each message's position in the stream."""
-    name, taken = "_position", {each.lower() for each in names}
-    while name in taken:
+    name, names_in_use = "_position", {each.lower() for each in names}
+    while name in names_in_use:
         name = "_" + name
     return name

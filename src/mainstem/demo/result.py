@@ -1,4 +1,4 @@
-"""What a run of the demo found out."""
+"""The outcome of a run of the demo."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Result:
             "seconds": {name: round(seconds, 3) for name, seconds in self.stages.items()},
         }
 
-    def facts(self) -> list[tuple[str, str]]:
+    def counts(self) -> list[tuple[str, str]]:
         """The table of the run: a name and a value as people read them."""
         return [
             ("messages offered", f"{self.offered:,}"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 # Without any progress for so long something is broken, and waiting on would be for ever.
 STALL_SECONDS = 60.0
 # A cold JVM on a slow machine takes its time over the first micro-batch.
@@ -48,7 +48,7 @@ class DemoOptions:
 
 
 class Watcher(Protocol):
-    """Who is told how far the stages are."""
+    """Receives how far the stages are."""
 
     def stage(self, name: str, total: int | None) -> None:
         """A stage begins; ``total`` is how much there is to do, None where that is not known."""
@@ -136,7 +136,7 @@ def _stream(
         traffic.go_on()
         started = time.monotonic()
 
-        def look() -> bool:
+        def progressed() -> bool:
             if traffic.offered == total and "publish" not in stages.seconds:
                 stages.seconds["publish"] = time.monotonic() - started
             result.rows_while_recording = query.rows()
@@ -145,13 +145,13 @@ def _stream(
             watcher.progress("read into Parquet", result.rows_while_recording)
             return traffic.is_recorded
 
-        _wait(traffic, look, query, seconds=STALL_SECONDS)
+        _wait(traffic, progressed, query, seconds=STALL_SECONDS)
         stages.seconds.setdefault("publish", time.monotonic() - started)
         stages.seconds["record"] = time.monotonic() - started
         for name in ("publish", "record"):
             watcher.done(name)
         result.rows_while_recording = query.rows()
-        final = traffic.sampler.look()
+        final = traffic.sampler.sample()
         result.offered, result.received = traffic.offered, traffic.recorded
         result.payload_bytes, result.stream_bytes = traffic.payload_bytes, traffic.recorded_position
         result.datagrams_dropped, result.naks, result.retransmits = final.dropped, final.naks, final.retransmits
@@ -159,10 +159,10 @@ def _stream(
 
 
 def _wait(traffic: Traffic, until: Callable[[], bool], query: TableQuery, *, seconds: float) -> None:
-    """Looks again and again; raises what went wrong, and TimedOut when nothing has moved for ``seconds``."""
+    """Polls until the condition holds; raises the error of a part, and TimedOut when nothing has moved for ``seconds``."""
     last, since = -1, time.monotonic()
     while not until():
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
         query.check()
         traffic.check()
         if traffic.recorded_position != last:
@@ -175,16 +175,16 @@ def _compare(result: Result, table: Any, query: TableQuery, files: list[str]) ->
     if not files:
         result.lost = result.offered
         return
-    found = check.compare(check.read_files(files), table, row=query.row, position=query.position)
-    result.rows, result.lost = found.rows, found.lost
-    result.duplicated, result.out_of_order = found.duplicated, found.out_of_order
-    result.unequal_columns = found.unequal_columns
-    result.rows_equal = found.is_clean
+    comparison = check.compare(check.read_files(files), table, row=query.row, position=query.position)
+    result.rows, result.lost = comparison.rows, comparison.lost
+    result.duplicated, result.out_of_order = comparison.duplicated, comparison.out_of_order
+    result.unequal_columns = comparison.unequal_columns
+    result.rows_equal = comparison.is_clean
     result.figures_equal = result.figures == source_figures(table)
 
 
 class _Stages:
-    """Times stages, and tells the watcher."""
+    """Times stages, and reports them to the watcher."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher

@@ -1,4 +1,4 @@
-"""What the driver's counters said over time, read from its CnC file by a thread of its own."""
+"""The driver's counters over time, read from its CnC file by a thread of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POSITIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One look at the counters, ``seconds`` after the first."""
+    """The counters at one moment, ``seconds`` after the first."""
 
     seconds: float
     bytes_sent: int
@@ -40,9 +40,9 @@ class Sample:
 
 
 class Sampler:
-    """Looks at a driver's counters until it is closed; ``samples`` are in order of time, which ``restart`` sets to zero.
+    """Reads a driver's counters until it is closed; ``samples`` are in order of time, which ``restart`` sets to zero.
 
-    ``dropped`` tells how many datagrams were dropped on purpose, which no counter of a driver says.
+    ``dropped`` returns how many datagrams were dropped on purpose, which no counter of a driver holds.
     """
 
     def __init__(self, directory: str, clock: Clock, dropped: Callable[[], int]) -> None:
@@ -59,25 +59,25 @@ class Sampler:
     def _run(self) -> None:
         try:
             while not self._stop.wait(INTERVAL_SECONDS):
-                self.look()
+                self.sample()
         except Exception as error:
             self.error = error
 
-    def look(self) -> Sample:
+    def sample(self) -> Sample:
         """Takes one sample now."""
         now_ns = self._clock.monotonic_ns()
-        found = self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=now_ns)
+        snapshot = self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=now_ns)
         positions = {
-            name: max((c.value for c in found.counters if c.type_id == type_id), default=0)
+            name: max((c.value for c in snapshot.counters if c.type_id == type_id), default=0)
             for name, type_id in POSITIONS.items()
         }
         sample = Sample(
             seconds=(now_ns - self._started_ns) / 1e9,
-            bytes_sent=found.system(SystemCounter.BYTES_SENT),
-            bytes_received=found.system(SystemCounter.BYTES_RECEIVED),
-            naks=found.system(SystemCounter.NAKS_SENT),
-            retransmits=found.system(SystemCounter.RETRANSMITS_SENT),
-            retransmitted_bytes=found.system(SystemCounter.RETRANSMITTED_BYTES),
+            bytes_sent=snapshot.system(SystemCounter.BYTES_SENT),
+            bytes_received=snapshot.system(SystemCounter.BYTES_RECEIVED),
+            naks=snapshot.system(SystemCounter.NAKS_SENT),
+            retransmits=snapshot.system(SystemCounter.RETRANSMITS_SENT),
+            retransmitted_bytes=snapshot.system(SystemCounter.RETRANSMITTED_BYTES),
             dropped=self._dropped(),
             positions=positions,
         )
@@ -88,7 +88,7 @@ class Sampler:
         """Forgets what was sampled; time starts now."""
         self._started_ns = self._clock.monotonic_ns()
         self.samples.clear()
-        self.look()
+        self.sample()
 
     def close(self) -> None:
         """Stops the thread and lets go of the file; may be called twice."""

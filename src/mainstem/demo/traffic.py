@@ -36,7 +36,7 @@ CONNECT_SECONDS = 20.0
 
 
 def free_port() -> int:
-    """A UDP port of this machine that nobody has just now."""
+    """A UDP port of this machine that is free just now."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -126,13 +126,13 @@ class Traffic:
                     self._reader_runs.wait()
                 if self._stop.is_set():
                     return
-                taken, answer = publication.offer_arrow(array, first=first, count=min(BATCH, rows - first))
-                first += taken
-                self.offered += taken
-                if taken:
+                accepted, status = publication.offer_arrow(array, first=first, count=min(BATCH, rows - first))
+                first += accepted
+                self.offered += accepted
+                if accepted:
                     continue
                 if publication.is_closed:
-                    raise OfferError(f"the publication closed while rows were offered (status {answer})")
+                    raise OfferError(f"the publication closed while rows were offered (status {status})")
                 time.sleep(IDLE_SECONDS)
             self.payload_bytes += sum(buffer.size for buffer in array.buffers()[2:] if buffer is not None)
         self.final_position = publication.position

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -210,6 +212,10 @@ def test_the_report_needs_nothing_but_itself() -> None:
     for reference in ("<script", '<link rel="stylesheet', "<img", "@import", "url(http"):
         assert reference not in page
     assert "2% of the datagrams dropped" in page
+    for picture in re.findall("<svg.*?</svg>", page):
+        ElementTree.fromstring(picture)
+    for line in ("stream, as recorded", "datagrams dropped", "subscriber", "<h3>Delay by carrier, minutes</h3>"):
+        assert line in page
 
 
 def test_the_report_says_what_went_wrong() -> None:
