@@ -1,4 +1,4 @@
-"""Writes the columns of every table into docs/analyze.md, from the definitions; ``--check`` says whether they are there."""
+"""Writes the columns of every table into docs/analyze.md, from the definitions; ``--check`` fails where they differ."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def described() -> str:
 def main() -> None:
     """Writes, or checks."""
     text = DOCS.read_text(encoding="utf-8")
-    wanted = text.partition(MARK)[0] + MARK + described()
+    expected = text.partition(MARK)[0] + MARK + described()
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if text == wanted else f"{DOCS.relative_to(ROOT)} is not what tools/write_table_docs.py writes")
-    DOCS.write_text(wanted, encoding="utf-8")
+        sys.exit(0 if text == expected else f"{DOCS.relative_to(ROOT)} is not what tools/write_table_docs.py writes")
+    DOCS.write_text(expected, encoding="utf-8")
 
 
 if __name__ == "__main__":

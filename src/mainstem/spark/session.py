@@ -77,11 +77,24 @@ def create(
     log_level: str = "ERROR",
     log_file: Path | None = None,
 ) -> SparkSession:
-    """A session with Mainstem's sources registered, on the Java that ``ensure_java`` finds; ``config`` has the last word.
+    """Creates a session with Mainstem's sources registered, whose workers run this same Python.
 
-    With ``log_file`` what the JVM and its workers say goes there. The workers run this same Python. Settings of the JVM
-    itself (memory, options) count only for the first session of a process. Without a ``master`` it is the one of spark-submit,
-    where that has started us, else ``local[*]``. Raises ConfigurationError when there is no Java.
+    Args:
+        name: The application's name in Spark.
+        master: Where Spark runs. None: the master of ``spark-submit`` where that started this process, else ``local[*]``.
+        config: Settings that override every default. Those of the JVM itself (memory, options) count only for the first
+            session of a process.
+        log_level: What Spark's loggers write at least.
+        log_file: Where the standard error of the JVM and its workers goes; None: where this process's goes.
+
+    Returns:
+        The session.
+
+    Raises:
+        ConfigurationError: There is no Java that Spark runs on.
+
+    Example:
+        >>> spark = create("tides", master="local[4]")
     """
     submitted = os.environ.get(GATEWAY_VARIABLE) is not None
     if master is None and submitted:

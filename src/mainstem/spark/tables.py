@@ -5,7 +5,7 @@ Each takes the frames of ``mainstem.capture``; ``messages``, ``sessions`` and ``
 when it has changed, with a higher ``revision``; ``latest(rows, TABLES[name].identity)`` keeps the last form of each. ``TABLES``
 describes the columns.
 
-A table of a fold is a selection from what ``folds.run.apply`` returns: ``sources`` says where each column comes from.
+A table of a fold is a selection from what ``folds.run.apply`` returns: ``sources`` lists where each column comes from.
 ``select`` makes that selection in Spark, ``report.local_path`` makes it of an Arrow table.
 """
 

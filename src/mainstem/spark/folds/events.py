@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mainstem.spark.folds.fold import TIMES
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+TIMES = ("time_ns", "packet", "frame_index")
+"""The order in which frames are read; every fold has these among its inputs."""
 
 
 class Events:

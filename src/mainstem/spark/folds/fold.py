@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from mainstem.spark.folds.events import Events
 
 REVISION = Column("revision", "bigint", "frames of this key that had been read when the row last changed")
-TIMES = ("time_ns", "packet", "frame_index")
-"""The order in which frames are read; every fold has these among its inputs."""
 
 
 class Row(NamedTuple):

@@ -44,7 +44,7 @@ class MuxStream:
                 self.empty_since[side] = time_ns
 
     def grant(self, side: int, amount: int | None, time_ns: int) -> dict[str, Any]:
-        """``side`` lets the other write ``amount`` more (None: without limit); what a row of the grant says."""
+        """``side`` lets the other write ``amount`` more (None: without limit); returns the columns of the grant."""
         writer, before = 1 - side, self.left[1 - side]
         after = None if amount is None or before is None else before + amount
         exhausted = None

@@ -1,7 +1,37 @@
 """One path of an Aeron stream: what passed from a publisher to one endpoint, and what came back.
 
-A path is a session, a stream and the endpoint that data goes to. Data that continues where the last ended, which is nearly
-all of it, is only counted, by whole columns; everything else is looked at one by one.
+A path is a session, a stream and the endpoint that data goes to. Frames of both directions belong to it: DATA, PAD, SETUP and
+RTTM replies of the publisher, and NAK, SM, ERR and RTTM requests of receivers (``docs/protocols/aeron.md``).
+
+Theory of operation. A capture has tens of millions of frames, nearly all of them data that continues where the last ended. Python
+can afford a few array operations for those, and a function call only for the rest. So frames come as columns (``Events``), and
+``feed`` works in three steps:
+
+1. ``_next_change`` finds, by columns, the next frame after which positions are computed differently: the first frame that names
+   a term, a SETUP with other parameters, or data beyond the term length that was assumed. ``_change`` applies it. Between two
+   changes ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame.
+2. ``_advance`` handles the frames between two changes by columns: running maxima give, for each frame, the highest position
+   (``before``) and the time of the last new data before it. From them follow masks: ``hole`` (starts above the highest
+   position), ``again`` (ends at or below it), ``pause`` (1 ms or more since the last new data), ``ends`` (end of stream).
+3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*: ``_note`` sees them one by one, in order, with the
+   derived values of their moment. What belongs to other subjects is in other files: ``gaps``, ``stalls``, ``sessions``.
+
+State. ``PathState`` is all that later frames are compared with; it is bounded (``MAX_GAPS``, ``MAX_RECEIVERS``,
+``MAX_QUESTIONS``), JSON in a checkpoint, and written by this file and its three companions only. During ``_note`` the fields that
+are carried by columns (``last_advance_ns``, ``largest``, ``stood``) are set to the moment of that frame, because gaps and stalls
+read them; ``_advance`` sets them to the end of the piece when all are noted.
+
+Invariants:
+
+- Cutting the frames anywhere gives the same rows: nothing depends on the pieces, only on state and order. Tests cut everywhere.
+- ``hwm`` never decreases between two restarts, and ``start <= hwm`` once data was seen.
+- A gap is in ``gaps`` while some of it is missing, then in ``closed`` until no NAK that was under way can still name it
+  (``LATE_NAK_NS``); a row of it leaves when it leaves ``closed``. ``missing`` pieces are disjoint and in order.
+- ``revision`` of a row is the number of frames of this path up to its last change, so a later form has a higher one.
+- The order of time is the caller's to give. Within one instant packet and frame index decide.
+
+Without a SETUP the term length is not known. Positions are then far apart (a term is taken for 2^40 bytes) until a second term
+appears, whose distance gives a power of two; a frame beyond it proves that guess wrong, and positions start anew.
 """
 
 from __future__ import annotations
@@ -107,6 +137,7 @@ class PathFold(Fold):
                 _change(state, events, change, out)
             at = change
         if count:
+            assert state.hwm == UNSEEN or state.start <= state.hwm, "the highest position is before the start"
             gaps.settle(state, state.last_ns, out)
         return out
 

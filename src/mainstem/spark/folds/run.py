@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mainstem.spark.folds.events import PREFIX, from_arrow, from_pandas
-from mainstem.spark.folds.fold import REVISION, TIMES
+from mainstem.spark.folds.events import PREFIX, TIMES, from_arrow, from_pandas
+from mainstem.spark.folds.fold import REVISION
 from mainstem.spark.folds.state import dump, load
 
 if TYPE_CHECKING:

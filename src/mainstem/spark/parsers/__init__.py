@@ -1,4 +1,4 @@
-"""Parsers: payloads to typed columns. Those of others are found by the entry point group ``mainstem.parsers``."""
+"""Parsers: payloads to typed columns. Those of other packages are entry points of the group ``mainstem.parsers``."""
 
 from mainstem.spark.parsers.base import Parsed, Parser, RowParser
 from mainstem.spark.parsers.registry import find_parser, parser_names

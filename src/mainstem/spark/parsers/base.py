@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Parsed:
-    """The rows of some messages: ``columns`` in the schema's order, for each row the index of its message, and why some failed.
+    """The rows of some messages. A message may have any number of rows; one that is in ``problems`` has none.
 
-    A message may give any number of rows. One that is in ``problems`` gives none.
+    Attributes:
+        columns: An Arrow array for each field, in the schema's order.
+        origins: For each row, the index of its message among the payloads.
+        problems: For each message that could not be read, by its index, the reason.
+
+    Example:
+        >>> Parsed([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
     """
 
     columns: list[Any]
@@ -25,24 +31,60 @@ class Parsed:
 
 
 class Parser(Protocol):
-    """An entry point of ``mainstem.parsers`` is a class like this; it is made with the options of the command line.
+    """What turns payloads into typed columns. An entry point of the group ``mainstem.parsers`` is a class like this.
 
-    It goes to Spark's workers by pickle, so it holds plain values only.
+    It is created with the options of the command line, as keywords. It goes to Spark's workers by pickle, so it holds plain
+    values only. ``RowParser`` is an easier way to write one.
+
+    Example:
+        >>> parser: Parser = find_parser("csv", {"columns": "id,name"})
     """
 
     def __init__(self, **options: str) -> None: ...
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns, from a sample of messages when nothing else says what they are; ValueError when they do not tell."""
+        """The columns, inferred from messages where no schema is given.
+
+        Args:
+            sample: The first payloads of the recordings; it may be empty.
+
+        Returns:
+            The schema of what ``parse`` makes.
+
+        Raises:
+            ValueError: The sample does not determine a schema.
+
+        Example:
+            >>> find_parser("json", {}).schema([b'{"id": 1}'])
+            id: int64
+        """
         ...
 
     def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
-        """The rows of some messages, as columns of exactly that schema."""
+        """The rows of some messages. A message that cannot be read never stops the others.
+
+        Args:
+            payloads: The messages.
+            schema: The schema that the columns have, exactly.
+
+        Returns:
+            The rows, and the reasons for messages without any.
+
+        Example:
+            >>> find_parser("json", {}).parse([b'{"id": 1}', b"{"], schema).origins
+            [0]
+        """
         ...
 
 
 class RowParser(ABC):
-    """A parser that makes dictionaries, a message at a time: easy to write, and fast enough for most."""
+    """A parser that makes dictionaries, a message at a time: easy to write, and fast enough for most.
+
+    Example:
+        >>> class Words(RowParser):
+        ...     def rows(self, payload):
+        ...         return ({"word": word} for word in payload.decode().split())
+    """
 
     def __init__(self, **options: str) -> None:
         if options:
@@ -50,10 +92,35 @@ class RowParser(ABC):
 
     @abstractmethod
     def rows(self, payload: bytes) -> Iterable[dict[str, Any]]:
-        """The rows of one message. Whatever it raises is told beside the message."""
+        """The rows of one message; to be overridden. Whatever it raises is the message's problem.
+
+        Args:
+            payload: The message.
+
+        Returns:
+            A dictionary for each row; a field that it leaves out is null.
+
+        Example:
+            >>> list(find_parser("json", {}).rows(b'{"id": 1}'))
+            [{'id': 1}]
+        """
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """What Arrow finds in the sample's rows."""
+        """The columns that Arrow infers from the rows of the sample.
+
+        Args:
+            sample: The first payloads of the recordings.
+
+        Returns:
+            The schema.
+
+        Raises:
+            ValueError: The sample has no rows.
+
+        Example:
+            >>> find_parser("json", {}).schema([b'{"id": 1}'])
+            id: int64
+        """
         import pyarrow as pa
 
         rows = [row for payload in sample for row in self.rows(payload)]
@@ -62,7 +129,19 @@ class RowParser(ABC):
         return pa.Table.from_pylist(rows).schema
 
     def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
-        """The rows of all messages that can be read."""
+        """The rows of all messages that can be read.
+
+        Args:
+            payloads: The messages.
+            schema: The schema that the columns have; a value that does not fit it is the message's problem.
+
+        Returns:
+            The rows, and the reasons for messages without any.
+
+        Example:
+            >>> find_parser("json", {}).parse([b'{"id": 1}', b"{"], schema).origins
+            [0]
+        """
         rows: list[dict[str, Any]] = []
         origins: list[int] = []
         problems: dict[int, str] = {}
@@ -77,7 +156,21 @@ class RowParser(ABC):
         return self._columns(rows, origins, schema, problems)
 
     def column(self, values: list[Any], kind: Any) -> Any:
-        """A column of that type. Raises what Arrow raises for a value that is none of it."""
+        """A column of Arrow's; to be overridden where values need a conversion.
+
+        Args:
+            values: A value for each row, None for null.
+            kind: The Arrow type of the column.
+
+        Returns:
+            The array.
+
+        Raises:
+            pyarrow.ArrowException: A value is none of that type.
+
+        Example:
+            >>> find_parser("json", {}).column(["2026-01-31"], pa.date32())
+        """
         import pyarrow as pa
 
         return pa.array(values, kind)

@@ -22,12 +22,34 @@ OWN = {
 
 
 def parser_names() -> list[str]:
-    """Every name that ``find_parser`` knows."""
+    """The names that ``find_parser`` accepts, besides ``module:Class``.
+
+    Returns:
+        The names of Mainstem's parsers and of the entry points of ``mainstem.parsers``, sorted.
+
+    Example:
+        >>> parser_names()
+        ['arrow', 'csv', 'json', 'msgpack', 'sbe']
+    """
     return sorted({*OWN, *(point.name for point in entry_points(group=GROUP))})
 
 
 def find_parser(name: str, options: dict[str, str]) -> Parser:
-    """The parser of that name, with these options. Raises ConfigurationError that says which there are, or what was wrong."""
+    """Creates the parser of a name.
+
+    Args:
+        name: One of ``parser_names()``, or ``package.module:Class``.
+        options: The parser's options, as the command line has them.
+
+    Returns:
+        The parser.
+
+    Raises:
+        ConfigurationError: There is no such parser, or an option is wrong.
+
+    Example:
+        >>> find_parser("csv", {"columns": "id,name", "delimiter": ";"})
+    """
     place = OWN.get(name) or (name if ":" in name else "")
     try:
         if place:

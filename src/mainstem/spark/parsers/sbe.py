@@ -44,7 +44,7 @@ class Sbe(RowParser):
             yield decoded[1]
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:  # noqa: ARG002
-        """What the XML says; the sample is not needed."""
+        """That of the XML; the sample is not needed."""
         import pyarrow as pa
 
         block = next(block for block in self._schema.messages.values() if block.name == self._message)

@@ -27,7 +27,7 @@ class JsonLines(RowParser):
                 yield value
 
     def column(self, values: list[Any], kind: Any) -> Any:
-        """JSON has no times: they are texts, and become what the schema says."""
+        """JSON has no times: they are texts, and become the type of the schema."""
         import pyarrow as pa
 
         if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):

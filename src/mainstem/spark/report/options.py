@@ -55,7 +55,7 @@ class AnalyzeOptions:
 
     ``inputs`` are captures, folders of captures, patterns, directories of recordings (Aeron Archive's too), or tables of
     frames in Parquet that an earlier analysis or a streaming query wrote. ``ports`` are options of ``mainstem.capture``
-    that say which ports speak what. An earlier analysis in ``out`` is replaced; anything else there is left alone.
+    that name the ports of each protocol. An earlier analysis in ``out`` is replaced; anything else there is left alone.
     """
 
     inputs: tuple[str, ...]

@@ -92,7 +92,17 @@ class ChannelStreamWriter(DataSourceStreamArrowWriter):
 
 
 class ChannelSink(DataSource):
-    """``df.write.format("mainstem.channel")`` and ``df.writeStream``; the options are in ``ChannelOptions``."""
+    """``mainstem.channel``: ``df.write.format("mainstem.channel").mode("append")``, and ``df.writeStream``.
+
+    Options, whose names Spark compares without regard to case:
+
+    - ``channel``: ``aeron:...``, ``bymux://HOST:PORT``, ``jmux://HOST:PORT`` or ``aqueduct://HOST:PORT``. Required.
+    - ``streamId``, ``directory``: of Aeron, the stream (0) and the media driver's directory on each executor's machine.
+    - ``column`` (``payload``): the messages; binary or string, never null.
+    - ``timeout`` (30): seconds that the other side may push back, or be away, before the task fails.
+    - ``epoch``: of a batch, the first part of the keys; by default the second at which it was planned.
+    - ``ca``: of Aqueduct, the file of the authority that signed the server's certificate.
+    """
 
     @classmethod
     def name(cls) -> str:

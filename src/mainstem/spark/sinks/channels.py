@@ -93,7 +93,7 @@ class BymuxChannel:
 
 
 class JmuxChannel:
-    """A request for each partition. The response, whatever it says, means that everything was taken."""
+    """A request for each partition. A response, whatever it holds, means that everything was taken."""
 
     def __init__(self, options: ChannelOptions) -> None:
         from mainstem.mux.jmux.blocking import connect

@@ -120,7 +120,7 @@ def _repeated(part: RecordingRange) -> dict[str, Any]:
 
     values = {
         "recording_id": pa.scalar(part.descriptor.recording_id, pa.int64()),
-        # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog knows it.
+        # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog has it.
         "session_id": pa.scalar(part.descriptor.session_id, pa.int32()),
         "stream_id": pa.scalar(part.descriptor.stream_id, pa.int32()),
     }

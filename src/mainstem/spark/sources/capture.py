@@ -77,7 +77,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: Ends | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy and need none of what the driver knows.
+        # Tasks get a copy and need none of what the driver holds.
         return {"_options": self._options, "_wanted": self._wanted, "_indexes": {}, "_frozen": None}
 
     def initialOffset(self) -> Ends:  # noqa: N802
@@ -160,14 +160,27 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _rows_of(partition, self._wanted)
 
     def commit(self, end: Ends) -> None:
-        """Nothing: captures are kept for as long as their owner wants them."""
+        """Nothing: captures are kept for as long as their owner keeps them."""
 
     def stop(self) -> None:
         self._indexes.clear()
 
 
 class CaptureSource(DataSource):
-    """``spark.read.format("mainstem.capture").load(path)``; the options are in ``CaptureOptions``."""
+    """``mainstem.capture``: ``spark.read.format("mainstem.capture").load(path)``, or ``readStream``.
+
+    Options, whose names Spark compares without regard to case:
+
+    - ``path``: a capture, a folder of captures, or a pattern. Required.
+    - ``aeronPorts`` (``auto``): UDP ports that carry Aeron, with commas between them; ``auto`` recognises it, ``none`` skips it.
+    - ``bymuxPorts``, ``jmuxPorts``: TCP ports of these protocols. Default: none.
+    - ``payload`` (false): adds a column with the payload of each frame.
+    - ``partitionBytes`` (32m): what one task reads at most.
+    - ``minPartitions`` (1): at least so many tasks.
+    - ``rowsPerBatch``: rows of one Arrow batch, 256 to 1048576 (8192).
+    - ``indexDirectory``: where the index of each capture is kept; by default beside the capture.
+    - ``maxBytesPerTrigger``: the size of a micro-batch. Default: no limit.
+    """
 
     @classmethod
     def name(cls) -> str:

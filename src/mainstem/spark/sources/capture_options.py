@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.capture import schema
 from mainstem.capture.reading import PART_BYTES, ROWS, FrameSelection
 from mainstem.errors import ConfigurationError
-from mainstem.units import parse_size
+from mainstem.spark.sources.options import flag, positive
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,24 +64,21 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
         raise ConfigurationError(f"mainstem.capture has no option {unknown[0]!r}; it has {', '.join(sorted(KNOWN))}")
     if not texts.get("path"):
         raise ConfigurationError("mainstem.capture needs the option 'path': a capture, a folder of them, or a pattern")
-    rows = _positive(texts, "rowsperbatch", ROWS)
+    rows = positive(texts, "rowsperbatch", ROWS)
     if not MIN_ROWS <= rows <= MAX_ROWS:
         raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
-    payload = texts.get("payload", "false").lower()
-    if payload not in ("true", "false"):
-        raise ConfigurationError(f"payload: {texts['payload']!r} is neither true nor false")
     aeron = texts.get("aeronports", "auto").strip().lower()
     return CaptureOptions(
         path=texts["path"],
         aeron_ports=None if aeron == "auto" else () if aeron == "none" else _ports(aeron, "aeronPorts"),
         bymux_ports=_ports(texts.get("bymuxports", ""), "bymuxPorts"),
         jmux_ports=_ports(texts.get("jmuxports", ""), "jmuxPorts"),
-        payload=payload == "true",
-        partition_bytes=_positive(texts, "partitionbytes", PART_BYTES),
-        min_partitions=_positive(texts, "minpartitions", 1),
+        payload=flag(texts, "payload", False),
+        partition_bytes=positive(texts, "partitionbytes", PART_BYTES),
+        min_partitions=positive(texts, "minpartitions", 1),
         rows_per_batch=rows,
         index_directory=texts.get("indexdirectory"),
-        max_bytes=_positive(texts, "maxbytespertrigger", 0) if "maxbytespertrigger" in texts else None,
+        max_bytes=positive(texts, "maxbytespertrigger", None),
     )
 
 
@@ -94,12 +91,3 @@ def _ports(text: str, name: str) -> tuple[int, ...]:
             raise ConfigurationError(f"{name}: {part.strip()!r} is no port (1 to 65535; several as in 20121,20122)")
         ports.append(int(part))
     return tuple(ports)
-
-
-def _positive(texts: Mapping[str, str], name: str, default: int) -> int:
-    if name not in texts:
-        return default
-    value = parse_size(texts[name], name=name)
-    if value <= 0:
-        raise ConfigurationError(f"{name}: {texts[name]!r} is not above zero")
-    return value

@@ -32,7 +32,7 @@ def bounds_of(filtered: DataFrame) -> PredicateBounds:
         return EVERYTHING
     execution = filtered._jdf.queryExecution()
     # The optimiser makes a number of what depends on the time of the query, and a later query has another. Then only what
-    # the condition says in so many words is sure.
+    # the condition has as plain numbers is sure.
     moves = _depends_on_its_time(filtered.sparkSession, execution.analyzed())
     plan, bounds = execution.analyzed() if moves else execution.optimizedPlan(), EVERYTHING
     while plan.children().size() == 1:
@@ -43,7 +43,7 @@ def bounds_of(filtered: DataFrame) -> PredicateBounds:
 
 
 def _depends_on_its_time(spark: SparkSession, analyzed: Any) -> bool:
-    """Whether the condition says ``now()``, ``current_date``, or compares with a text such as ``'today'``."""
+    """Whether the condition holds ``now()``, ``current_date``, or compares with a text such as ``'today'``."""
     jvm: Any = spark._jvm
     current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     said = analyzed.condition().sql() if _name(analyzed) == "Filter" else ""

@@ -144,7 +144,17 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class LiveSource(DataSource):
-    """``spark.readStream.format("mainstem.live").options(channel=..., streamId=...)``; the rest as ``mainstem.recording``."""
+    """``mainstem.live``: ``spark.readStream.format("mainstem.live").options(channel=..., streamId=...)``.
+
+    Options, besides those of ``mainstem.recording`` (but for ``path``):
+
+    - ``channel``: an Aeron channel. Required.
+    - ``streamId``: one stream id, or several with commas between them. Required.
+    - ``directory``: of the media driver. Default: the user's default directory.
+    - ``recordTo``: the directory that the stream is recorded into: exactly once.
+    - ``scratch``: without ``recordTo``, where the stream is kept while the query runs: at most once. Default: the machine's
+      temporary directory.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.errors import ConfigurationError
 from mainstem.units import parse_size
@@ -23,6 +23,7 @@ SHARED_BYTES = 16 << 20
 # A batch costs Spark half a millisecond, whatever is in it.
 ROWS_PER_BATCH = 20_000
 
+D = TypeVar("D", int, None)
 Where = str | int
 ROWS = ("messages", "frames", "problems")
 
@@ -87,13 +88,13 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         to_position=_position(texts, "toposition"),
         starting=_where(texts.get("startingpositions", "earliest"), "startingPositions"),
         ending=_where(texts.get("endingpositions", "latest"), "endingPositions"),
-        max_bytes=_positive(texts, "maxbytespertrigger", None),
-        max_rows=_positive(texts, "maxrowspertrigger", None),
-        min_partitions=_positive(texts, "minpartitions", 1) or 1,
-        partition_bytes=_positive(texts, "partitionbytes", PARTITION_BYTES) or PARTITION_BYTES,
-        rows_per_batch=_positive(texts, "rowsperbatch", ROWS_PER_BATCH) or ROWS_PER_BATCH,
-        fail_on_data_loss=_flag(texts, "failondataloss", True) and rows != "problems",
-        verify=_flag(texts, "verify", False),
+        max_bytes=positive(texts, "maxbytespertrigger", None),
+        max_rows=positive(texts, "maxrowspertrigger", None),
+        min_partitions=positive(texts, "minpartitions", 1),
+        partition_bytes=positive(texts, "partitionbytes", PARTITION_BYTES),
+        rows_per_batch=positive(texts, "rowsperbatch", ROWS_PER_BATCH),
+        fail_on_data_loss=flag(texts, "failondataloss", True) and rows != "problems",
+        verify=flag(texts, "verify", False),
     )
 
 
@@ -120,7 +121,8 @@ def _ids(texts: Mapping[str, str], name: str) -> frozenset[int]:
         raise ConfigurationError(f"{name}: {texts[name]!r} is not a list of whole numbers, as in 1,2") from None
 
 
-def _positive(texts: Mapping[str, str], name: str, default: int | None) -> int | None:
+def positive(texts: Mapping[str, str], name: str, default: D) -> int | D:
+    """A size or a count above zero."""
     if name not in texts:
         return default
     value = parse_size(texts[name], name=name)
@@ -129,7 +131,8 @@ def _positive(texts: Mapping[str, str], name: str, default: int | None) -> int |
     return value
 
 
-def _flag(texts: Mapping[str, str], name: str, default: bool) -> bool:
+def flag(texts: Mapping[str, str], name: str, default: bool) -> bool:
+    """True or false."""
     text = texts.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise ConfigurationError(f"{name}: {texts[name]!r} is neither true nor false")
@@ -172,7 +175,7 @@ _PLACES = (
 
 
 def time_ns_of(text: str, name: str, expected: str = _PLACES) -> int:
-    """Epoch nanoseconds of an ISO 8601 time, UTC unless it says otherwise."""
+    """Epoch nanoseconds of an ISO 8601 time, UTC unless it has an offset."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

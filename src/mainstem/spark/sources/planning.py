@@ -1,4 +1,34 @@
-"""What the driver of a Spark query plans: which recordings there are, how far each can be read, and into what ranges it is cut."""
+"""What the driver of a Spark query plans: which recordings there are, how far each can be read, and into what ranges it is cut.
+
+Theory of operation. A position in a stream is an offset in Spark, so planning is arithmetic on positions: for each recording
+a begin and a stop, both at boundaries between messages. Three places do it:
+
+- ``starting``, ``ending`` and ``latest`` resolve the options (earliest, latest, a position, a time) against the recordings as
+  they are now. They run on the driver, once for a batch, and for a stream when it begins or polls.
+- ``advance`` makes the end offset of the next micro-batch from its start and the targets. Limits on bytes and rows are
+  shared in proportion to what each recording has waiting, so that none starves. Only here is a boundary chosen; it
+  becomes the offset that Spark writes to its log before anything is read.
+- ``ranges`` cuts ``[start, end)`` of each recording into partitions. For a restarted query Spark calls it with offsets of its
+  log, without ``advance``: so it must not depend on what is planned now, only on the offsets and on the segments, which never
+  change below the end. Equal offsets therefore mean equal rows: that is the whole of exactly-once on the reading side.
+
+Who runs what. The driver holds a ``Planner`` with an open reader for each recording, which is never pickled; tasks get a
+``RecordingRange``, which names directory, descriptor and positions, and open a reader of their own. Spark calls the planner of one
+query from one thread at a time. The recorder may be writing the same segments in another process: a reader sees whole frames
+up to ``end_position``, which only grows, and the catalog is read anew at each call, so that new recordings appear.
+
+Invariants:
+
+- A range begins and ends between two messages; a message is never split between micro-batches or tasks.
+- ``within`` narrows a range and never widens it, and an empty range stays empty (begin = stop). The offset nevertheless moves
+  past what the options leave out, or the next micro-batch would begin there again.
+- The end offset is never before the start offset, and contains every recording that the start contained.
+- Where positions are lost (purged segments, a damaged frame, a recording that is gone) the query fails, or with
+  ``failOnDataLoss=false`` logs and goes on behind the loss: it never skips without either.
+
+The index (``mainstem.recording.positions``) makes boundaries and times cheap to find; without one the same functions walk the
+frames from the start of a term, which is correct and slower.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +92,12 @@ class Planner:
         self._readers.clear()
 
     def starting(self) -> Positions:
-        """Where the options say to begin, for the recordings that there are now."""
+        """Where the options begin, for the recordings that there are now."""
         where = self._options.starting
         return {k: resolve(where, r, "earliest", name="startingPositions") for k, r in self.readers().items()}
 
     def ending(self) -> Positions:
-        """Where the options say to end."""
+        """Where the options end."""
         where = self._options.ending
         return {k: resolve(where, r, "latest", name="endingPositions") for k, r in self.readers().items()}
 
@@ -76,7 +106,7 @@ class Planner:
         return {key: reader.end_position() for key, reader in self.readers().items()}
 
     def targets(self) -> Positions:
-        """How far a query should come now: as far as there is, and not past where the options say to end."""
+        """How far a query should come now: as far as there is, and not past where the options end."""
         return self.ending() if self._options.ending != "latest" else self.latest()
 
     def begin_of(self, key: str, start: Mapping[str, int]) -> int:

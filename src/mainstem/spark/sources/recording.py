@@ -103,14 +103,31 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _rows_of(partition)
 
     def commit(self, end: Positions) -> None:
-        """Nothing: recordings are kept for as long as their owner wants them."""
+        """Nothing: recordings are kept for as long as their owner keeps them."""
 
     def stop(self) -> None:
         self.planner.close()
 
 
 class RecordingSource(DataSource):
-    """``spark.read.format("mainstem.recording").load(directory)``; the options are in ``RecordingOptions``."""
+    """``mainstem.recording``: ``spark.read.format("mainstem.recording").load(directory)``, or ``readStream``.
+
+    Options, whose names Spark compares without regard to case:
+
+    - ``path``: the directory of the recordings, as driver and executors see it. Required.
+    - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
+    - ``rows``: ``messages`` (default), ``frames``, or ``problems`` (a row for each fault).
+    - ``fromTime``, ``toTime``: only what was recorded in ``[fromTime, toTime)``; ISO 8601, UTC unless it has an offset.
+    - ``fromPosition``, ``toPosition``: only messages whose position is in ``[fromPosition, toPosition)``, in bytes.
+    - ``startingPositions`` (``earliest``), ``endingPositions`` (``latest``): ``earliest``, ``latest``, a position, a time, or
+      JSON with one of them for each recording id. A checkpoint overrides ``startingPositions``.
+    - ``maxBytesPerTrigger``, ``maxRowsPerTrigger``: the size of a micro-batch. Default: no limit.
+    - ``minPartitions`` (1): at least so many tasks.
+    - ``partitionBytes`` (512m): what one task reads at most.
+    - ``rowsPerBatch`` (20000): rows of one Arrow batch.
+    - ``failOnDataLoss`` (true): fail where positions are gone or damaged; ``false`` logs and reads on.
+    - ``verify`` (false): compare the checksums of the index before reading.
+    """
 
     @classmethod
     def name(cls) -> str:

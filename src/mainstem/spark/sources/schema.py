@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Names = dict[str, bool]
-"""The columns asked for, in order, and whether the schema lets each be null: Spark wants its own schema back."""
+"""The columns asked for, in order, and whether the schema lets each be null: Spark requires its own schema back."""
 
 # name: (Spark type, bit of _core.columns; 0 where the value is the recording's own and no frame is read for it)
 MESSAGE_COLUMNS: dict[str, tuple[str, int]] = {
@@ -52,7 +52,7 @@ def columns_of(rows: str) -> dict[str, tuple[str, int]]:
 
 
 def ddl(rows: str) -> str:
-    """The whole schema, as Spark's DDL. Nothing is ever null, and a row costs less where Spark knows that."""
+    """The whole schema, as Spark's DDL. Nothing is ever null, and a row costs less where the schema declares that."""
     return ", ".join(f"{name} {kind} NOT NULL" for name, (kind, _) in columns_of(rows).items())
 
 
