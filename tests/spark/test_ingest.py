@@ -62,6 +62,31 @@ def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(
     assert count.messages == 2
 
 
+def test_every_message_is_in_the_table_and_no_value_is_changed(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "recordings"
+    log(path, [b'{"price": 2}', b'{"price": 2.99}', b"", b'{"price": 3, "venue": "x"}', b"no JSON"])
+    rows, count = ingest(spark, tmp_path, parser="json", schema="price bigint")
+    assert [row.price for row in rows] == [2, None, None, 3, None]
+    assert [row.payload and bytes(row.payload) for row in rows] == [None, b'{"price": 2.99}', b"", None, b"no JSON"]
+    assert rows[1].problem == "price: ValueError: 2.99 is no int64"
+    assert [row.rescued for row in rows] == [None, None, None, '{"venue":"x"}', None]
+    assert (count.messages, count.rows, count.problems, count.rescued) == (5, 5, 3, 1)
+
+
+def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "recordings"
+    log(path, [b'{"price": 2}'] * 2000 + [b'{"price": 2.5}'])
+    log(path, [b'{"price": 2, "venue": "x"}'], stream_id=7)
+    rows, count = ingest(spark, tmp_path, parser="json")
+    assert (rows[0].price, rows[0].venue, rows[-1].price) == (2.0, "x", 2.5)
+    assert (len(rows), count.problems) == (2002, 0)
+    log(path, [b'{"price": "dear", "venue": 7}'])
+    rows, _ = ingest(spark, tmp_path, parser="json")
+    assert rows[-1].problem.startswith("venue: ") or rows[-1].problem.startswith("price: ")
+    with pytest.raises(ConfigurationError, match=r"price is double there and bigint here, venue string is only there"):
+        ingest(spark, tmp_path, parser="json", schema="price bigint")
+
+
 def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -49,7 +49,7 @@ def run(
     """Bring recordings or a live channel into partitioned Parquet, parsed, once or continuously.
 
     Started again with the same folder it continues where it was; each message comes once. What the parser cannot read becomes a
-    row with the reason in the column `problem`.
+    row with the reason in the column `problem` and the message in `payload`; fields beyond the schema are in `rescued`.
     """
     try:
         from mainstem.spark.ingest import IngestOptions
@@ -117,5 +117,5 @@ def _ingest(spark: Any, options: IngestOptions, asked: Stop) -> dict[str, Any]:
         count.update(query)
         bars.done("ingest [bytes]")
     seconds = (SYSTEM_CLOCK.monotonic_ns() - begin_ns) / NS_PER_SECOND
-    totals = {"messages": count.messages, "rows": count.rows, "problems": count.problems}
-    return {**totals, "seconds": round(seconds, 3), "out": str(options.out)}
+    counts = {"messages": count.messages, "rows": count.rows, "problems": count.problems, "rescued": count.rescued}
+    return {**counts, "seconds": round(seconds, 3), "out": str(options.out)}

@@ -1,16 +1,24 @@
 """Recordings, or a live channel, into partitioned Parquet: once or for as long as it runs, each message once.
 
 The table has the columns ``date``, ``stream_id`` (its partitions), ``recording_id``, ``session_id``, ``position``,
-``recorded_at``, ``problem``, and those of the parser. A message that the parser cannot read is a row with its reason in
-``problem`` and nothing in the parser's columns: nothing is dropped in silence.
+``recorded_at``, ``problem``, those of the parser, ``rescued`` and ``payload``. Every message is in it, at least once:
+
+- A message that the parser cannot read, that has a value of another type than its column, or that has no rows at all, is a row
+  with its reason in ``problem``, the message in ``payload``, and nothing in the parser's columns.
+- Fields that the schema does not have are in ``rescued``, as JSON.
+
+The schema is kept in the table's folder: a restart reads with the same one, and is refused when another one is given.
 """
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import messages, open_recordings
 from mainstem.spark.lags import lag
 from mainstem.spark.parsers import find_parser
@@ -27,10 +35,18 @@ if TYPE_CHECKING:
 
 META = ("date", "stream_id", "recording_id", "session_id", "position", "recorded_at", "problem")
 META_DDL = "date date, stream_id int, recording_id bigint, session_id int, position bigint, recorded_at timestamp, problem string"
+# After the parser's columns: fields that the schema lacks, as JSON, and the message where there is a problem.
+REST = ("rescued", "payload")
+REST_DDL = "rescued string, payload binary"
 PARTITIONS = ("date", "stream_id")
-# Messages that a schema is inferred from where none is given.
-SAMPLE = 1000
+# Messages that a schema is inferred from where none is given: from all recordings, at these places of each.
+SAMPLE = 4000
+SAMPLE_PLACES = 4
+LEAST_SAMPLE = 64
 OBSERVED = "ingested"
+EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
+# Beside the checkpoint, which Spark's readers of the table pass over alike.
+CHECKPOINT, SCHEMA_FILE = "_checkpoint", "_schema.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,49 +102,79 @@ class Parsing:
 
         payloads: Any = batch.column("payload").to_pylist()
         parsed = self._parser.parse(payloads, self._schema)
-        # The rows, then those messages that gave none because they could not be read.
-        failed = sorted(parsed.problems)
+        # The rows, then the messages that have none.
+        without = {i: NO_ROWS if payloads[i] else EMPTY for i in set(range(len(payloads))).difference(parsed.origins)}
+        reasons = without | parsed.problems
+        failed, count = sorted(reasons), len(parsed.origins)
         origins = pa.array([*parsed.origins, *failed], pa.int64())
-        problems = pa.array([None] * len(parsed.origins) + [parsed.problems[i] for i in failed], pa.string())
+        problems = pa.array([None] * count + [reasons[i] for i in failed], pa.string())
+        rescued = pa.array([*(parsed.rescued.get(row) for row in range(count)), *([None] * len(failed))], pa.string())
+        messages = pa.array([*([None] * count), *(payloads[i] for i in failed)], pa.binary())
         columns: list[Any] = [batch.column(name).take(origins) for name in META[:-1]]
         columns.append(problems)
         for values, item in zip(parsed.columns, self._schema, strict=True):
             whole = pa.chunked_array([values, pa.nulls(len(failed), item.type)], item.type)
             columns.append(whole.combine_chunks())
-        return pa.RecordBatch.from_arrays(columns, names=[*META, *self._schema.names])
+        return pa.RecordBatch.from_arrays([*columns, rescued, messages], names=[*META, *self._schema.names, *REST])
 
 
 def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Parser) -> pa.Schema:
-    """The parser's columns, in Spark's types: those of the option, else inferred from the first messages of the recordings."""
+    """The parser's columns, in Spark's types: those of the table, else of the option, else inferred from messages.
+
+    Raises ConfigurationError where the option differs from the table, or there is nothing to infer from.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
     from pyspark.sql.types import StructType
 
+    file = options.out / SCHEMA_FILE
+    before = StructType.fromJson(json.loads(file.read_text())) if file.exists() else None
     if options.schema:
         kind = StructType.fromDDL(options.schema)
+    elif before is not None:
+        kind = before
     else:
         try:
-            kind = from_arrow_schema(parser.schema(sample(options.recordings)))
+            kind = from_arrow_schema(parser.schema(sample(options)))
         except ValueError as error:
             raise ConfigurationError(
                 f"parser {options.parser!r}: {error}; --schema says what the columns are"
             ) from None
-    if reserved := sorted(set(kind.names) & set(META)):
-        raise ConfigurationError(f"the parser's column {reserved[0]!r} has the name of one of ours: {', '.join(META)}")
+    if reserved := sorted(set(kind.names) & {*META, *REST}):
+        names = ", ".join((*META, *REST))
+        raise ConfigurationError(f"the parser's column {reserved[0]!r} has the name of one of ours: {names}")
+    if before is not None and (change := _change(before, kind)):
+        raise ConfigurationError(f"--schema: {options.out} was begun with another one: {change}; name another --out")
     schema: pa.Schema = to_arrow_schema(kind, timezone=spark.conf.get("spark.sql.session.timeZone"))
     return schema
 
 
-def sample(directory: str) -> list[bytes]:
-    """The first messages of a directory of recordings; none where there are none."""
+def _change(before: Any, now: Any) -> str:
+    """How two schemas differ, in words; empty where they do not."""
+    old, new = ({item.name: item.dataType.simpleString() for item in kind.fields} for kind in (before, now))
+    types = [{item.name: item.dataType.json() for item in kind.fields} for kind in (before, now)]
+    different = [name for name in old if name in new and types[0][name] != types[1][name]]
+    changes = [f"{name} is {old[name]} there and {new[name]} here" for name in different]
+    changes += [f"{name} {old[name]} is only there" for name in old if name not in new]
+    changes += [f"{name} {new[name]} is only here" for name in new if name not in old]
+    return ", ".join(changes)
+
+
+def sample(options: IngestOptions) -> list[bytes]:
+    """Messages of every recording that is read, from several places of each; none where there are none."""
     payloads: list[bytes] = []
-    if not directory:
+    if not options.recordings:
         return payloads
-    for reader in open_recordings(directory):
-        with reader:
-            for _, payload in messages(reader, reader.start_position, reader.end_position()):
-                payloads.append(payload)
-                if len(payloads) == SAMPLE:
-                    return payloads
+    readers = open_recordings(options.recordings)
+    if options.streams:
+        readers = [reader for reader in readers if reader.descriptor.stream_id in options.streams]
+    each = max(SAMPLE // max(len(readers), 1), LEAST_SAMPLE) // SAMPLE_PLACES
+    for reader in readers:
+        # A fault is met again when the messages are read.
+        with reader, suppress(RecordingError):
+            begin, end = reader.start_position, reader.end_position()
+            places = [reader.advance(begin, begin + (end - begin) * i // SAMPLE_PLACES) for i in range(SAMPLE_PLACES)]
+            for place, until in pairwise([*places, end]):
+                payloads += (payload for _, payload in islice(messages(reader, place, until), each))
     return payloads
 
 
@@ -157,7 +203,8 @@ def table(spark: SparkSession, options: IngestOptions) -> DataFrame:
         return df.withColumn("problem", f.lit(None).cast("string")).select(*META, "payload")
     parser = find_parser(options.parser, options.parser_options)
     schema = arrow_schema(spark, options, parser)
-    whole = StructType(StructType.fromDDL(META_DDL).fields + from_arrow_schema(schema).fields)
+    own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, REST_DDL))
+    whole = StructType([*next(own), *from_arrow_schema(schema).fields, *next(own)])
     return df.select(*META[:-1], "payload").mapInArrow(Parsing(parser, schema), whole)
 
 
@@ -166,29 +213,34 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
     from pyspark.sql import functions as f
 
     options.check()
-    rows = table(spark, options).observe(
-        OBSERVED, f.count(f.lit(1)).alias("rows"), f.count("problem").alias("problems")
+    rows = table(spark, options)
+    rescued = f.count("rescued") if "rescued" in rows.columns else f.lit(0)
+    rows = rows.observe(
+        OBSERVED, f.count(f.lit(1)).alias("rows"), f.count("problem").alias("problems"), rescued.alias("rescued")
     )
     writer = rows.writeStream.format("parquet").partitionBy(*PARTITIONS).option("path", str(options.out))
-    writer = writer.option("checkpointLocation", str(options.out / "_checkpoint"))
-    if options.continuous:
-        return writer.trigger(processingTime=options.trigger).start()
-    return writer.trigger(availableNow=True).start()
+    writer = writer.option("checkpointLocation", str(options.out / CHECKPOINT))
+    trigger: dict[str, Any] = {"processingTime": options.trigger} if options.continuous else {"availableNow": True}
+    query: StreamingQuery = writer.trigger(**trigger).start()
+    if options.parser:
+        fields = [item for item in rows.schema.fields if item.name not in (*META, *REST)]
+        (options.out / SCHEMA_FILE).write_text(type(rows.schema)(fields).json())
+    return query
 
 
 class Count:
     """What a query has done so far, gathered from its progress, which remembers only the last micro-batches."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[int, int, int]] = {}
+        self._seen: dict[int, tuple[int, int, int, int]] = {}
 
     def update(self, query: StreamingQuery) -> None:
         """Adds the micro-batches that are new."""
         for progress in query.recentProgress:
             observed = progress["observedMetrics"].get(OBSERVED)
-            rows, problems = (observed["rows"], observed["problems"]) if observed is not None else (0, 0)
-            if progress["numInputRows"] or rows:
-                self._seen[progress["batchId"]] = (progress["numInputRows"], rows, problems)
+            counts = [observed[name] if observed is not None else 0 for name in ("rows", "problems", "rescued")]
+            if progress["numInputRows"] or counts[0]:
+                self._seen[progress["batchId"]] = (progress["numInputRows"], counts[0], counts[1], counts[2])
 
     def _sum(self, which: int) -> int:
         return sum(counts[which] for counts in self._seen.values())
@@ -207,6 +259,11 @@ class Count:
     def problems(self) -> int:
         """Messages that could not be read."""
         return self._sum(2)
+
+    @property
+    def rescued(self) -> int:
+        """Rows with fields that the schema lacks."""
+        return self._sum(3)
 
 
 def remaining(query: StreamingQuery, options: IngestOptions) -> tuple[int, int]:

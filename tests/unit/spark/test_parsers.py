@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import struct
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from mainstem.errors import ConfigurationError
 from mainstem.spark.ingest import META, Parsing
 from mainstem.spark.parsers import find_parser, parser_names
 from mainstem.spark.parsers.sbe_schema import SbeSchema
+from mainstem.spark.parsers.text import FEWEST_AT_ONCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,9 +71,9 @@ def test_every_format_becomes_typed_columns_and_what_is_none_of_it_is_told(name:
 
 def test_a_message_gives_any_number_of_rows() -> None:
     rows = parsed("json", [b'{"n": 1}\n\n{"n": 2}', b"", b'{"n": 3}'], N)
-    assert [(row["position"], row["n"]) for row in rows] == [(0, 1), (0, 2), (2, 3)]
+    assert [(row["position"], row["n"]) for row in rows] == [(0, 1), (0, 2), (1, None), (2, 3)]
     rows = parsed("arrow", [arrow([1, 2, 3]), arrow([])], N)
-    assert [row["n"] for row in rows] == [1, 2, 3]
+    assert [row["n"] for row in rows] == [1, 2, 3, None]
 
 
 def test_a_value_that_does_not_fit_fails_its_own_message_only() -> None:
@@ -128,11 +130,13 @@ def test_sbe_is_decoded_by_its_schema(tmp_path: Path) -> None:
     (tmp_path / "schema.xml").write_text(XML)
     other = struct.pack("<HHHHB", 1, 10, 1, 0, 5)
     payloads = [order(1, 100), order(2, None), other, order(3, 7)[:-3], struct.pack("<HHHH", 0, 77, 1, 0)]
-    first, second, cut = parsed("sbe", payloads, xml=str(tmp_path / "schema.xml"), message="Order")
+    first, second, another, cut, unknown = parsed("sbe", payloads, xml=str(tmp_path / "schema.xml"), message="Order")
     assert (int(first["id"]), first["side"], first["symbol"], first["price"]) == (1, "SELL", "TIDE", 100)
     assert (first["flags"], first["fills"], first["note"]) == (["odd", "big"], [{"quantity": 1}], b"note 1")
     assert (second["price"], second["fills"], second["note"]) == (None, [{"quantity": 2}, {"quantity": 3}], b"note 2")
     assert "announces 6 bytes, and 3 are left" in cut["problem"]
+    assert "the message 'Other', not 'Order'" in another["problem"]
+    assert "a message that the schema lacks, not 'Order'" in unknown["problem"]
 
 
 @pytest.mark.parametrize("cut", range(0, 54, 3))
@@ -161,3 +165,97 @@ def test_a_parser_that_is_not_there_is_an_error_that_lists_those_that_are() -> N
         find_parser("json", {"colour": "blue"})
     with pytest.raises(ConfigurationError, match="the option xml"):
         find_parser("sbe", {})
+
+
+PRICE = pa.schema([("price", pa.int64())])
+MANY = 3 * FEWEST_AT_ONCE
+PACK = msgspec.msgpack.encode
+
+
+@pytest.mark.parametrize("around", [0, MANY], ids=["one by one", "among many"])
+@pytest.mark.parametrize("value", [2.99, "2", True, [2], {"a": 2}, 2**63, 1e30])
+def test_an_integer_column_holds_whole_numbers_only(value: Any, around: int) -> None:
+    for name, encode in (("json", lambda each: json.dumps(each).encode()), ("msgpack", PACK)):
+        good = [encode({"price": 7})] * around
+        payload = encode({"price": value})
+        rows = parsed(name, [*good, payload, *good], PRICE)
+        assert [row["price"] for row in rows] == [7] * around + [None] + [7] * around
+        assert [row["payload"] for row in rows] == [None] * around + [payload] + [None] * around
+        assert rows[around]["problem"].startswith("price: ")
+
+
+def test_a_whole_number_written_with_a_point_is_one() -> None:
+    assert [row["price"] for row in parsed("json", [b'{"price": 2.0}'] * MANY, PRICE)] == [2] * MANY
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string(), 5), (pa.bool_(), 1), (pa.float64(), True), (pa.float64(), "1"), (pa.float64(), 2**53 + 1),
+        (pa.float32(), 1e300), (pa.timestamp("us", "UTC"), 5), (pa.list_(pa.int64()), [2.5]),
+        (pa.struct([("a", pa.int64())]), {"a": 2.5}), (pa.decimal128(4, 2), "2.999"), (pa.int8(), 300),
+    ],
+)  # fmt: skip
+def test_no_value_is_converted_to_the_type_of_its_column(kind: Any, value: Any) -> None:
+    schema = pa.schema([("n", pa.int64()), ("v", kind)])
+    for count in (1, MANY):
+        rows = parsed("json", [json.dumps({"n": 1, "v": value}).encode()] * count, schema)
+        assert [(row["n"], row["v"], row["problem"] is None) for row in rows] == [(None, None, False)] * count
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_fields_that_the_schema_lacks_are_rescued(count: int) -> None:
+    schema = pa.schema([("n", pa.int64()), ("s", pa.struct([("a", pa.int64())]))])
+    payload = b'{"n": 1, "at": "2026-01-31", "s": {"a": 1, "b": [2.50]}, "none": null}'
+    rows = parsed("json", [b'{"n": 0}', *[payload] * count], schema)
+    assert [row["rescued"] for row in rows] == [None] + ['{"at":"2026-01-31","s":{"b":[2.5]}}'] * count
+    assert rows[1]["s"] == {"a": 1}
+    flat = parsed("json", [b'{"n": 0}', *[b'{"n": 1, "at": "2026-01-31"}'] * count], N)
+    assert [row["rescued"] for row in flat] == [None] + ['{"at":"2026-01-31"}'] * count
+    assert parsed("msgpack", [PACK({"n": 1, "b": b"x"})], N)[0]["rescued"] == '{"b":"eA=="}'
+    assert parsed("arrow", [arrow([4, 5])], N)[1]["rescued"] == '{"extra":5}'
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_do_not_depend_on_how_many_messages_are_read_at_once(seed: int) -> None:
+    chance = random.Random(seed)
+    schema = pa.schema([("n", pa.int64()), ("f", pa.float64()), ("t", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    kinds = [
+        lambda: b'{"n": %d, "f": 2.5, "t": "a"}' % chance.randrange(9), lambda: b'{"f": 3}', lambda: b"",
+        lambda: b'{"at": "2026-01-31T12:00:00Z"}', lambda: b'{"n": 1}\n{"n": 2}',
+    ]  # fmt: skip
+    odd = [
+        b'{"n": 1.5}', b'{"n": 1}{"n": 2}', b'{"x": 1}', b'{"n": 1', b'[1]', b'{"n": 1, "n": 2}', b'{"t": "\xff"}',
+        b'{"f": 9007199254740993}', b'{"at": "soon"}', b'{"f": NaN}', b'{"n": {}}', b'{"t": "\\ud800"}',
+    ]  # fmt: skip
+    payloads = [chance.choice(odd) if chance.random() < 0.01 else chance.choice(kinds)() for _ in range(2000)]
+    together = parsed("json", payloads, schema)
+    alone = [row | {"position": i} for i, payload in enumerate(payloads) for row in parsed("json", [payload], schema)]
+    assert repr(together) == repr(alone)
+    assert {row["position"] for row in together} == set(range(len(payloads)))
+
+
+def test_columns_are_of_the_widest_type_of_all_messages() -> None:
+    sample = [
+        b'{"a": 2}',
+        b"no JSON",
+        b'{"a": 2.5, "b": null}',
+        b'{"c": [{"d": 1}, {"e": "x"}], "f": 99999999999999999999}',
+    ]
+    assert find_parser("json", {}).schema(sample) == pa.schema(
+        [
+            ("a", pa.float64()),
+            ("b", pa.string()),
+            ("c", pa.list_(pa.struct([("d", pa.int64()), ("e", pa.string())]))),
+            ("f", pa.decimal128(38, 0)),
+        ]
+    )
+    with pytest.raises(ValueError, match="field 'a' holds values of int and str"):
+        find_parser("json", {}).schema([b'{"a": 2}', b'{"a": "x"}'])
+
+
+def test_a_column_of_arrow_is_widened_and_never_narrowed() -> None:
+    wide = pa.schema([("n", pa.float64())])
+    assert parsed("arrow", [arrow([1])], wide)[0]["n"] == 1.0
+    assert parsed("arrow", [arrow([2**53 + 1])], wide)[0]["problem"] is not None
+    assert parsed("arrow", [arrow([1])], pa.schema([("n", pa.string())]))[0]["problem"] is not None

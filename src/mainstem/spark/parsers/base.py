@@ -1,13 +1,20 @@
-"""What a parser is, and the way from Python rows to Arrow columns in which a bad message never stops the rest."""
+"""What a parser is, and the way from Python rows to Arrow columns in which a bad message never stops the rest.
+
+A value goes into a column as it is, or its message is a problem: nothing is rounded, cut or converted. What a message has and the
+schema does not is *rescued*, as JSON beside the row.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem.spark.parsers.types import check, rescue, widest
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -20,6 +27,7 @@ class Parsed:
         columns: An Arrow array for each field, in the schema's order.
         origins: For each row, the index of its message among the payloads.
         problems: For each message that could not be read, by its index, the reason.
+        rescued: For each row with fields that the schema lacks, by the row's index, those fields as a JSON object.
 
     Example:
         >>> Parsed([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
@@ -28,6 +36,7 @@ class Parsed:
     columns: list[Any]
     origins: list[int]
     problems: dict[int, str] = field(default_factory=dict)
+    rescued: dict[int, str] = field(default_factory=dict)
 
 
 class Parser(Protocol):
@@ -106,16 +115,18 @@ class RowParser(ABC):
         """
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns that Arrow infers from the rows of the sample.
+        """The columns of the rows of the sample, each of the widest type that its values need.
+
+        Messages that cannot be read are passed over here: they are problems when they are parsed.
 
         Args:
-            sample: The first payloads of the recordings.
+            sample: Payloads of the recordings.
 
         Returns:
-            The schema.
+            The schema, with every field that a row has.
 
         Raises:
-            ValueError: The sample has no rows.
+            ValueError: The sample has no rows, or a field has values that no type holds.
 
         Example:
             >>> find_parser("json", {}).schema([b'{"id": 1}'])
@@ -123,10 +134,14 @@ class RowParser(ABC):
         """
         import pyarrow as pa
 
-        rows = [row for payload in sample for row in self.rows(payload)]
+        rows: list[dict[str, Any]] = []
+        for payload in sample:
+            with suppress(Exception):
+                rows += list(self.rows(payload))
         if not rows:
             raise ValueError("there is no message to take the schema from")
-        return pa.Table.from_pylist(rows).schema
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.schema([(name, widest(name, [row.get(name) for row in rows])) for name in names])
 
     def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
         """The rows of all messages that can be read.
@@ -163,16 +178,17 @@ class RowParser(ABC):
             kind: The Arrow type of the column.
 
         Returns:
-            The array.
+            The array, of the same values.
 
         Raises:
-            pyarrow.ArrowException: A value is none of that type.
+            ValueError: A value is none of that type: 2.5 is no integer, and 5 no text.
 
         Example:
             >>> find_parser("json", {}).column(["2026-01-31"], pa.date32())
         """
         import pyarrow as pa
 
+        check(values, kind)
         return pa.array(values, kind)
 
     def _columns(
@@ -186,15 +202,24 @@ class RowParser(ABC):
                 raise
             good = [k for k, origin in enumerate(origins) if origin not in bad]
             return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
-        return Parsed(columns, origins, problems)
+        return Parsed(columns, origins, problems, rescue(rows, schema))
 
     def _unfit(self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema) -> dict[int, str]:
         """The messages whose values do not fit the schema, and why."""
         bad: dict[int, str] = {}
-        for row, origin in zip(rows, origins, strict=True):
-            for item in schema:
-                try:
-                    self.column([row.get(item.name)], item.type)
-                except Exception as error:
-                    bad.setdefault(origin, f"{item.name}: {type(error).__name__}: {error}")
+        for item in schema:
+            for k, error in self._misfits([row.get(item.name) for row in rows], 0, item.type):
+                bad.setdefault(origins[k], f"{item.name}: {type(error).__name__}: {error}")
         return bad
+
+    def _misfits(self, values: list[Any], first: int, kind: Any) -> Iterator[tuple[int, Exception]]:
+        """The values that are none of a type, by halving: they are few among many."""
+        try:
+            self.column(values, kind)
+        except Exception as error:
+            if len(values) == 1:
+                yield first, error
+                return
+            half = len(values) // 2
+            yield from self._misfits(values[:half], first, kind)
+            yield from self._misfits(values[half:], first + half, kind)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sbe(RowParser):
-    """Options: ``xml``, the file of the schema, and ``message``, which of its messages; others give no rows.
+    """Options: ``xml``, the file of the schema, and ``message``, which of its messages; others are problems.
 
     Groups become lists of structs, composites structs, enums texts, sets lists of texts, data of variable length binary.
     """
@@ -38,10 +38,12 @@ class Sbe(RowParser):
         return SbeSchema(self._xml)
 
     def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
-        """The message's row, if it is of the kind that is wanted."""
+        """The message's row. Raises ValueError for another message than the chosen one."""
         decoded = self._schema.decode(payload)
-        if decoded is not None and decoded[0].name == self._message:
-            yield decoded[1]
+        if decoded is None or decoded[0].name != self._message:
+            name = "a message that the schema lacks" if decoded is None else f"the message {decoded[0].name!r}"
+            raise ValueError(f"{name}, not {self._message!r}")
+        yield decoded[1]
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:  # noqa: ARG002
         """That of the XML; the sample is not needed."""
