@@ -123,7 +123,7 @@ class JsonLines(RowParser):
             column = pa.concat_arrays(column.chunks)
         if _is_text(kind):
             return column.cast(kind)
-        # Fields of a struct that the schema lacks change its type; numbers that may have been rounded need a closer look.
+        # Fields of a struct that the schema lacks change its type; numbers that may have been rounded are read again.
         if column.type != kind or _may_be_rounded(column):
             raise ValueError("read one by one")
         return column
