@@ -12,6 +12,7 @@ from mainstem import Aeron, MediaDriver
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
 from mainstem.recording.message_log import MessageLog
+from mainstem.recording.positions import positions_file
 from mainstem.spark.ingest import Count, IngestOptions, start
 from mainstem.spark.parsers import RowParser
 
@@ -85,6 +86,22 @@ def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession,
     assert rows[-1].problem.startswith("venue: ") or rows[-1].problem.startswith("price: ")
     with pytest.raises(ConfigurationError, match=r"price is double there and bigint here, venue string is only there"):
         ingest(spark, tmp_path, parser="json", schema="price bigint")
+
+
+def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_not_at_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "recordings"
+    log(path, [b'{"at": "2026-01-31T12:00:00Z"}', b'{"at": "2026-02-01T12:00:00Z"}', b"no JSON"])
+    positions_file(path, 0).unlink()
+    options = {"parser": "json", "schema": "at timestamp"}
+    with pytest.raises(ConfigurationError, match="keeps no times, as it has no index"):
+        ingest(spark, tmp_path, **options)
+    with pytest.raises(ConfigurationError, match="no field 'since' that is a time"):
+        ingest(spark, tmp_path, timestamp_from="since", **options)
+    rows, _ = ingest(spark, tmp_path, timestamp_from="at", **options)
+    assert [row.date and row.date.isoformat() for row in rows] == ["2026-01-31", "2026-02-01", None]
+    assert [row.recorded_at for row in rows] == [None] * 3
 
 
 def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found(

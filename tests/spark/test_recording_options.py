@@ -12,6 +12,7 @@ from mainstem.recording import Recorder, open_recording
 from mainstem.recording.positions import positions_file
 from mainstem.spark import lag
 from mainstem.spark.lags import LagListener
+from mainstem.spark.tables import sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,7 +141,14 @@ def test_a_directory_of_aeron_archive_is_read_without_positions_of_ours(spark: S
     positions_file(path, 0).unlink()
     found = source(spark, path, minPartitions=5).select("position", "payload", "recorded_at").collect()
     assert sorted((r.position, r.payload) for r in found) == sorted((r.position, r.payload) for r in expected)
-    assert len({row.recorded_at for row in found}) == 1
-    assert source(spark, path, fromTime="2000-01-01").count() == COUNT
-    assert source(spark, path, toTime="2000-01-01").count() == 0
+    assert {row.recorded_at for row in found} == {None}
+    for option in ({"fromTime": "2000-01-01"}, {"toTime": "2000-01-01"}, {"endingPositions": "2000-01-01"}):
+        with pytest.raises(Exception, match="recording 0 keeps no times, as it has no index"):
+            source(spark, path, **option).count()
+    stamped = source(spark, path, timestampFrom="reserved_value_ms", rows="frames").select(
+        "timestamp", "reserved_value"
+    )
+    assert all(row.timestamp is None for row in stamped.collect() if not row.reserved_value)
+    (row,) = sessions(source(spark, path)).collect()
+    assert (row.first_ns, row.last_ns, row.time, row.messages) == (None, None, None, COUNT)
     assert source(spark, path, rows="problems").count() == 0

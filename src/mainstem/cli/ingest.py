@@ -40,6 +40,10 @@ def run(
     ] = None,
     stream: Annotated[list[int] | None, typer.Option("--stream", "-s", help="Only these stream ids.")] = None,
     record_to: Annotated[str, typer.Option(help="For a live channel: record there, for exactly once.")] = "",
+    timestamp_from: Annotated[
+        str,
+        typer.Option(help="The time of a row: recorded_at, reserved_value_ns, _us or _ms, or a field of the parser."),
+    ] = "",
     directory: DirectoryOption = "",
     continuous: Annotated[bool, typer.Option("--continuous", "-c", help="Go on until Ctrl-C.")] = False,
     trigger: Annotated[str, typer.Option(help="With --continuous: the interval.")] = "1 second",
@@ -68,6 +72,7 @@ def run(
         continuous=continuous,
         trigger=trigger,
         source_options=_pairs(read or [], "--read"),
+        timestamp_from=timestamp_from,
     )
     options.check()
     if not options.is_live:

@@ -22,6 +22,7 @@ from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import messages, open_recordings
 from mainstem.spark.lags import lag
 from mainstem.spark.parsers import find_parser
+from mainstem.spark.sources.options import TIMESTAMPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,10 @@ SAMPLE = 4000
 SAMPLE_PLACES = 4
 LEAST_SAMPLE = 64
 OBSERVED = "ingested"
+NO_TIMES = (
+    "it keeps no times, as it has no index, and the table is partitioned by date: --timestamp-from names "
+    "reserved_value_ns, _us or _ms, or a field of the parser"
+)
 EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
 # Beside the checkpoint, which Spark's readers of the table pass over alike.
 CHECKPOINT, SCHEMA_FILE = "_checkpoint", "_schema.json"
@@ -64,6 +69,7 @@ class IngestOptions:
     continuous: bool = False
     trigger: str = "1 second"
     source_options: dict[str, str] = field(default_factory=dict)
+    timestamp_from: str = ""
 
     @property
     def is_live(self) -> bool:
@@ -75,6 +81,16 @@ class IngestOptions:
         """The directory that is read; empty for a live channel that is not recorded."""
         return self.record_to if self.is_live else self.source
 
+    @property
+    def has_event_time(self) -> bool:
+        """Whether the source gives a column ``timestamp``."""
+        return self.timestamp_from in TIMESTAMPS
+
+    @property
+    def keeps_null_dates(self) -> bool:
+        """Whether a row without a time is possible, and kept: the time is the publisher's."""
+        return self.timestamp_from not in ("", "recorded_at")
+
     def check(self) -> None:
         """Raises ConfigurationError for what cannot be."""
         if self.is_live and not self.streams:
@@ -83,6 +99,11 @@ class IngestOptions:
             raise ConfigurationError("a live channel has no end: --continuous")
         if self.schema and not self.parser:
             raise ConfigurationError("--schema says what a parser finds: --parser says which one")
+        if self.timestamp_from and not self.has_event_time and not self.parser:
+            names = ", ".join(TIMESTAMPS)
+            raise ConfigurationError(
+                f"--timestamp-from: {self.timestamp_from!r} is none of {names}, nor a parser's field"
+            )
 
 
 class Parsing:
@@ -181,6 +202,8 @@ def sample(options: IngestOptions) -> list[bytes]:
 def source(spark: SparkSession, options: IngestOptions) -> DataFrame:
     """The messages as a streaming DataFrame."""
     reader = spark.readStream.format("mainstem.live" if options.is_live else "mainstem.recording")
+    if options.has_event_time:
+        reader = reader.option("timestampFrom", options.timestamp_from)
     for name, value in options.source_options.items():
         reader = reader.option(name, value)
     if not options.is_live:
@@ -194,18 +217,31 @@ def source(spark: SparkSession, options: IngestOptions) -> DataFrame:
 
 def table(spark: SparkSession, options: IngestOptions) -> DataFrame:
     """The rows of the table to be, as a streaming DataFrame."""
+    import pyarrow as pa
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
-    df = source(spark, options).withColumn("date", f.to_date("recorded_at"))
+    df = source(spark, options)
+    time = f.col("timestamp" if options.has_event_time else "recorded_at")
+    date = f.to_date(time)
+    if not options.keeps_null_dates:
+        date = f.when(time.isNull(), f.raise_error(NO_TIMES).cast("date")).otherwise(date)
+    df = df.withColumn("date", date)
     if not options.parser:
         return df.withColumn("problem", f.lit(None).cast("string")).select(*META, "payload")
     parser = find_parser(options.parser, options.parser_options)
     schema = arrow_schema(spark, options, parser)
     own = (StructType.fromDDL(ddl).fields for ddl in (META_DDL, REST_DDL))
     whole = StructType([*next(own), *from_arrow_schema(schema).fields, *next(own)])
-    return df.select(*META[:-1], "payload").mapInArrow(Parsing(parser, schema), whole)
+    rows = df.select(*META[:-1], "payload").mapInArrow(Parsing(parser, schema), whole)
+    if not options.timestamp_from or options.has_event_time:
+        return rows
+    if options.timestamp_from not in schema.names or not pa.types.is_temporal(
+        schema.field(options.timestamp_from).type
+    ):
+        raise ConfigurationError(f"--timestamp-from: the parser has no field {options.timestamp_from!r} that is a time")
+    return rows.withColumn("date", f.to_date(f.coalesce(options.timestamp_from, "recorded_at")))
 
 
 def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
@@ -213,6 +249,7 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
     from pyspark.sql import functions as f
 
     options.check()
+    _check_times(options)
     rows = table(spark, options)
     rescued = f.count("rescued") if "rescued" in rows.columns else f.lit(0)
     rows = rows.observe(
@@ -226,6 +263,19 @@ def start(spark: SparkSession, options: IngestOptions) -> StreamingQuery:
         fields = [item for item in rows.schema.fields if item.name not in (*META, *REST)]
         (options.out / SCHEMA_FILE).write_text(type(rows.schema)(fields).json())
     return query
+
+
+def _check_times(options: IngestOptions) -> None:
+    """Raises ConfigurationError where the table's dates would not be known."""
+    if options.keeps_null_dates or options.is_live:
+        return
+    for reader in open_recordings(options.recordings):
+        with reader:
+            is_read = not options.streams or reader.descriptor.stream_id in options.streams
+            if is_read and reader.positions is None:
+                raise ConfigurationError(
+                    f"recording {reader.descriptor.recording_id} of {options.recordings}: {NO_TIMES}"
+                )
 
 
 class Count:

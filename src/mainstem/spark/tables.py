@@ -137,7 +137,9 @@ MESSAGES = Table(
         Column("session_id", "int", "the publisher's session"),
         Column("stream_id", "int", "the stream"),
         Column("position", "bigint", "the position at the message's end, as offer returned it"),
-        Column("recorded_at", "timestamp", "when it was recorded, to about 100 ms"),
+        Column(
+            "recorded_at", "timestamp", "when it was recorded, to about 100 ms; null where the recording keeps no times"
+        ),
         Column("length", "int", "bytes of payload"),
         Column("reserved_value", "bigint", "what the publisher put there"),
         Column("payload", "binary", "the message"),
@@ -533,16 +535,18 @@ def latest(rows: DataFrame, identity: Iterable[str]) -> DataFrame:
 _REPEAT_KEY = ("stream_id", "reserved_value")
 
 
-def without_repeats(recordings: DataFrame, *, within: str = "1 hour") -> DataFrame:
+def without_repeats(recordings: DataFrame, *, within: str = "1 hour", timestamp: str = "recorded_at") -> DataFrame:
     """The messages that ``mainstem.channel`` sent, each once.
 
     A message is identified by its stream and by the key in its reserved value (``mainstem.repeats``). One query may write to
-    a stream. A streaming DataFrame gets a watermark on ``recorded_at``: a repeat that comes later than ``within`` is kept.
+    a stream. A streaming DataFrame gets a watermark on the time: a repeat that comes later than ``within`` is kept.
 
     Args:
         recordings: Rows of ``mainstem.recording`` or ``mainstem.live``, with the columns ``stream_id`` and
-            ``reserved_value`` and, when streaming, ``recorded_at``.
+            ``reserved_value`` and, when streaming, the time.
         within: In streaming, how long repeats are remembered, as Spark writes intervals. Batch remembers all.
+        timestamp: In streaming, the column of the time. For recordings that keep no times: ``timestamp``, of the option
+            ``timestampFrom``.
 
     Returns:
         The same rows without the repeats.
@@ -551,5 +555,5 @@ def without_repeats(recordings: DataFrame, *, within: str = "1 hour") -> DataFra
         >>> without_repeats(recordings(spark, "/data/recordings")).count()
     """
     if recordings.isStreaming:
-        return recordings.withWatermark("recorded_at", within).dropDuplicatesWithinWatermark(list(_REPEAT_KEY))
+        return recordings.withWatermark(timestamp, within).dropDuplicatesWithinWatermark(list(_REPEAT_KEY))
     return recordings.dropDuplicates(list(_REPEAT_KEY))

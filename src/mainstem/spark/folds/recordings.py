@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 RECORDED = Kind(
     "recorded_sessions",
     (
-        Column("first_ns", "bigint", "when the first message was recorded, to about 100 ms"),
-        Column("last_ns", "bigint", "when the last one was"),
+        Column(
+            "first_ns",
+            "bigint",
+            "when the first message was recorded, to about 100 ms; null without an index",
+        ),
+        Column("last_ns", "bigint", "when the last one was; null likewise"),
         Column("messages", "bigint", "whole messages (of frames: those that end one)"),
         Column("data_bytes", "bigint", "their payload"),
         Column("largest", "int", "bytes of the largest"),
@@ -59,7 +63,7 @@ class RecordingFold(Fold):
     def __init__(self, *, frames: bool = False) -> None:
         """For rows that are messages, or frames."""
         self.inputs = {
-            "time_ns": "unix_micros(recorded_at) * 1000",
+            "time_ns": "coalesce(unix_micros(recorded_at) * 1000, 0L)",
             "packet": "position",
             "frame_index": "0",
             "ends": "cast(type = 1 and flags & 64 != 0 as int)" if frames else "1",
@@ -87,4 +91,5 @@ class RecordingFold(Fold):
     def unsettled(self, state: RecordedState) -> list[Row]:
         values = asdict(state)
         del values["seen"]
+        values |= {name: values[name] or None for name in ("first_ns", "last_ns")}
         return [Row(RECORDED.name, state.seen, values)] if state.seen else []

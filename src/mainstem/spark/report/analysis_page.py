@@ -189,13 +189,17 @@ def _recordings(summary: Summary) -> str:
     rows = [
         (
             str(r["recording_id"]), str(r["session_id"]), str(r["stream_id"]), formatting.count(r["messages"]),
-            formatting.size(r["data_bytes"]), formatting.count(r["end_position"]), formatting.moment(r["first_ns"]),
-            formatting.duration(r["last_ns"] - r["first_ns"]),
+            formatting.size(r["data_bytes"]), formatting.count(r["end_position"]), _moment(r["first_ns"]),
+            formatting.duration((r["last_ns"] or 0) - (r["first_ns"] or 0)),
         )
         for r in summary.recordings
     ]  # fmt: skip
     head = ("recording", "session", "stream", "messages", "payload", "end position", "from", "lasted")
     return section("Recordings", table(head, rows)) if rows else ""
+
+
+def _moment(time_ns: int | None) -> str:
+    return "not known" if time_ns is None else formatting.moment(time_ns)
 
 
 def _problems(summary: Summary) -> str:

@@ -135,7 +135,7 @@ class Gatherer:
         summary.recordings = self.query("select * from {recorded_sessions} order by recording_id")
         firsts = [row["first_ns"] for row in summary.recordings if row["first_ns"]]
         if firsts and not summary.first_ns:
-            summary.first_ns, summary.last_ns = min(firsts), max(row["last_ns"] for row in summary.recordings)
+            summary.first_ns, summary.last_ns = min(firsts), max(row["last_ns"] or 0 for row in summary.recordings)
 
     def _timelines(self, summary: Summary) -> None:
         width = max(-(-summary.duration_ns // BINS), 1)

@@ -53,6 +53,7 @@ class RecordingRange(InputPartition):
     rows_per_batch: int
     strict: bool
     verify: bool
+    timestamp_from: str = ""
 
 
 def rows_of(part: RecordingRange) -> Iterator[pa.RecordBatch]:
@@ -86,7 +87,8 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
             if part.strict:
                 raise RecordingError(f"recording {fault.recording_id}: {fault.text}")
             end = fault.position
-        clock = _RecordedAt(reader, part.start, end) if "recorded_at" in part.names else None
+        is_stamped = "recorded_at" in part.names or ("timestamp" in part.names and part.timestamp_from == "recorded_at")
+        clock = _RecordedAt(reader, part.start, end) if is_stamped else None
         frame_batches = batches(
             reader,
             part.start,
@@ -102,6 +104,11 @@ def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
             values |= {name: column.slice(0, rows) for name, column in repeated.items()}
             if clock is not None:
                 values["recorded_at"] = clock.times(values["position"])
+            if "timestamp" in part.names:
+                by_recorder = part.timestamp_from == "recorded_at"
+                values["timestamp"] = (
+                    values["recorded_at"] if by_recorder else event_times(values["reserved_value"], part.timestamp_from)
+                )
             columns = [values[name] for name in part.names]
             schema = schema or _schema(part.names, columns)
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -127,12 +134,29 @@ def _repeated(part: RecordingRange) -> dict[str, Any]:
     return {name: pa.repeat(value, part.rows_per_batch) for name, value in values.items() if name in part.names}
 
 
+# After the year 9999, which is as far as Spark's timestamps can be shown.
+END_OF_TIME_US = 253_402_300_800_000_000
+
+
+def event_times(reserved_values: Any, unit: str) -> Any:
+    """The times that publishers put into the reserved value; null where that is 0 or no time."""
+    import numpy as np
+    import pyarrow as pa
+
+    values = reserved_values.to_numpy(zero_copy_only=False)
+    per_us, us_per = {"reserved_value_ns": (1000, 1), "reserved_value_us": (1, 1), "reserved_value_ms": (1, 1000)}[unit]
+    unknown = (values <= 0) | (values // per_us >= END_OF_TIME_US // us_per)
+    times = np.where(unknown, 0, values) // per_us * us_per
+    return pa.array(times, pa.timestamp("us", tz="UTC"), mask=unknown)
+
+
 class _RecordedAt:
-    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and the same at every reading."""
+    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and the same at every reading; null without one."""
 
     def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
         import numpy as np
 
+        self._is_known = reader.positions is not None
         entries = reader.positions.times_around(start, end) if reader.positions is not None else ((), ())
         started_ns = reader.descriptor.start_timestamp * NS_PER_MS
         self._positions = np.array(entries[0], np.int64)
@@ -142,6 +166,8 @@ class _RecordedAt:
         import numpy as np
         import pyarrow as pa
 
+        if not self._is_known:
+            return pa.nulls(len(positions), pa.timestamp("us", tz="UTC"))
         # A row lies after the last entry before its end. Rows are many and entries few: so it is the entries that are
         # searched for among the rows.
         ends = positions.to_numpy(zero_copy_only=True)

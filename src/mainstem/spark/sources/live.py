@@ -161,11 +161,12 @@ class LiveSource(DataSource):
         return "mainstem.live"
 
     def schema(self) -> str:
-        return ddl(LiveOptions(self.options).reading.rows)
+        reading = LiveOptions(self.options).reading
+        return ddl(reading.rows, reading.timestamp_from)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
         raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")
 
     def streamReader(self, schema: StructType) -> LiveStreamReader:  # noqa: N802
         options = LiveOptions(self.options)
-        return LiveStreamReader(options, names_of(schema, options.reading.rows))
+        return LiveStreamReader(options, names_of(schema, options.reading.rows, options.reading.timestamp_from))

@@ -26,6 +26,7 @@ ROWS_PER_BATCH = 20_000
 D = TypeVar("D", int, None)
 Where = str | int
 ROWS = ("messages", "frames", "problems")
+TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved_value_ms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class RecordingOptions:
     stream_ids: frozenset[int] = frozenset()
     session_ids: frozenset[int] = frozenset()
     rows: str = "messages"
+    timestamp_from: str = ""
     from_time_ns: int | None = None
     to_time_ns: int | None = None
     from_position: int | None = None
@@ -67,7 +69,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     known = {
         "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
         "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
-        "rowsperbatch", "failondataloss", "fromposition", "toposition",
+        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom",
     }  # fmt: skip
     if unknown := sorted(set(texts) - known):
         raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -76,12 +78,16 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     rows = texts.get("rows", "messages")
     if rows not in ROWS:
         raise ConfigurationError(f"rows: {rows!r} is none of {', '.join(map(repr, ROWS))}")
+    timestamp_from = texts.get("timestampfrom", "")
+    if timestamp_from and timestamp_from not in TIMESTAMPS:
+        raise ConfigurationError(f"timestampFrom: {timestamp_from!r} is none of {', '.join(map(repr, TIMESTAMPS))}")
     return RecordingOptions(
         path=Path(texts["path"]),
         recording_ids=_ids(texts, "recordingid"),
         stream_ids=_ids(texts, "streamid"),
         session_ids=_ids(texts, "sessionid"),
         rows=rows,
+        timestamp_from=timestamp_from,
         from_time_ns=_time(texts, "fromtime", "fromTime"),
         to_time_ns=_time(texts, "totime", "toTime"),
         from_position=_position(texts, "fromposition"),
@@ -185,6 +191,15 @@ def time_ns_of(text: str, name: str, expected: str = _PLACES) -> int:
     return round(moment.timestamp() * 1_000_000) * 1000
 
 
+def require_times(reader: RecordingReader, name: str) -> None:
+    """Raises ConfigurationError where an option is a time and the recording keeps none, as those of Aeron Archive."""
+    if reader.positions is None:
+        raise ConfigurationError(
+            f"{name}: recording {reader.descriptor.recording_id} keeps no times, as it has no index; name positions, "
+            "or leave it out by recordingId"
+        )
+
+
 def resolve(where: Where | dict[int, Where], reader: RecordingReader, default: str, *, name: str) -> int:
     """The position that ``where`` means for one recording: within what can be read of it, and between two messages."""
     place = where.get(reader.descriptor.recording_id, default) if isinstance(where, dict) else where
@@ -194,5 +209,6 @@ def resolve(where: Where | dict[int, Where], reader: RecordingReader, default: s
     if place == "latest":
         return last
     if isinstance(place, str):
+        require_times(reader, name)
         return min(reader.position_at_time(time_ns_of(place, name)), last)
     return reader.advance(first, min(max(place, first), last))

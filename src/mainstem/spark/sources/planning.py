@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, faults, read_catalog
 from mainstem.spark.sources.batches import RecordingRange
-from mainstem.spark.sources.options import SHARED_BYTES, resolve
+from mainstem.spark.sources.options import SHARED_BYTES, require_times, resolve
 from mainstem.spark.sources.position_search import first_reaching, last_before
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ class Planner:
         """``[begin, stop)`` without what the options on times and positions leave out; empty when nothing is left."""
         stop = max(begin, stop)
         earliest, until = self._options.from_time_ns, self._options.to_time_ns
+        if earliest is not None or until is not None:
+            require_times(reader, "toTime" if earliest is None else "fromTime")
         if earliest is not None:
             since = reader.stamped_since(earliest)
             begin = stop if since is None else min(max(begin, since), stop)
@@ -221,4 +223,5 @@ class Planner:
             self._options.rows_per_batch,
             self._options.fail_on_data_loss,
             self._options.verify,
+            self._options.timestamp_from,
         )

@@ -118,6 +118,8 @@ class RecordingSource(DataSource):
     - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
     - ``rows``: ``messages`` (default), ``frames``, or ``problems`` (a row for each fault).
     - ``fromTime``, ``toTime``: only what was recorded in ``[fromTime, toTime)``; ISO 8601, UTC unless it has an offset.
+    - ``timestampFrom``: adds a column ``timestamp``, the event time: ``recorded_at``, or ``reserved_value_ns``, ``_us`` or
+      ``_ms``, where publishers put their time since 1970 into the reserved value. Null where there is none.
     - ``fromPosition``, ``toPosition``: only messages whose position is in ``[fromPosition, toPosition)``, in bytes.
     - ``startingPositions`` (``earliest``), ``endingPositions`` (``latest``): ``earliest``, ``latest``, a position, a time, or
       JSON with one of them for each recording id. A checkpoint overrides ``startingPositions``.
@@ -134,12 +136,13 @@ class RecordingSource(DataSource):
         return "mainstem.recording"
 
     def schema(self) -> str:
-        return ddl(parse_options(self.options).rows)
+        options = parse_options(self.options)
+        return ddl(options.rows, options.timestamp_from)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
-        return RecordingBatchReader(options, names_of(schema, options.rows))
+        return RecordingBatchReader(options, names_of(schema, options.rows, options.timestamp_from))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = parse_options(self.options)
-        return RecordingStreamReader(options, names_of(schema, options.rows))
+        return RecordingStreamReader(options, names_of(schema, options.rows, options.timestamp_from))

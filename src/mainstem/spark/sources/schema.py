@@ -43,22 +43,29 @@ PROBLEM_COLUMNS = {
     "kind": ("string", 0),
     "text": ("string", 0),
 }
+# Where an option names what gives it, among the columns of messages and frames.
+TIMESTAMP = "timestamp"
+_TIMESTAMP_COLUMN = {TIMESTAMP: ("timestamp", layout.COLUMN_POSITION | layout.COLUMN_RESERVED_VALUE)}
+# What is null where it is not known. A row costs less where the schema declares that a column never is.
+NULLABLE = {"recorded_at", TIMESTAMP}
 _COLUMNS = {"messages": MESSAGE_COLUMNS, "frames": FRAME_COLUMNS, "problems": PROBLEM_COLUMNS}
 
 
-def columns_of(rows: str) -> dict[str, tuple[str, int]]:
+def columns_of(rows: str, timestamp_from: str = "") -> dict[str, tuple[str, int]]:
     """The columns of a row for each message, for each frame, or for each problem."""
-    return _COLUMNS[rows]
+    has_timestamp = timestamp_from and rows != "problems"
+    return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {})
 
 
-def ddl(rows: str) -> str:
-    """The whole schema, as Spark's DDL. Nothing is ever null, and a row costs less where the schema declares that."""
-    return ", ".join(f"{name} {kind} NOT NULL" for name, (kind, _) in columns_of(rows).items())
+def ddl(rows: str, timestamp_from: str = "") -> str:
+    """The whole schema, as Spark's DDL."""
+    columns = columns_of(rows, timestamp_from).items()
+    return ", ".join(f"{name} {kind}{'' if name in NULLABLE else ' NOT NULL'}" for name, (kind, _) in columns)
 
 
-def names_of(schema: StructType, rows: str) -> Names:
+def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
     """The columns that a schema asks for, in its order. Raises ConfigurationError for one that there is not."""
-    columns = columns_of(rows)
+    columns = columns_of(rows, timestamp_from)
     for item in schema.fields:
         if item.name not in columns:
             raise ConfigurationError(f"mainstem.recording has no column {item.name!r}; it has {', '.join(columns)}")
@@ -70,7 +77,7 @@ def names_of(schema: StructType, rows: str) -> Names:
 
 def wanted_bits(names: Iterable[str], rows: str) -> int:
     """What ``_core.columns`` must gather for these columns; at least something, so that rows are counted."""
-    columns, bits = columns_of(rows), 0
+    columns, bits = columns_of(rows, TIMESTAMP), 0
     for name in names:
         bits |= columns[name][1]
     return bits or layout.COLUMN_LENGTH
