@@ -76,10 +76,10 @@ def test_every_message_is_in_the_table_and_no_value_is_changed(spark: SparkSessi
 
 def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
-    log(path, [b'{"price": 2}'] * 2000 + [b'{"price": 2.5}'])
+    log(path, [b'{"price": 2}'] * 1600 + [b'{"price": 2.5}'] + [b'{"price": 2}'] * 400)
     log(path, [b'{"price": 2, "venue": "x"}'], stream_id=7)
     rows, count = ingest(spark, tmp_path, parser="json")
-    assert (rows[0].price, rows[0].venue, rows[-1].price) == (2.0, "x", 2.5)
+    assert (rows[0].price, rows[0].venue, max(row.price for row in rows)) == (2.0, "x", 2.5)
     assert (len(rows), count.problems) == (2002, 0)
     log(path, [b'{"price": "dear", "venue": 7}'])
     rows, _ = ingest(spark, tmp_path, parser="json")
