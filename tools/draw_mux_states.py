@@ -56,7 +56,7 @@ def drawings() -> dict[str, str]:
     """Every drawing by the name of its marker."""
     return {
         "bymux-half": diagram(bymux.SENDS, bymux.Half.OPEN) + "\n\n" + grid(bymux.SENDS),
-        "bymux-answers": grid(bymux.ANSWERS),
+        "bymux-responses": grid(bymux.RESPONSES),
         "jmux-client": diagram(jmux.CLIENT_SENDS, jmux.Half.NONE) + "\n\n" + grid(jmux.CLIENT_SENDS),
         "jmux-server": diagram(jmux.SERVER_SENDS, jmux.Half.NONE) + "\n\n" + grid(jmux.SERVER_SENDS),
         "jmux-open": pairs(jmux.MAY_OPEN),

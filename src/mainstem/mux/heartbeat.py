@@ -1,4 +1,4 @@
-"""When to ask the peer whether it is alive, and when to give it up. Arithmetic on ``now_ns`` only."""
+"""When to ping a silent peer, and when to give it up. Arithmetic on ``now_ns`` only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mainstem.errors import ConfigurationError
 
 
 class Verdict(Enum):
-    """What a heartbeat asks for at an instant."""
+    """What is due at an instant."""
 
     QUIET = "quiet"
     PING = "ping"
@@ -18,8 +18,8 @@ class Verdict(Enum):
 class Heartbeat:
     """One peer's (or one stream's) heartbeat.
 
-    ``interval_ns`` without hearing anything asks for a ping; ``timeout_ns`` after that ping without hearing anything gives
-    the peer up. An interval of 0 switches the heartbeat off.
+    After ``interval_ns`` without received data a ping is due; ``timeout_ns`` after that ping without received data the peer
+    is dead. An interval of 0 switches the heartbeat off.
     """
 
     __slots__ = ("_heard_ns", "_pinged_ns", "interval_ns", "timeout_ns")
@@ -35,12 +35,12 @@ class Heartbeat:
         self._pinged_ns = -1
 
     def heard(self, now_ns: int) -> None:
-        """The peer showed that it is alive."""
+        """Data came from the peer: it is alive."""
         self._heard_ns = now_ns
         self._pinged_ns = -1
 
     def next_timeout_ns(self) -> int | None:
-        """The instant at which :meth:`check` will next answer something else than ``QUIET``."""
+        """The instant from which :meth:`check` returns something else than ``QUIET``."""
         if not self.interval_ns:
             return None
         if self._pinged_ns >= 0:
@@ -48,7 +48,7 @@ class Heartbeat:
         return self._heard_ns + self.interval_ns
 
     def check(self, now_ns: int) -> Verdict:
-        """What is due at ``now_ns``; ``PING`` is answered once for each silence and starts the time-out."""
+        """What is due at ``now_ns``; ``PING`` is returned once for each silence and starts the time-out."""
         due = self.next_timeout_ns()
         if due is None or now_ns < due:
             return Verdict.QUIET

@@ -1,15 +1,24 @@
-"""The two byte queues of a multiplexed stream: what waits to be sent, and what waits to be read."""
+"""The queues of a multiplexer: bytes to be sent, bytes to be read, and streams that wait for their turn to send.
+
+Streams with something to send take turns of one bounded packet each. That bound keeps a one-byte message from waiting
+behind a gigabyte: it waits for at most one packet of every other stream that has something to send, and for what was
+handed to the transport before.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # A remainder shorter than this is copied rather than kept as a view of the larger chunk it came from.
 COPY_BELOW = 4096
 
 
 class OutQueue:
-    """Bytes that wait for credit and for their turn; chunks are kept as they came and never joined here."""
+    """Bytes that wait for credit and for their turn; chunks are stored as they came and never joined here."""
 
     __slots__ = ("chunks", "size")
 
@@ -26,6 +35,7 @@ class OutQueue:
 
     def take(self, count: int, into: list[bytes | memoryview]) -> None:
         """Moves exactly ``count`` bytes (at most ``size``) to the end of ``into``."""
+        assert count <= self.size, f"{count} bytes of {self.size}"
         self.size -= count
         chunks = self.chunks
         while count:
@@ -47,9 +57,9 @@ class OutQueue:
         dropped = self.size - keep
         if dropped <= 0:
             return 0
-        kept: list[bytes | memoryview] = []
-        self.take(keep, kept)
-        self.chunks = deque(kept)
+        retained: list[bytes | memoryview] = []
+        self.take(keep, retained)
+        self.chunks = deque(retained)
         self.size = keep
         return dropped
 
@@ -66,7 +76,7 @@ class InBuffer:
         self.size = 0
 
     def append(self, chunk: bytes) -> None:
-        """Adds a chunk; it is kept, not copied."""
+        """Adds a chunk without copying it."""
         self.chunks.append(chunk)
         self.size += len(chunk)
 
@@ -91,6 +101,7 @@ class InBuffer:
 
     def read_exactly(self, count: int) -> bytes:
         """Exactly ``count`` bytes, which must be there (``size >= count``)."""
+        assert count <= self.size, f"{count} bytes of {self.size}"
         offset = self.offset
         end = offset + count
         if end <= len(self.head):
@@ -115,3 +126,43 @@ class InBuffer:
         self.head = b""
         self.offset = self.size = 0
         return dropped
+
+
+class Schedulable(Protocol):
+    """A member that is in the queue at most once; ``scheduled`` is true while it is."""
+
+    scheduled: bool
+
+
+T = TypeVar("T", bound=Schedulable)
+
+
+class RoundRobin(Generic[T]):
+    """Members that wait for a turn, first come first served; both operations take constant time."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self) -> None:
+        self.queue: deque[T] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self.queue)
+
+    def add(self, member: T) -> None:
+        """Adds ``member`` at the end, unless it is in the queue already."""
+        if not member.scheduled:
+            member.scheduled = True
+            self.queue.append(member)
+
+    def run(self, limit: int, out: list[bytes | memoryview], turn: Callable[[T, list[bytes | memoryview]], int]) -> int:
+        """Gives turns until ``limit`` bytes are in ``out`` or no member waits; returns the number of bytes.
+
+        ``turn(member, out)`` appends one packet at most, returns its length, and calls :meth:`add` when there is more.
+        """
+        size = 0
+        queue = self.queue
+        while queue and size < limit:
+            member = queue.popleft()
+            member.scheduled = False
+            size += turn(member, out)
+        return size

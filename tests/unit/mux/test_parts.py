@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from mainstem.errors import ConfigurationError
 from mainstem.mux.heartbeat import Heartbeat, Verdict
-from mainstem.mux.queues import InBuffer, OutQueue
-from mainstem.mux.scheduler import RoundRobin
+from mainstem.mux.queues import InBuffer, OutQueue, RoundRobin
 
 CHUNKS = st.lists(st.binary(max_size=9000), max_size=8)
 

@@ -9,22 +9,17 @@ import heapq
 from collections import deque
 from typing import NoReturn
 
-from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, RemoteProtocolError, TimedOut
+from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError, TimedOut
 from mainstem.mux.bymux import codec, events
 from mainstem.mux.bymux.codec import HEADER_LENGTHS, INFINITE, MAX_FINITE_CREDIT, Packet
 from mainstem.mux.bymux.settings import Settings
-from mainstem.mux.bymux.state import ANSWER, NEXT, Half, Role, Rule
+from mainstem.mux.bymux.state import NEXT, RESPONSE, Half, Role
 from mainstem.mux.bymux.stream import Stream
 from mainstem.mux.heartbeat import Heartbeat, Verdict
-from mainstem.mux.scheduler import RoundRobin
-
-# What a caller who names no limit gets from one data_to_send: few enough bytes to keep a small message's wait short.
-SEND_LIMIT = 256 * 1024
-# Pings of ours whose pongs may be outstanding at once, for the connection and for each stream.
-MAX_OUTSTANDING_PINGS = 64
+from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, SEND_LIMIT, Rule, SansIoConnection
 
 
-class BymuxConnection:
+class BymuxConnection(SansIoConnection[Stream, events.Event]):
     """One end of a bymux connection.
 
     ``receive_data``, ``next_event``, ``data_to_send``, ``next_timeout_ns`` and ``handle_timeout`` are the verbs that every
@@ -32,21 +27,18 @@ class BymuxConnection:
     specification forbids what they ask for; after the connection failed they raise :class:`~mainstem.errors.ClosedError`.
     """
 
+    PROTOCOL = "bymux"
+
     def __init__(self, role: Role, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
-        self.role = role
         self.settings = settings = settings or Settings()
-        self.peer_name = peer
-        self.failure: MainstemError | None = None
+        super().__init__(settings, now_ns=now_ns, peer=peer)
+        self.role = role
         self.own = settings.initial_own_half
         self.peer = settings.initial_peer_half
         self.own_streams_credit = settings.initial_own_streams
         self.peer_streams_credit = settings.initial_peer_streams
         self.streams: dict[int, Stream] = {}
-        self._events: deque[events.Event] = deque()
-        self._control = bytearray()
-        self._ready: RoundRobin[Stream] = RoundRobin()
         self._grants: list[Stream] = []
-        self._carry = bytearray()
         self._body_stream: Stream | None = None
         self._body_left = 0
         self._freed_ids: list[int] = []
@@ -56,9 +48,6 @@ class BymuxConnection:
         self._timers: list[tuple[int, int, Stream]] = []
         self._timer_count = 0
         self._finished = False
-        self._heartbeat = Heartbeat(
-            interval_ns=settings.ping_interval_ns, timeout_ns=settings.ping_timeout_ns, now_ns=now_ns
-        )
         for initial in settings.initial_streams:
             stream = Stream(
                 initial.stream_id,
@@ -68,11 +57,11 @@ class BymuxConnection:
             )
             self.streams[stream.id] = stream
             self._begin(stream, now_ns)
-        wanted = settings.peer_streams - self.peer_streams_credit
-        if wanted > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
-            self.allow_streams(wanted)
+        missing = settings.peer_streams - self.peer_streams_credit
+        if missing > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
+            self.allow_streams(missing)
 
-    # ---- what comes in
+    # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         """Takes bytes from the peer, cut anywhere; the bytes are copied as far as they are kept.
@@ -119,10 +108,6 @@ class BymuxConnection:
         clean = self._is_finished()
         self.failure = ClosedError(f"the bymux connection to {self.peer_name} has ended")
         self._events.append(events.ConnectionEnded(clean))
-
-    def next_event(self) -> events.Event | None:
-        """The oldest event not yet fetched, or ``None``."""
-        return self._events.popleft() if self._events else None
 
     def _receive_packet(self, view: memoryview, position: int, now_ns: int) -> None:
         shape = codec.SHAPES[view[position]]
@@ -171,6 +156,7 @@ class BymuxConnection:
     def _receive_body(self, data: bytes) -> None:
         stream = self._body_stream
         assert stream is not None
+        assert len(data) <= self._body_left
         self._body_left -= len(data)
         if not stream.discarding:
             stream.unconsumed += len(data)
@@ -193,8 +179,8 @@ class BymuxConnection:
             self._ready.add(stream)
 
     def _receive_ping(self, stream: Stream) -> None:
-        answer = ANSWER[stream.own][Packet.PING]
-        answered = answer is not None and self.settings.answer_stream_pings
+        response = RESPONSE[stream.own][Packet.PING]
+        answered = response is not None and self.settings.answer_stream_pings
         if answered:
             self._control += codec.encode_stream(Packet.PONG, stream.id)
         self._events.append(events.PingReceived(stream, answered))
@@ -208,17 +194,17 @@ class BymuxConnection:
 
     def _receive_end(self, stream: Stream, packet: Packet, half: Half) -> None:
         stream.peer = half
-        answer = ANSWER[stream.own][packet]
+        response = RESPONSE[stream.own][packet]
         if packet is Packet.CLOSE:
             self._events.append(events.StreamFinished(stream))
-            if answer is not None:
+            if response is not None:
                 self._send_on(stream, Packet.STOP_READ)
         else:
             lost = 0
             if stream.send_credit != INFINITE:
                 lost = stream.queue.truncate(min(stream.queue.size, stream.send_credit))
             self._events.append(events.StreamReadStopped(stream, lost))
-            if answer is not None:
+            if response is not None:
                 self._close_when_drained(stream)
         self._end_if_done(stream)
 
@@ -235,18 +221,18 @@ class BymuxConnection:
         elif packet is Packet.WRITE:
             self._receive_create(stream_id, now_ns)
         elif packet is Packet.PING:
-            answer = ANSWER[self.own][packet]
-            if answer is not None:
-                self._control += codec.encode_global(answer)
-            self._events.append(events.PingReceived(None, answer is not None))
+            response = RESPONSE[self.own][packet]
+            if response is not None:
+                self._control += codec.encode_global(response)
+            self._events.append(events.PingReceived(None, response is not None))
         elif packet is Packet.PONG:
             self._events.append(events.PongReceived(None, now_ns - self._pings.popleft() if self._pings else -1))
         else:
             closed = packet is Packet.CLOSE
             self._events.append(events.CreationClosed() if closed else events.CreationStopped())
-            answer = ANSWER[self.own][packet]
-            if answer is not None:
-                self._send_global(answer)
+            response = RESPONSE[self.own][packet]
+            if response is not None:
+                self._send_global(response)
             self._finish_if_done()
 
     def _receive_create(self, stream_id: int, now_ns: int) -> None:
@@ -270,7 +256,7 @@ class BymuxConnection:
         self._events.append(events.StreamOpened(stream))
         self._begin(stream, now_ns)
 
-    # ---- what the user asks for
+    # ---- commands
 
     @property
     def can_open(self) -> bool:
@@ -423,19 +409,12 @@ class BymuxConnection:
         if not self.own & Half.STOPPED:
             self.stop_creation()
 
-    # ---- what goes out
+    # ---- sending
 
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`data_to_send` would return anything."""
         return bool(self._control or self._grants or self._ready)
-
-    def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
-        """The next bytes for the transport: answers and credit first, then one packet of each stream in turn.
-
-        At most about ``limit`` bytes of data (a packet is not cut), so that whatever becomes urgent meanwhile goes next.
-        """
-        return b"".join(self.segments_to_send(limit))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
         """What :meth:`data_to_send` returns, in pieces that were not copied: for transports that can gather."""
@@ -484,7 +463,7 @@ class BymuxConnection:
                 self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)
         self._grants.clear()
 
-    # ---- time
+    # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
         """When :meth:`handle_timeout` wants to be called, or ``None``."""
@@ -546,7 +525,7 @@ class BymuxConnection:
             self._timer_count += 1
             heapq.heappush(self._timers, (due, self._timer_count, stream))
 
-    # ---- inside
+    # ---- internals
 
     def _begin(self, stream: Stream, now_ns: int) -> None:
         """The first grant and the heartbeat of a stream that came to be."""
@@ -596,6 +575,7 @@ class BymuxConnection:
     def _end_if_done(self, stream: Stream) -> None:
         if stream.own is not Half.DONE or stream.peer is not Half.DONE or stream.ended:
             return
+        assert not stream.queue.size, f"stream {stream.id} ends with {stream.queue.size} bytes queued"
         stream.ended = True
         del self.streams[stream.id]
         if stream.created_here:
@@ -625,10 +605,6 @@ class BymuxConnection:
         if self._is_finished() and not self._finished:
             self._finished = True
             self._events.append(events.ConnectionFinished())
-
-    def _check_alive(self) -> None:
-        if self.failure is not None:
-            raise ClosedError(f"the bymux connection to {self.peer_name} has failed: {self.failure}") from self.failure
 
     def _check_may(self, half: Half, packet: Packet, what: str) -> None:
         state = NEXT[half][packet]

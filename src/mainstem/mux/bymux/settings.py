@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from mainstem.errors import ConfigurationError
 from mainstem.mux.bymux.codec import INFINITE, MAX_STREAM_ID
 from mainstem.mux.bymux.state import Half
+from mainstem.mux.sans_io import ConnectionSettings
 
 # Both halves of a window travel while a grant is on its way: enough for 1 GB/s at a quarter of a millisecond.
 STREAM_WINDOW = 256 * 1024
@@ -14,8 +15,6 @@ STREAM_WINDOW = 256 * 1024
 PEER_STREAMS = 1024
 # A write packet's largest body: at 100 Mbit/s it occupies the line for 5 ms.
 PACKET_LIMIT = 64 * 1024
-# Answers (Pong, StopRead, Credit) that wait because the peer does not read; beyond it the peer is given up.
-CONTROL_LIMIT = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class InitialStream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ConnectionSettings):
     """A connection's configuration; the defaults are vanilla bymux.
 
     Both ends must agree on the starting credits, on ``initial_streams`` (with own and peer exchanged), on the initial global
@@ -44,7 +43,6 @@ class Settings:
     peer_streams: int = PEER_STREAMS
     allow_at_start: bool = True
     packet_limit: int = PACKET_LIMIT
-    control_limit: int = CONTROL_LIMIT
     own_start_credit: int = 0
     peer_start_credit: int = 0
     initial_streams: tuple[InitialStream, ...] = ()
@@ -52,8 +50,6 @@ class Settings:
     initial_peer_streams: int = 0
     initial_own_half: Half = Half.OPEN
     initial_peer_half: Half = Half.OPEN
-    ping_interval_ns: int = 0
-    ping_timeout_ns: int = 10_000_000_000
     stream_ping_interval_ns: int = 0
     stream_ping_timeout_ns: int = 10_000_000_000
     answer_stream_pings: bool = True

@@ -1,8 +1,8 @@
 """The rules of bymux about what may follow what, as tables.
 
 Each endpoint has one half of every stream, and one half of the connection as a whole. What an endpoint may send depends on
-its own half only, so one table serves both directions: looked up before sending it yields what is forbidden us, looked up
-when receiving it yields what the peer did wrong. A stream has ended when both of its halves are ``DONE``.
+its own half only, so one table serves both directions: before sending it yields the rule that forbids the packet here, and when
+receiving it yields the rule that the peer broke. A stream has ended when both of its halves are ``DONE``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from mainstem.mux.bymux.codec import Packet
+from mainstem.mux.sans_io import Rule
 
 
 class Half(IntEnum):
@@ -19,12 +20,6 @@ class Half(IntEnum):
     CLOSED = 1
     STOPPED = 2
     DONE = 3
-
-
-class Rule(str):
-    """The name of a broken rule; it stands in a table where a next state would."""
-
-    __slots__ = ()
 
 
 WRITE_AFTER_CLOSE = Rule("write-after-close")
@@ -65,8 +60,8 @@ SENDS: dict[tuple[Half, Packet], Half | Rule] = {
     (DONE, Packet.STOP_READ): STOP_READ_AFTER_STOP_READ,
 }
 
-# (our own half, packet received) -> the packet that answers it, or None where none is owed (or none is allowed any more).
-ANSWERS: dict[tuple[Half, Packet], Packet | None] = {
+# (our own half, packet received) -> the packet that must follow, or None where none is due (or none is allowed any more).
+RESPONSES: dict[tuple[Half, Packet], Packet | None] = {
     (OPEN, Packet.CLOSE): Packet.STOP_READ,
     (CLOSED, Packet.CLOSE): Packet.STOP_READ,
     (STOPPED, Packet.CLOSE): None,
@@ -81,10 +76,10 @@ ANSWERS: dict[tuple[Half, Packet], Packet | None] = {
     (DONE, Packet.PING): None,
 }
 
-# The same tables by position: NEXT[half][packet] and ANSWER[half][packet], for the path that runs once a packet.
+# The same tables by position: NEXT[half][packet] and RESPONSE[half][packet], for the path that runs once a packet.
 NEXT: tuple[tuple[Half | Rule, ...], ...] = tuple(tuple(SENDS[half, packet] for packet in Packet) for half in Half)
-ANSWER: tuple[tuple[Packet | None, ...], ...] = tuple(
-    tuple(ANSWERS.get((half, packet)) for packet in Packet) for half in Half
+RESPONSE: tuple[tuple[Packet | None, ...], ...] = tuple(
+    tuple(RESPONSES.get((half, packet)) for packet in Packet) for half in Half
 )
 
 

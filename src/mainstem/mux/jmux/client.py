@@ -10,7 +10,8 @@ from mainstem.mux.jmux import codec, events
 from mainstem.mux.jmux.codec import Kind, Message
 from mainstem.mux.jmux.connection import REPORTS, JmuxConnection
 from mainstem.mux.jmux.session import INFINITE, Session
-from mainstem.mux.jmux.state import NEXT, Acknowledgment, Half, Input, Role, Rule
+from mainstem.mux.jmux.state import NEXT, Acknowledgment, Half, Input, Role
+from mainstem.mux.sans_io import Rule
 
 if TYPE_CHECKING:
     from mainstem.mux.jmux.settings import Settings
@@ -26,7 +27,7 @@ class ClientConnection(JmuxConnection):
         self._header = bytearray(codec.encode_connection_header(self.settings.initial_ration))
         self._free_ids = list(range(codec.MAX_SESSIONS))
 
-    # ---- what the user asks for
+    # ---- commands
 
     @property
     def can_open(self) -> bool:
@@ -82,7 +83,7 @@ class ClientConnection(JmuxConnection):
         self._control += codec.encode_session(Kind.ACKNOWLEDGMENT, session.id)
         self._end_if_done(session)
 
-    # ---- what comes in
+    # ---- receiving
 
     def _receive_connection_header(self, data: bytearray) -> None:
         header = codec.decode_connection_header(data)
@@ -156,12 +157,12 @@ class ClientConnection(JmuxConnection):
             session.ack = Acknowledgment.NOT_REQUESTED
         self._end_if_done(session)
 
-    # ---- what goes out
+    # ---- sending
 
-    def _greeting(self) -> bytearray:
+    def _header_due(self) -> bytearray:
         return self._header
 
-    def _may_talk(self) -> bool:
+    def _may_send(self) -> bool:
         return self.established or self.failure is not None
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
@@ -195,7 +196,7 @@ class ClientConnection(JmuxConnection):
         self.discard(session)
         self._control += codec.encode_session(Kind.ABORT, session.id, body=detail)
 
-    # ---- inside
+    # ---- internals
 
     def _own_half(self, session: Session) -> Half:
         return session.client

@@ -5,27 +5,24 @@ The tables of :mod:`.state` decide what may follow what; these files keep the ra
 
 from __future__ import annotations
 
-from collections import deque
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, RemoteProtocolError, TimedOut
-from mainstem.mux.heartbeat import Heartbeat, Verdict
+from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError, TimedOut
+from mainstem.mux.heartbeat import Verdict
 from mainstem.mux.jmux import codec, events
 from mainstem.mux.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
 from mainstem.mux.jmux.session import INFINITE, Session
 from mainstem.mux.jmux.settings import Settings
-from mainstem.mux.jmux.state import NEXT, Half, Input, Role, Rule
-from mainstem.mux.scheduler import RoundRobin
+from mainstem.mux.jmux.state import NEXT, Half, Input, Role
+from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, SEND_LIMIT, Rule, SansIoConnection
 
-# What a caller who names no limit gets from one data_to_send: few enough bytes to keep a small message's wait short.
-SEND_LIMIT = 256 * 1024
-# Pings of ours whose acknowledgments may be outstanding at once.
-MAX_OUTSTANDING_PINGS = 64
+if TYPE_CHECKING:
+    from mainstem.errors import MainstemError
 
 _DATA = Kind.DATA
 
 
-class JmuxConnection:
+class JmuxConnection(SansIoConnection[Session, events.Event]):
     """What a client's and a server's end of a Jmux connection have in common.
 
     ``receive_data``, ``next_event``, ``data_to_send``, ``next_timeout_ns`` and ``handle_timeout`` are the verbs that every
@@ -33,21 +30,17 @@ class JmuxConnection:
     specification forbids what they ask for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
     """
 
+    PROTOCOL = "jmux"
     role: ClassVar[Role]
 
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
         self.settings = settings = settings or Settings()
-        self.peer_name = peer
-        self.failure: MainstemError | None = None
+        super().__init__(settings, now_ns=now_ns, peer=peer)
         self.established = False
         self.sessions: dict[int, Session] = {}
         self._inbound_ration = settings.initial_ration or INFINITE
         self._outbound_ration = 0
-        self._events: deque[events.Event] = deque()
-        self._control = bytearray()
-        self._ready: RoundRobin[Session] = RoundRobin()
         self._increments: list[Session] = []
-        self._carry = bytearray()
         self._body: Message | None = None
         self._body_session: Session | None = None
         self._body_left = 0
@@ -55,11 +48,8 @@ class JmuxConnection:
         self._pings: dict[int, int] = {}
         self._next_cookie = 0
         self._handshake_deadline_ns = now_ns + settings.handshake_timeout_ns
-        self._heartbeat = Heartbeat(
-            interval_ns=settings.ping_interval_ns, timeout_ns=settings.ping_timeout_ns, now_ns=now_ns
-        )
 
-    # ---- what comes in
+    # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
         """Takes bytes from the peer, cut anywhere; the bytes are copied as far as they are kept.
@@ -108,10 +98,6 @@ class JmuxConnection:
             self._violated("truncated-message", "the byte stream ended inside a message")
         self._events.append(events.ConnectionEnded())
         self.fail(ClosedError(f"the jmux connection to {self.peer_name} has ended"))
-
-    def next_event(self) -> events.Event | None:
-        """The oldest event not yet fetched, or ``None``."""
-        return self._events.popleft() if self._events else None
 
     def _check_magic(self, carry: bytearray) -> None:
         # Byte by byte: what is not Jmux at all gets neither a header nor an Error message.
@@ -251,7 +237,7 @@ class JmuxConnection:
         if session.queue.size:
             self._ready.add(session)
 
-    # ---- what the user asks for
+    # ---- commands
 
     def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
         """Queues bytes of the request or response; they leave as the ration and turns allow."""
@@ -319,30 +305,23 @@ class JmuxConnection:
         self._check_alive()
         self._control += codec.encode_connection(Kind.NO_OPERATION)
 
-    # ---- what goes out
+    # ---- sending
 
     @property
     def wants_to_send(self) -> bool:
         """Whether :meth:`data_to_send` would return anything."""
-        if self._greeting():
+        if self._header_due():
             return True
-        return self._may_talk() and bool(self._control or self._increments or (self._ready and self.failure is None))
-
-    def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
-        """The next bytes for the transport: answers and rations first, then one Data message of each session in turn.
-
-        At most about ``limit`` bytes of data (a message is not cut), so that whatever becomes urgent meanwhile goes next.
-        """
-        return b"".join(self.segments_to_send(limit))
+        return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
         """What :meth:`data_to_send` returns, in pieces that were not copied: for transports that can gather."""
         out: list[bytes | memoryview] = []
-        greeting = self._greeting()
-        if greeting:
-            out.append(bytes(greeting))
-            greeting.clear()
-        if self._may_talk():
+        header = self._header_due()
+        if header:
+            out.append(bytes(header))
+            header.clear()
+        if self._may_send():
             if self._increments:
                 self._emit_increments()
             if self._control:
@@ -352,11 +331,11 @@ class JmuxConnection:
                 self._ready.run(limit, out, self._turn)
         return out
 
-    def _greeting(self) -> bytearray:
+    def _header_due(self) -> bytearray:
         """Our connection header as long as it is due."""
         raise NotImplementedError
 
-    def _may_talk(self) -> bool:
+    def _may_send(self) -> bool:
         """Whether messages may be sent yet."""
         raise NotImplementedError
 
@@ -391,7 +370,7 @@ class JmuxConnection:
             session.notify_below = -1
             self._events.append(events.SessionDrained(session))
 
-    # ---- time
+    # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
         """When :meth:`handle_timeout` wants to be called, or ``None``."""
@@ -420,7 +399,7 @@ class JmuxConnection:
         self.fail(error)
         raise error
 
-    # ---- inside
+    # ---- internals
 
     def _own_half(self, session: Session) -> Half:
         raise NotImplementedError
@@ -454,10 +433,6 @@ class JmuxConnection:
             del self.sessions[session.id]
         session.queue.truncate(0)
         self._events.append(events.SessionEnded(session))
-
-    def _check_alive(self) -> None:
-        if self.failure is not None:
-            raise ClosedError(f"the jmux connection to {self.peer_name} is over: {self.failure}") from self.failure
 
     def _check_may(self, session: Session, sent: Input, what: str) -> None:
         following = NEXT[self.role][Half.TERMINATED if session.ended else self._own_half(session)][sent]

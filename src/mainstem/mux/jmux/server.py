@@ -9,7 +9,8 @@ from mainstem.mux.jmux import codec, events
 from mainstem.mux.jmux.codec import Kind, Message
 from mainstem.mux.jmux.connection import REPORTS, JmuxConnection
 from mainstem.mux.jmux.session import INFINITE, Session
-from mainstem.mux.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role, Rule
+from mainstem.mux.jmux.state import MAY_OPEN, NEXT, Acknowledgment, Half, Input, Role
+from mainstem.mux.sans_io import Rule
 
 if TYPE_CHECKING:
     from mainstem.mux.jmux.settings import Settings
@@ -25,7 +26,7 @@ class ServerConnection(JmuxConnection):
         self._header = bytearray()
         self._goodbye = False
 
-    # ---- what the user asks for
+    # ---- commands
 
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
         """The response is complete. Close goes with its last bytes when the request is complete too, else after it.
@@ -76,7 +77,7 @@ class ServerConnection(JmuxConnection):
         self._control += codec.encode_connection(Kind.SHUTDOWN, body=detail)
         self.fail(ClosedError(f"the jmux connection to {self.peer_name} was shut down here"))
 
-    # ---- what comes in
+    # ---- receiving
 
     def _receive_connection_header(self, data: bytearray) -> None:
         header = codec.decode_connection_header(data)
@@ -97,13 +98,13 @@ class ServerConnection(JmuxConnection):
         if flags & codec.OPEN:
             session = self._receive_open(message.session_id, flags)
         else:
-            found = self.sessions.get(message.session_id)
+            known = self.sessions.get(message.session_id)
             sent = Input.EOF if flags & codec.EOF else Input.DATA
-            following = NEXT[Role.CLIENT][Half.NONE if found is None else found.client][sent]
+            following = NEXT[Role.CLIENT][Half.NONE if known is None else known.client][sent]
             if isinstance(following, Rule):
                 self._violated(following, REPORTS[following].format(message.session_id))
-            assert found is not None
-            session = found
+            assert known is not None
+            session = known
         self._take_ration(session, message.value)
         return session
 
@@ -152,12 +153,12 @@ class ServerConnection(JmuxConnection):
     def _receive_close(self, session: Session) -> None:
         raise AssertionError(f"the table lets no client close {session}")
 
-    # ---- what goes out
+    # ---- sending
 
-    def _greeting(self) -> bytearray:
+    def _header_due(self) -> bytearray:
         return self._header
 
-    def _may_talk(self) -> bool:
+    def _may_send(self) -> bool:
         return self.established or self.failure is not None
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
@@ -198,7 +199,7 @@ class ServerConnection(JmuxConnection):
         flags = codec.PARTIAL if partial else 0
         self._control += codec.encode_session(Kind.ABORT, session.id, flags=flags, body=detail)
 
-    # ---- inside
+    # ---- internals
 
     def _own_half(self, session: Session) -> Half:
         return session.server

@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 from mainstem.errors import ConfigurationError
 from mainstem.mux.jmux.codec import MAX_LENGTH, RATION_UNIT
+from mainstem.mux.sans_io import ConnectionSettings
 
 # Bytes of one session that wait unread here; times 128 sessions it bounds a connection at 32 MiB.
 INITIAL_RATION = 256 * 1024
 # A Data message's largest body: at 100 Mbit/s it occupies the line for little more than a millisecond.
 FRAGMENT_LIMIT = 16 * 1024
-# Answers that wait because the peer does not read; beyond it the peer is given up.
-CONTROL_LIMIT = 1024 * 1024
 HANDSHAKE_TIMEOUT_NS = 15_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ConnectionSettings):
     """A connection's configuration.
 
     ``initial_ration``: bytes that this end holds for each session, a multiple of 256 up to 65535 * 256; 0 makes rations
@@ -27,9 +26,6 @@ class Settings:
 
     initial_ration: int = INITIAL_RATION
     fragment_limit: int = FRAGMENT_LIMIT
-    control_limit: int = CONTROL_LIMIT
-    ping_interval_ns: int = 0
-    ping_timeout_ns: int = 10_000_000_000
     handshake_timeout_ns: int = HANDSHAKE_TIMEOUT_NS
 
     def __post_init__(self) -> None:

@@ -1,13 +1,15 @@
 """The rules of Jmux about sessions, as tables.
 
 A session has a client's half and a server's half. What an endpoint may send depends on its own half; whether an id may be
-opened again depends on the pair. The same tables serve before sending (what is forbidden us) and when receiving (what the
-peer did wrong).
+opened again depends on the pair. The same tables serve before sending (the rule that forbids a message here) and when
+receiving (the rule that the peer broke).
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+
+from mainstem.mux.sans_io import Rule
 
 
 class Role(IntEnum):
@@ -38,12 +40,6 @@ class Input(IntEnum):
     ABORT = 6
     INCREMENT = 7
     ACKNOWLEDGMENT = 8
-
-
-class Rule(str):
-    """The name of a broken rule; it stands in a table where a next half would."""
-
-    __slots__ = ()
 
 
 INACTIVE = Rule("inactive-session")

@@ -9,7 +9,7 @@ import pytest
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 from mainstem.mux.bymux import BymuxConnection, Half, InitialStream, Packet, Role, Settings
 from mainstem.mux.bymux.codec import encode_global, encode_stream
-from mainstem.mux.bymux.state import ANSWERS, NEXT, SENDS, Rule
+from mainstem.mux.bymux.state import NEXT, RESPONSES, SENDS, Rule
 
 PAIRS = list(product(Half, Packet))
 FORBIDDEN_BY = {
@@ -51,7 +51,7 @@ def in_half(half: Half, *, ours: bool) -> BymuxConnection:
 
 def test_the_tables_name_every_pair() -> None:
     assert set(SENDS) == set(PAIRS)
-    assert set(ANSWERS) == set(product(Half, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
+    assert set(RESPONSES) == set(product(Half, (Packet.CLOSE, Packet.STOP_READ, Packet.PING)))
     assert all(NEXT[half][packet] == SENDS[half, packet] for half, packet in PAIRS)
 
 
@@ -120,17 +120,17 @@ def test_what_our_own_half_forbids_is_refused_and_nothing_is_sent(half: Half, pa
         )
 
 
-@pytest.mark.parametrize(("half", "packet"), sorted(ANSWERS))
+@pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
 def test_answers_what_it_owes(half: Half, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_stream(packet, 0))
-    answer = ANSWERS[half, packet]
+    answer = RESPONSES[half, packet]
     assert connection.data_to_send() == (b"" if answer is None else encode_stream(answer, 0))
 
 
-@pytest.mark.parametrize(("half", "packet"), sorted(ANSWERS))
+@pytest.mark.parametrize(("half", "packet"), sorted(RESPONSES))
 def test_answers_global_packets_alike(half: Half, packet: Packet) -> None:
     connection = in_half(half, ours=True)
     connection.receive_data(encode_global(packet))
-    answer = ANSWERS[half, packet]
+    answer = RESPONSES[half, packet]
     assert connection.data_to_send() == (b"" if answer is None else encode_global(answer))

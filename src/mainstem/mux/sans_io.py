@@ -1,0 +1,136 @@
+"""What both multiplexers share as protocols without input and output.
+
+A connection here is a state machine with six verbs. Its driver (:class:`mainstem.mux.engine.Engine`, a test, or a program's
+own loop) calls them; the connection never calls back, reads no clock and starts nothing:
+
+* ``receive_data(data, now_ns)`` and ``receive_eof(now_ns)`` take what the transport delivered;
+* ``next_event()`` returns what follows from it, oldest first;
+* ``segments_to_send(limit)`` (or ``data_to_send``) returns what the transport should carry next;
+* ``next_timeout_ns()`` and ``handle_timeout(now_ns)`` are its only relation to time.
+
+Invariants:
+
+* All calls come from one thread. No verb waits, so every effect of a call is complete when it returns.
+* Bytes leave in three classes: the control buffer first (pongs, credit, the ends of idle streams), then one packet of each
+  stream in turn. Within one stream order is the order of the calls; between streams, and between control and data, packets
+  may be reordered, and the protocols allow it. Whatever must follow a stream's data (its Close) is sent by its turn, never by
+  way of the control buffer.
+* ``failure`` is set once and is final: after it every command raises ``ClosedError``, and ``next_event`` still returns the
+  events from before it.
+* What a peer can make this end store is bounded: by the windows that this end granted, by ``control_limit`` for responses
+  that the peer does not read, and by ``MAX_OUTSTANDING_PINGS``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from mainstem.errors import ClosedError
+from mainstem.mux.heartbeat import Heartbeat
+from mainstem.mux.queues import RoundRobin, Schedulable
+
+if TYPE_CHECKING:
+    from mainstem.errors import MainstemError
+
+# The default limit of one data_to_send: few enough bytes that a small message waits a short time.
+SEND_LIMIT = 256 * 1024
+# Pings of this end that may be outstanding at once, for the connection and for each stream.
+MAX_OUTSTANDING_PINGS = 64
+# Responses (Pong, StopRead, Credit, PingAck, Abort) that wait because the peer does not read; beyond it the connection ends.
+CONTROL_LIMIT = 1024 * 1024
+
+
+class Rule(str):
+    """The name of a broken rule; in a state table it is an entry in place of the next state."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionSettings:
+    """Settings that both multiplexers have."""
+
+    control_limit: int = CONTROL_LIMIT
+    ping_interval_ns: int = 0
+    ping_timeout_ns: int = 10_000_000_000
+
+
+M = TypeVar("M", bound=Schedulable)
+E = TypeVar("E")
+
+
+class SansIoConnection(Generic[M, E]):
+    """The base of a protocol without input and output: ``M`` is its stream, ``E`` its events."""
+
+    PROTOCOL: ClassVar[str]
+
+    def __init__(self, settings: ConnectionSettings, *, now_ns: int, peer: str) -> None:
+        self.peer_name = peer
+        self.failure: MainstemError | None = None
+        self._events: deque[E] = deque()
+        self._control = bytearray()
+        self._ready: RoundRobin[M] = RoundRobin()
+        self._carry = bytearray()
+        self._heartbeat = Heartbeat(
+            interval_ns=settings.ping_interval_ns, timeout_ns=settings.ping_timeout_ns, now_ns=now_ns
+        )
+
+    def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
+        """Parses bytes from the peer."""
+        raise NotImplementedError
+
+    def receive_eof(self, now_ns: int = 0) -> None:
+        """Handles the end of the peer's bytes."""
+        raise NotImplementedError
+
+    def next_event(self) -> E | None:
+        """Returns the oldest event that was not yet fetched.
+
+        Returns:
+            The event, or ``None`` when there is none.
+
+        Example:
+            >>> while (event := connection.next_event()) is not None:
+            ...     print(event)
+        """
+        return self._events.popleft() if self._events else None
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether :meth:`data_to_send` would return anything."""
+        raise NotImplementedError
+
+    def data_to_send(self, limit: int = SEND_LIMIT) -> bytes:
+        """Returns the next bytes for the transport: responses and credit first, then one packet of each stream in turn.
+
+        Args:
+            limit: About how many bytes to return at most (a packet is not cut), so that what becomes urgent meanwhile
+                is next. The default is 256 KiB.
+
+        Returns:
+            The bytes; empty when nothing is due.
+
+        Example:
+            >>> transport.write(connection.data_to_send())
+        """
+        return b"".join(self.segments_to_send(limit))
+
+    def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather."""
+        raise NotImplementedError
+
+    def next_timeout_ns(self) -> int | None:
+        """When :meth:`handle_timeout` is due next."""
+        raise NotImplementedError
+
+    def handle_timeout(self, now_ns: int) -> None:
+        """Does what is due at ``now_ns``."""
+        raise NotImplementedError
+
+    def _check_alive(self) -> None:
+        if self.failure is not None:
+            raise ClosedError(
+                f"the {self.PROTOCOL} connection to {self.peer_name} is over: {self.failure}"
+            ) from self.failure
