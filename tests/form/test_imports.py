@@ -64,6 +64,7 @@ DOORS: dict[str, set[str]] = {
     "aeron/idle.py": {"time"},
     "mux/blocking.py": {"asyncio", "threading"},
     "mux/bymux/aio.py": {"asyncio"},
+    "mux/bymux/aio_stream.py": {"asyncio"},
     "mux/transports.py": {"asyncio", "socket"},
     "mux/engine.py": {"asyncio"},
     "mux/async_stream.py": {"asyncio"},

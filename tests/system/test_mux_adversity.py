@@ -171,7 +171,7 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         while len(sans_io.streams) < 2:
             sans_io.receive_data(await asyncio.to_thread(raw.recv, 4096))
         raw.sendall(sans_io.data_to_send())  # infinite credit for both
-        while not small._stream.send_credit:
+        while not small.connection.sans_io.streams[small.id].send_credit:
             await asyncio.sleep(0.001)
         await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
         small.write(b"!")

@@ -19,7 +19,7 @@ import pytest
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
 from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, raise_open_files_limit, reset
 
-from .test_bymux_faces import certificate
+from .test_bymux import certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -1,9 +1,32 @@
-"""The reading and the writing half of a stream under asyncio, the same for every multiplexer."""
+"""A stream under asyncio: the reading and the writing half, the same for every multiplexer.
+
+An :class:`AsyncStream` stands between three parties, all in the thread of one event loop:
+
+* the user's tasks, which call ``read``, ``write``, ``drain`` and their like;
+* the engine (:mod:`mainstem.mux.engine`), which calls ``feed_data``, ``feed_eof``, ``set_exception``, ``fail_writes`` and
+  ``wake_writers`` as events of the protocol come in;
+* the sans-IO handle of the stream (bymux's ``Stream``, Jmux's ``Session``), which holds the bytes that wait to be sent
+  (``queue``) and accounts for those that were received and not yet read (``unconsumed``).
+
+What is where: received bytes wait in ``_buffer`` here, and only here. They count against the window that the peer was given
+until ``_consumed`` reports them to the protocol, which then restores the peer's credit. Written bytes wait in the handle's
+queue until credit and a turn let them leave; this class has no copy of them.
+
+Invariants:
+
+* One task reads at a time (a second one gets ``RuntimeError``); any number may write, and wait in ``drain``.
+* ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is no error for readers.
+  Both are final, and bytes that arrived before them are read first.
+* ``_write_error`` is the first error of the writing half and is final; later ones do not replace it.
+* A future in ``_drainers`` is completed by exactly one of ``wake_writers`` and ``fail_writes``, or was cancelled by its task.
+
+Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem.mux.queues import InBuffer
 
@@ -11,33 +34,67 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mainstem.errors import MainstemError
+    from mainstem.mux.engine import Engine
 
-# What `read` returns at most unless told otherwise.
+# What one `read` returns at most by default.
 READ_LIMIT = 256 * 1024
 # `drain` waits while more than this is queued, and returns once half of it is left.
 WRITE_LIMIT = 128 * 1024
+# A write past this many queued bytes is sent at once instead of at the end of the event loop's turn.
+EAGER_BYTES = 64 * 1024
 
 
-class Halves:
-    """``read``, ``readexactly`` and iteration over what arrived, and the waiting part of ``drain``.
+class AsyncStream:
+    """The base of a multiplexed stream under asyncio.
 
-    One task may read at a time; any number may wait for a drain.
+    One task may read at a time; any number may wait in :meth:`drain`. ``async for`` yields what arrives until the end.
     """
 
-    __slots__ = ("_buffer", "_drainers", "_eof", "_read_error", "_reader", "_write_error")
+    __slots__ = ("_buffer", "_drainers", "_engine", "_eof", "_handle", "_read_error", "_reader", "_write_error")
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine, handle: Any) -> None:
+        self._engine = engine
+        self._handle = handle
         self._buffer = InBuffer()
         self._eof = False
         self._read_error: MainstemError | None = None
         self._reader: asyncio.Future[None] | None = None
         self._drainers: list[asyncio.Future[None]] = []
         self._write_error: MainstemError | None = None
+        handle.owner = self
+
+    @property
+    def id(self) -> int:
+        """The id on the wire."""
+        return int(self._handle.id)
+
+    @property
+    def queued(self) -> int:
+        """Written bytes that wait for credit or for their turn."""
+        return int(self._handle.queue.size)
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error ended reading or writing."""
+        return self._read_error is not None or self._write_error is not None
+
+    # ---- reading
 
     async def read(self, limit: int = READ_LIMIT) -> bytes:
-        """Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end. Negative: everything up to the end.
+        """Waits for bytes and returns them.
 
-        Raises the error that ended the stream, after what arrived before it was read.
+        Args:
+            limit: The most bytes to return (256 KiB by default). A negative limit returns everything up to the end.
+
+        Returns:
+            Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
+
+        Raises:
+            MainstemError: What ended the stream, after the bytes from before it were read.
+            RuntimeError: Another task is reading.
+
+        Example:
+            >>> request = await stream.read(-1)
         """
         buffer = self._buffer
         if limit < 0:
@@ -54,7 +111,22 @@ class Halves:
         return data
 
     async def readexactly(self, count: int) -> bytes:
-        """Exactly ``count`` bytes. Raises ``asyncio.IncompleteReadError`` when the stream ends before."""
+        """Waits for ``count`` bytes and returns them.
+
+        Args:
+            count: How many bytes.
+
+        Returns:
+            Exactly ``count`` bytes.
+
+        Raises:
+            asyncio.IncompleteReadError: The stream ended before; ``partial`` has the bytes that came.
+            MainstemError: What broke the stream off.
+            RuntimeError: Another task is reading.
+
+        Example:
+            >>> length = int.from_bytes(await stream.readexactly(4), "big")
+        """
         buffer = self._buffer
         if buffer.size >= count:
             data = buffer.read_exactly(count)
@@ -75,7 +147,15 @@ class Halves:
         return b"".join(parts)
 
     def at_eof(self) -> bool:
-        """Whether everything was read and no more will come."""
+        """Whether everything was read and no more will come.
+
+        Returns:
+            ``True`` once the peer has finished and the last byte was read.
+
+        Example:
+            >>> while not stream.at_eof():
+            ...     print(await stream.read())
+        """
         return self._eof and not self._buffer.size
 
     def __aiter__(self) -> Self:
@@ -99,39 +179,137 @@ class Halves:
             self._reader = None
 
     def _consumed(self, count: int) -> None:
-        """The reader took ``count`` bytes out."""
+        """Reports ``count`` bytes that were read to the protocol."""
         raise NotImplementedError
 
-    def _feed(self, data: bytes) -> None:
+    # ---- writing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes; :meth:`drain` waits for the peer's credit.
+
+        Args:
+            data: The bytes; what is mutable is copied.
+
+        Raises:
+            MainstemError: What ended the writing half.
+
+        Example:
+            >>> stream.write(b"tide")
+        """
+        raise NotImplementedError
+
+    async def drain(self) -> None:
+        """Waits while more than 128 KiB are queued; this is where back pressure is felt.
+
+        Returns at once, or when the peer has given credit and the transport has room.
+
+        Raises:
+            MainstemError: What ended the writing half.
+
+        Example:
+            >>> stream.write(chunk)
+            >>> await stream.drain()
+        """
+        if self._write_error is not None:
+            raise self._write_error
+        await self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2)
+
+    async def flush(self) -> None:
+        """Waits until the transport has taken everything that was written.
+
+        Raises:
+            MainstemError: What ended the writing half before that.
+
+        Example:
+            >>> stream.write(b"now")
+            >>> await stream.flush()
+        """
+        await self._drain_to(0, 0)
+
+    async def _drain_to(self, limit: int, level: int) -> None:
+        """Waits while more than ``limit`` bytes are queued, until at most ``level`` are."""
+        handle = self._handle
+        while handle.queue.size > limit:
+            self._engine.flush()
+            if handle.queue.size > limit:
+                if self._write_error is not None:
+                    raise self._write_error
+                handle.notify_below = max(handle.notify_below, level)
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._drainers.append(future)
+                await future
+
+    def _written(self, credit: int) -> None:
+        """Lets what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""
+        if self._handle.queue.size >= EAGER_BYTES and credit:
+            self._engine.flush()
+        elif not self._engine.flush_scheduled:
+            self._engine.schedule_flush()
+
+    # ---- called by the engine
+
+    def feed_data(self, data: bytes) -> None:
+        """Adds received bytes; called by the connection.
+
+        Args:
+            data: The bytes, which are not copied.
+
+        Example:
+            >>> stream.feed_data(event.data)
+        """
         self._buffer.append(data)
-        reader = self._reader
-        if reader is not None and not reader.done():
-            reader.set_result(None)
+        self._wake_reader()
 
-    def _feed_end(self, error: MainstemError | None = None) -> None:
-        """No more will come: in order, or because of ``error``."""
-        if error is None:
-            self._eof = True
-        elif not self._eof:
+    def feed_eof(self) -> None:
+        """Marks the end of the peer's bytes; called by the connection.
+
+        Example:
+            >>> stream.feed_eof()
+        """
+        self._eof = True
+        self._wake_reader()
+
+    def set_exception(self, error: MainstemError) -> None:
+        """Breaks both halves off; called by the connection.
+
+        Args:
+            error: What reading (unless the end of data was received before) and writing raise from now on.
+
+        Example:
+            >>> stream.set_exception(ConnectionLost("the peer is gone"))
+        """
+        if not self._eof:
             self._read_error = error
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        self._wake_reader()
+        self.fail_writes(error)
 
-    async def _wait_drained(self) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._drainers.append(future)
-        await future
+    def fail_writes(self, error: MainstemError) -> None:
+        """Ends the writing half; called by the connection.
 
-    def _drained(self) -> None:
-        drainers, self._drainers = self._drainers, []
-        for future in drainers:
-            if not future.done():
-                future.set_result(None)
+        Args:
+            error: What writing raises from now on, unless an earlier error ended it.
 
-    def _write_failed(self, error: MainstemError) -> None:
+        Example:
+            >>> stream.fail_writes(ClosedError("the peer stopped reading"))
+        """
         if self._write_error is None:
             self._write_error = error
         drainers, self._drainers = self._drainers, []
         for future in drainers:
             if not future.done():
                 future.set_exception(error)
+
+    def wake_writers(self) -> None:
+        """Wakes the tasks in :meth:`drain` and :meth:`flush`; called by the connection.
+
+        Example:
+            >>> stream.wake_writers()
+        """
+        drainers, self._drainers = self._drainers, []
+        for future in drainers:
+            if not future.done():
+                future.set_result(None)
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)

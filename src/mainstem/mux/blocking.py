@@ -1,17 +1,24 @@
-"""An event loop in a thread of its own, for callers that block: what the blocking faces stand on."""
+"""The blocking APIs: an event loop in a thread of its own, and streams whose methods wait for it.
+
+Every object of a blocking API belongs to one :class:`LoopThread`. A call from any thread becomes a coroutine there, and the
+caller waits for its result; protocol state is only ever touched by the loop's thread. Calls of several threads on one
+stream are therefore safe, and ordered as the loop receives them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem.errors import ClosedError, TimedOut
+from mainstem.mux.async_stream import READ_LIMIT, AsyncStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
 T = TypeVar("T")
+S = TypeVar("S", bound=AsyncStream)
 
 
 class LoopThread:
@@ -34,7 +41,22 @@ class LoopThread:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """The result of ``work``. Raises what it raises, and ``TimedOut`` after ``timeout`` seconds (``work`` is cancelled)."""
+        """Returns the result of ``work``.
+
+        Args:
+            work: A coroutine, which the loop's thread runs.
+            timeout: Seconds after which ``work`` is cancelled; ``None`` waits without a limit.
+
+        Returns:
+            What ``work`` returns.
+
+        Raises:
+            TimedOut: The timeout passed.
+            ClosedError: The loop was stopped.
+
+        Example:
+            >>> listener = thread.run(bymux.serve(handler, "127.0.0.1", 7000))
+        """
         if self._loop.is_closed() or not self._thread.is_alive():
             work.close()
             raise ClosedError("the connection is closed")
@@ -51,7 +73,21 @@ class LoopThread:
             raise
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of ``function``, run between the loop's tasks."""
+        """Returns the result of ``function``, run between the loop's tasks.
+
+        Args:
+            function: A plain function.
+            arguments: Its positional arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            ClosedError: The loop was stopped.
+
+        Example:
+            >>> thread.call(stream.abort)
+        """
 
         async def work() -> T:
             return function(*arguments)
@@ -59,7 +95,94 @@ class LoopThread:
         return self.run(work())
 
     def stop(self) -> None:
-        """Ends the loop and its thread."""
+        """Ends the loop and its thread. Twice is fine.
+
+        Example:
+            >>> thread.stop()
+        """
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
+
+    def __enter__(self) -> LoopThread:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+class BlockingStream(Generic[S]):
+    """The base of a stream for callers that block. Iteration yields what arrives until the end."""
+
+    def __init__(self, thread: LoopThread, stream: S) -> None:
+        self._thread = thread
+        self._stream = stream
+
+    @property
+    def id(self) -> int:
+        """The id on the wire."""
+        return self._stream.id
+
+    def read(self, limit: int = READ_LIMIT, *, timeout: float | None = None) -> bytes:
+        """Waits for bytes and returns them.
+
+        Args:
+            limit: The most bytes to return (256 KiB by default). A negative limit returns everything up to the end.
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
+
+        Raises:
+            TimedOut: The timeout passed.
+            MainstemError: What ended the stream, after the bytes from before it were read.
+
+        Example:
+            >>> data = stream.read(timeout=5)
+        """
+        return self._thread.run(self._stream.read(limit), timeout)
+
+    def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
+        """Waits for ``count`` bytes and returns them.
+
+        Args:
+            count: How many bytes.
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            Exactly ``count`` bytes.
+
+        Raises:
+            asyncio.IncompleteReadError: The stream ended before (an ``EOFError``); ``partial`` has the bytes that came.
+            TimedOut: The timeout passed.
+            MainstemError: What broke the stream off.
+
+        Example:
+            >>> header = stream.readexactly(4, timeout=5)
+        """
+        return self._thread.run(self._stream.readexactly(count), timeout)
+
+    def write(self, data: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
+        """Queues bytes and waits while more than 128 KiB are queued: this is where back pressure is felt.
+
+        Args:
+            data: The bytes.
+            timeout: Seconds to wait; ``None`` waits without a limit. After a time-out the bytes are queued all the same.
+
+        Raises:
+            TimedOut: The timeout passed.
+            MainstemError: What ended the writing half.
+
+        Example:
+            >>> stream.write(b"tide", timeout=5)
+        """
+
+        async def work() -> None:
+            self._stream.write(data)
+            await self._stream.drain()
+
+        self._thread.run(work(), timeout)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while data := self.read():
+            yield data

@@ -1,10 +1,38 @@
-"""Drives a sans-IO connection over a carrier: bytes in, events to a face, bytes out, timers. One event loop, no locks."""
+"""Runs a sans-IO connection over a transport, inside one event loop: bytes in, events to streams, bytes out, timers.
+
+The engine is the only part that touches all three sides. It is called
+
+* by the transport (:mod:`mainstem.mux.transports`): ``transport_ready``, ``data_received``, ``writing_resumed``,
+  ``transport_lost``;
+* by the streams of the connection: ``schedule_flush``, ``flush``, ``dispatch``;
+* by the event loop, for the timer and for a flush that was scheduled.
+
+Everything runs in the thread of the event loop, so nothing is locked. Time comes from the :class:`~mainstem.clock.Clock` that
+the constructor was given, and from the event loop's timers, which only decide when the clock is read again.
+
+One step is always the same: a verb of the sans-IO connection, then ``dispatch`` (its events, to the methods in
+``_handlers``), then ``flush`` (its bytes, to the transport). Handlers of events are plain functions: none waits, and a task
+that is woken by one runs only after the step is complete.
+
+How bytes leave. A write puts bytes into the connection's queue and schedules one flush for the end of the loop's turn, so that
+the writes of one turn leave together. A flush takes batches of 64 KiB from the connection for as long as the transport is
+not paused: what is not yet taken can still be overtaken by a pong or by another stream's turn, what the transport has cannot.
+After eight batches the other tasks have a turn.
+
+How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a time-out, ``end`` from this side): it
+records ``failure``, sends what is still due (an Error or Shutdown message), lets every stream know by way of ``_on_over``, and
+closes the transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
+``wait_ended``. After ``_fail`` no event is dispatched and no byte is taken from the connection.
+
+Invariants: ``failure`` is ``None`` exactly as long as ``over`` is false; ``_fail`` precedes ``_finish``; a timer is pending
+only while the connection is not over; ``flush_scheduled`` is true exactly while a flush is queued in the loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
@@ -12,218 +40,205 @@ from mainstem.errors import ClosedError, ConnectionLost, MainstemError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from mainstem.mux.transports import Carrier
+    from mainstem.clock import Clock
+    from mainstem.mux.sans_io import SansIoConnection
+    from mainstem.mux.transports import Transport
 
 logger = logging.getLogger("mainstem.mux")
 
-# Bytes asked of a connection at a time; whatever becomes urgent meanwhile goes before the next batch.
+# Bytes taken from a connection at a time; whatever becomes urgent meanwhile is sent before the next batch.
 FLUSH_BATCH = 64 * 1024
-# Batches handed to a carrier before other tasks get a turn.
+# Batches written to a transport before other tasks have a turn.
 FLUSH_BATCHES = 8
-# How long the last bytes may take to leave for a peer that does not read them; then the carrier ends without them.
+# Seconds for the last bytes to leave to a peer that does not read them; then the transport is aborted.
 LINGER_S = 2.0
-
-_now_ns = SYSTEM_CLOCK.monotonic_ns
-
-
-class SansIo(Protocol):
-    """The verbs of a protocol without input and output."""
-
-    peer_name: str
-    failure: MainstemError | None
-
-    def receive_data(self, data: memoryview, now_ns: int) -> None: ...
-    def receive_eof(self, now_ns: int) -> None: ...
-    def next_event(self) -> Any: ...
-    @property
-    def wants_to_send(self) -> bool: ...
-    def segments_to_send(self, limit: int) -> list[bytes | memoryview]: ...
-    def next_timeout_ns(self) -> int | None: ...
-    def handle_timeout(self, now_ns: int) -> None: ...
 
 
 class Engine:
-    """The base of a connection's asyncio face.
+    """The base of a connection under asyncio.
 
-    A subclass fills ``_handlers`` (event class to method) and says what happens when the connection is over.
+    A subclass fills ``_handlers`` (event class to method) and implements ``_on_over``.
     """
 
-    def __init__(self, connection: SansIo) -> None:
+    def __init__(self, connection: SansIoConnection[Any, Any], clock: Clock = SYSTEM_CLOCK) -> None:
         self._loop = asyncio.get_running_loop()
-        self._sans_io = connection
+        self._clock = clock
+        self._connection = connection
         self._handlers: dict[type, Callable[[Any], None]] = {}
-        self._carrier: Carrier | None = None
-        self._flush_scheduled = False
+        self._transport: Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ns = 0
         self._linger: asyncio.TimerHandle | None = None
-        self._over = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.flush_scheduled = False
+        self.over = False
         self.failure: MainstemError | None = None
 
-    # ---- the carrier's side
+    # ---- called by the transport
 
-    def carrier_ready(self, carrier: Carrier) -> None:
-        """The carrier is connected: what is due goes out."""
-        self._carrier = carrier
-        self._sans_io.peer_name = carrier.peer
-        self._flush()
+    def transport_ready(self, transport: Transport) -> None:
+        """The transport is connected: what is due is sent."""
+        self._transport = transport
+        self._connection.peer_name = transport.peer
+        self.flush()
 
-    def carrier_received(self, data: memoryview) -> None:
+    def data_received(self, data: memoryview) -> None:
         """Bytes came in."""
-        if not self._over:
-            self._advance(self._sans_io.receive_data, data, _now_ns())
+        if not self.over:
+            self._advance(self._connection.receive_data, data, self._clock.monotonic_ns())
 
-    def carrier_resumed(self) -> None:
-        """The carrier has room again."""
-        self._flush()
+    def writing_resumed(self) -> None:
+        """The transport has room again."""
+        self.flush()
 
-    def carrier_lost(self, error: Exception | None) -> None:
-        """The carrier ended."""
-        if self._over:
+    def transport_lost(self, error: Exception | None) -> None:
+        """The transport ended; ``error`` is ``None`` when the peer ended it in order."""
+        if self.over:
             self._finish()
             return
         cause: MainstemError
         if error is None:
             try:
-                self._sans_io.receive_eof(_now_ns())
-                self._dispatch()
-                cause = ConnectionLost(f"{self._sans_io.peer_name} ended the connection")
-            except MainstemError as found:
-                cause = found
+                self._connection.receive_eof(self._clock.monotonic_ns())
+                self.dispatch()
+                cause = ConnectionLost(f"{self._connection.peer_name} ended the connection")
+            except MainstemError as violation:
+                cause = violation
         else:
-            cause = ConnectionLost(f"the connection to {self._sans_io.peer_name} broke: {error}")
+            cause = ConnectionLost(f"the connection to {self._connection.peer_name} broke: {error}")
             cause.__cause__ = error
         self._fail(cause)
         self._finish()
 
-    # ---- the face's side
+    # ---- called by streams
 
     def schedule_flush(self) -> None:
-        """Lets what was queued leave in this turn of the event loop, together with what else is queued in it."""
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
+        """Flushes at the end of this turn of the event loop, so that what is queued in it leaves together."""
+        if not self.flush_scheduled:
+            self.flush_scheduled = True
             self._loop.call_soon(self._on_turn)
 
     def flush(self) -> None:
-        """Hands the carrier what it takes now."""
-        self._flush()
+        """Writes as much to the transport as it takes now."""
+        transport = self._transport
+        if transport is None or self.over:
+            return
+        connection = self._connection
+        batches = 0
+        while connection.wants_to_send and not transport.paused:
+            segments = connection.segments_to_send(FLUSH_BATCH)
+            if not segments:
+                break
+            transport.write(segments)
+            batches += 1
+            if batches == FLUSH_BATCHES:
+                self.schedule_flush()
+                break
+        if batches:
+            self.dispatch()
+        self._set_timer()
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A task that ends with the connection."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-        return task
-
-    def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
-        """Ends the connection from this side."""
-        self._fail(error or ClosedError("the connection was closed here"), abort=abort)
-
-    async def wait_ended(self) -> None:
-        """Returns once the carrier is gone."""
-        await asyncio.shield(self._ended)
-
-    def on_ended(self, call: Callable[[], object]) -> None:
-        """``call`` is called once the carrier is gone."""
-        self._ended.add_done_callback(lambda _: call())
-
-    # ---- inside
-
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a handler for %s failed", self._sans_io.peer_name, exc_info=error)
-
-    def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
-        """Lets the connection take something in, and does what follows; false when that ended it."""
-        try:
-            verb(*arguments)
-        except MainstemError as error:
-            self._dispatch()
-            self._fail(error)
-            return False
-        self._dispatch()
-        self._flush()
-        return True
-
-    def _dispatch(self) -> None:
-        next_event = self._sans_io.next_event
+    def dispatch(self) -> None:
+        """Calls the handlers of the connection's events."""
+        next_event = self._connection.next_event
         handlers = self._handlers
         while (event := next_event()) is not None:
             handler = handlers.get(type(event))
             if handler is not None:
                 handler(event)
 
-    def _on_turn(self) -> None:
-        # Cleared here only: who flushes by hand, message by message, must not fill the loop with calls that find nothing.
-        self._flush_scheduled = False
-        self._flush()
+    # ---- life
 
-    def _flush(self) -> None:
-        carrier = self._carrier
-        if carrier is None or self._over:
-            return
-        sans_io = self._sans_io
-        batches = 0
-        while sans_io.wants_to_send and not carrier.paused:
-            segments = sans_io.segments_to_send(FLUSH_BATCH)
-            if not segments:
-                break
-            carrier.write(segments)
-            batches += 1
-            if batches == FLUSH_BATCHES:
-                self.schedule_flush()
-                break
-        if batches:
-            self._dispatch()
-        self._set_timer()
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Starts a task of the connection."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
+        """Ends the connection from this side; ``abort`` drops what was not sent."""
+        self._fail(error or ClosedError("the connection was closed here"), abort=abort)
+
+    async def wait_ended(self) -> None:
+        """Returns once the transport is gone."""
+        await asyncio.shield(self._ended)
+
+    def on_ended(self, call: Callable[[], object]) -> None:
+        """Registers ``call``, which is called once the transport is gone."""
+        self._ended.add_done_callback(lambda _: call())
+
+    # ---- internals
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a handler for %s failed", self._connection.peer_name, exc_info=error)
+
+    def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
+        """One step: the verb, its events, its bytes. Returns false when it ended the connection."""
+        try:
+            verb(*arguments)
+        except MainstemError as error:
+            self.dispatch()
+            self._fail(error)
+            return False
+        self.dispatch()
+        self.flush()
+        return True
+
+    def _on_turn(self) -> None:
+        # Reset only here: a caller that flushes message by message must not fill the loop with calls that have nothing to do.
+        self.flush_scheduled = False
+        self.flush()
 
     def _set_timer(self) -> None:
-        due_ns = self._sans_io.next_timeout_ns()
+        due_ns = self._connection.next_timeout_ns()
         if due_ns is None:
             return
         if self._timer is not None:
             if self._timer_due_ns <= due_ns:
-                return  # it will find out for itself when it fires early
+                return  # it fires early, and is set again then
             self._timer.cancel()
         self._timer_due_ns = due_ns
-        delay = max(0, due_ns - _now_ns()) / 1e9
+        delay = max(0, due_ns - self._clock.monotonic_ns()) / 1e9
         self._timer = self._loop.call_later(delay, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        if not self._over and self._advance(self._sans_io.handle_timeout, _now_ns()):
+        if not self.over and self._advance(self._connection.handle_timeout, self._clock.monotonic_ns()):
             self._set_timer()
 
     def _fail(self, error: MainstemError, *, abort: bool = False) -> None:
-        if self._over:
+        if self.over:
             return
+        assert self.failure is None
         self.failure = error
-        carrier = self._carrier
-        if carrier is not None and not abort:
-            # An Error or Shutdown message, or answers that were still due.
-            while not carrier.paused and (segments := self._sans_io.segments_to_send(FLUSH_BATCH)):
-                carrier.write(segments)
-        self._over = True
+        transport = self._transport
+        if transport is not None and not abort:
+            # An Error or Shutdown message, or responses that were still due.
+            while not transport.paused and (segments := self._connection.segments_to_send(FLUSH_BATCH)):
+                transport.write(segments)
+        self.over = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._on_over(error)
-        if carrier is None:
+        if transport is None:
             self._finish()
         elif abort:
-            carrier.abort()
+            transport.abort()
         else:
-            self._linger = self._loop.call_later(LINGER_S, carrier.abort)
-            carrier.close()
+            self._linger = self._loop.call_later(LINGER_S, transport.abort)
+            transport.close()
 
     def _on_over(self, error: MainstemError) -> None:
-        """Every stream learns that the connection is over."""
+        """Ends every stream with ``error``."""
         raise NotImplementedError
 
     def _finish(self) -> None:
+        assert self.over
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -231,8 +246,8 @@ class Engine:
             self._ended.set_result(None)
 
 
-async def gather_quietly(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
-    """Waits for tasks; whether all ended in time."""
+async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
+    """Waits for tasks at most ``timeout`` seconds; returns whether all ended."""
     if not tasks:
         return True
     _, pending = await asyncio.wait(tasks, timeout=timeout)

@@ -1,61 +1,65 @@
-"""Listening sockets and dialled ones, the same for every multiplexer."""
+"""Sockets that listen and sockets that connect, the same for every multiplexer."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem.errors import ConfigurationError, ConnectionLost, TimedOut
-from mainstem.mux.transports import SocketCarrier
+from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Callable
+    from typing import Self
 
     from mainstem.mux.engine import Engine
+    from mainstem.mux.transports import TransportHandler
 
 # Connections that one listener serves at once; each may hold its windows' worth of memory.
 MAX_CONNECTIONS = 1024
+CONNECT_TIMEOUT_S = 10.0
 
 E = TypeVar("E", bound="Engine")
 
 
-async def dial(
-    driver: Engine,
-    host: str | None,
-    port: int | None,
-    *,
-    path: str | None,
-    ssl: ssl_module.SSLContext | None,
-    server_hostname: str | None,
-    timeout: float,
-) -> None:
-    """Connects ``driver`` over TCP or, with ``path``, over a Unix socket. Raises ``ConnectionLost`` or ``TimedOut``."""
-    loop = asyncio.get_running_loop()
-    where = path or f"{host}:{port}"
-    try:
-        async with asyncio.timeout(timeout):
-            if path is not None:
-                await loop.create_unix_connection(
-                    lambda: SocketCarrier(driver), path, ssl=ssl, server_hostname=server_hostname
-                )
-            elif host is None or port is None:
-                raise ConfigurationError("connecting needs a host and a port, or path= for a Unix socket")
-            else:
-                await loop.create_connection(
-                    lambda: SocketCarrier(driver), host, port, ssl=ssl, server_hostname=server_hostname
-                )
-    except TimeoutError:
-        raise TimedOut(f"{where} did not answer within {timeout:g} s", timeout=timeout) from None
-    except OSError as error:
-        raise ConnectionLost(f"{where} cannot be reached: {error}") from error
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a client connects to: TCP (``host``, ``port``) or a Unix socket (``path``), with TLS when ``ssl`` is given."""
+
+    host: str | None
+    port: int | None
+    path: str | None = None
+    ssl: ssl_module.SSLContext | None = None
+    server_hostname: str | None = None
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+    async def connect(self, handler: TransportHandler, timeout: float) -> None:
+        """Connects ``handler``. Raises ``ConnectionLost`` or, after ``timeout`` seconds, ``TimedOut``."""
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {"ssl": self.ssl, "server_hostname": self.server_hostname}
+        try:
+            async with asyncio.timeout(timeout):
+                if self.path is not None:
+                    await loop.create_unix_connection(lambda: SocketTransport(handler), self.path, **tls)
+                elif self.host is None or self.port is None:
+                    raise ConfigurationError("connecting needs a host and a port, or path= for a Unix socket")
+                else:
+                    await loop.create_connection(lambda: SocketTransport(handler), self.host, self.port, **tls)
+        except TimeoutError:
+            raise TimedOut(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
+        except OSError as error:
+            raise ConnectionLost(f"{self} cannot be reached: {error}") from error
 
 
 class Listener(Generic[E]):
-    """A listening socket whose connections are engines of one kind. A context manager; closing twice is fine."""
+    """A listening socket and its connections. A context manager; closing twice is fine."""
 
-    def __init__(self, make: Callable[[], E], *, max_connections: int = MAX_CONNECTIONS) -> None:
-        self._make = make
+    def __init__(self, factory: Callable[[], E], *, max_connections: int = MAX_CONNECTIONS) -> None:
+        self._factory = factory
         self._max = max_connections
         self._server: asyncio.Server | None = None
         self.connections: set[E] = set()
@@ -69,7 +73,20 @@ class Listener(Generic[E]):
         path: str | None,
         ssl: ssl_module.SSLContext | None,
     ) -> None:
-        """Begins to listen; raises ``ConfigurationError`` when the address cannot be used."""
+        """Begins to listen.
+
+        Args:
+            host: The address to listen on; ``None`` for all interfaces.
+            port: The TCP port; 0 or ``None`` for one that the system chooses (:attr:`port`).
+            path: The path of a Unix socket, in place of host and port.
+            ssl: A server-side context, for TLS.
+
+        Raises:
+            ConfigurationError: The address cannot be listened on.
+
+        Example:
+            >>> await listener.start("127.0.0.1", 7000, path=None, ssl=None)
+        """
         loop = asyncio.get_running_loop()
         try:
             if path is not None:
@@ -83,10 +100,10 @@ class Listener(Generic[E]):
         if len(self.connections) >= self._max:
             self.refused += 1
             return _Refusal()
-        engine = self._make()
+        engine = self._factory()
         self.connections.add(engine)
         engine.on_ended(lambda: self.connections.discard(engine))
-        return SocketCarrier(engine)
+        return SocketTransport(engine)
 
     @property
     def port(self) -> int:
@@ -96,17 +113,25 @@ class Listener(Generic[E]):
 
     @property
     def address(self) -> Any:
-        """What is listened on, as the socket names it."""
+        """The address that is listened on, as the socket names it."""
         assert self._server is not None
         return self._server.sockets[0].getsockname()
 
     def stop_listening(self) -> None:
-        """No new connections; those that are there go on."""
+        """Refuses new connections; those that are there go on.
+
+        Example:
+            >>> listener.stop_listening()
+        """
         if self._server is not None:
             self._server.close()
 
     async def close(self) -> None:
-        """Stops listening and ends every connection at once."""
+        """Stops listening and ends every connection at once. Twice is fine.
+
+        Example:
+            >>> await listener.close()
+        """
         self.stop_listening()
         ending = list(self.connections)
         for engine in ending:
@@ -114,7 +139,7 @@ class Listener(Generic[E]):
         for engine in ending:
             await engine.wait_ended()
 
-    async def __aenter__(self) -> Listener[E]:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -122,7 +147,7 @@ class Listener(Generic[E]):
 
 
 class _Refusal(asyncio.Protocol):
-    """What a connection meets when there are too many."""
+    """Ends a connection beyond the limit at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

@@ -1,6 +1,6 @@
 """What carries a multiplexed connection's bytes under asyncio: a socket (TCP, TLS, Unix), a reader and writer, two publications.
 
-A carrier never queues without a limit: once ``paused`` is true its driver must stop handing it bytes until it is told.
+A transport has a bounded queue: once ``paused`` is true its handler must write no more until ``writing_resumed`` is called.
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 POLL_IDLE_MAX_S = 0.001
 
 
-class Driver(Protocol):
-    """Whoever stands above a carrier."""
+class TransportHandler(Protocol):
+    """The user of a transport, called from the event loop's thread."""
 
-    def carrier_ready(self, carrier: Carrier) -> None:
-        """The carrier is connected."""
+    def transport_ready(self, transport: Transport) -> None:
+        """The transport is connected."""
         ...
 
-    def carrier_received(self, data: memoryview) -> None:
-        """Bytes came in; the memory is the carrier's again when the call returns."""
+    def data_received(self, data: memoryview) -> None:
+        """Bytes came in; the memory belongs to the transport again when the call returns."""
         ...
 
-    def carrier_resumed(self) -> None:
-        """The carrier is no longer paused."""
+    def writing_resumed(self) -> None:
+        """The transport is no longer paused."""
         ...
 
-    def carrier_lost(self, error: Exception | None) -> None:
-        """The carrier ended; ``None`` when the peer ended it in order."""
+    def transport_lost(self, error: Exception | None) -> None:
+        """The transport ended; ``error`` is ``None`` when the peer ended it in order."""
         ...
 
 
-class Carrier(Protocol):
-    """Takes bytes in order."""
+class Transport(Protocol):
+    """An ordered, reliable way to one peer."""
 
     paused: bool
     peer: str
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Hands over bytes in pieces; may set ``paused``."""
+        """Queues bytes in pieces; may set ``paused``."""
         ...
 
     def close(self) -> None:
-        """Ends the carrier once what it holds has left."""
+        """Ends the transport once its queue is empty."""
         ...
 
     def abort(self) -> None:
-        """Ends the carrier at once."""
+        """Ends the transport at once; its queue is dropped."""
         ...
 
 
-class SocketCarrier(asyncio.BufferedProtocol):
-    """A carrier over an asyncio transport, received into one buffer that is used again and again.
+class SocketTransport(asyncio.BufferedProtocol):
+    """A transport over a socket (TCP, TLS, Unix), which receives into one buffer that is used again and again.
 
-    Where nothing stands between transport and socket (no TLS), bytes are gathered into the socket straight from where they
-    lie: a transport would copy them twice, and would copy what the kernel does not take a third time.
+    Without TLS, bytes are gathered into the socket straight from where they lie: asyncio's own transport would copy them
+    twice, and would copy what the kernel does not take a third time.
     """
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, handler: TransportHandler) -> None:
+        self._handler = handler
         self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -86,7 +86,7 @@ class SocketCarrier(asyncio.BufferedProtocol):
         self.peer = "peer"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Bounds what may stand before an urgent byte, and tells the driver."""
+        """Bounds the bytes that may be queued before an urgent one, and notifies the handler."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
@@ -96,11 +96,11 @@ class SocketCarrier(asyncio.BufferedProtocol):
                 with contextlib.suppress(OSError):
                     raw.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, KERNEL_LOW_WATER)
             if transport.get_extra_info("sslcontext") is None:
-                # A descriptor of our own: the loop lets nobody else watch the transport's.
+                # A second descriptor: the loop refuses to watch the descriptor of its own transport for others.
                 self._fd = os.dup(raw.fileno())
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
-        self._driver.carrier_ready(self)
+        self._handler.transport_ready(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Where the next bytes go."""
@@ -108,7 +108,7 @@ class SocketCarrier(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came in."""
-        self._driver.carrier_received(self._buffer[:nbytes])
+        self._handler.data_received(self._buffer[:nbytes])
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
@@ -118,19 +118,19 @@ class SocketCarrier(asyncio.BufferedProtocol):
             self._loop.remove_writer(self._fd)
             os.close(self._fd)
             self._fd = -1
-        self._driver.carrier_lost(exc or self._error)
+        self._handler.transport_lost(exc or self._error)
 
     def pause_writing(self) -> None:
-        """The transport holds enough."""
+        """The transport's queue is full."""
         self.paused = True
 
     def resume_writing(self) -> None:
         """The transport has room again."""
         self.paused = False
-        self._driver.carrier_resumed()
+        self._handler.writing_resumed()
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Hands over bytes; a transport that broke takes none, and says so with ``connection_lost`` soon."""
+        """Sends or queues bytes; a broken transport drops them, and ``connection_lost`` follows."""
         transport = self._transport
         if transport is None or transport.is_closing():
             self.paused = True
@@ -146,7 +146,7 @@ class SocketCarrier(asyncio.BufferedProtocol):
                 self._loop.add_writer(self._fd, self._on_writable)
 
     def _gather(self, segments: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Gives the kernel what it takes; returns the rest."""
+        """Writes what the kernel takes; returns the rest."""
         try:
             sent = os.writev(self._fd, segments)
         except BlockingIOError:
@@ -174,10 +174,10 @@ class SocketCarrier(asyncio.BufferedProtocol):
             self.close()
         else:
             self.paused = False
-            self._driver.carrier_resumed()
+            self._handler.writing_resumed()
 
     def close(self) -> None:
-        """Ends the transport once what is held has left."""
+        """Ends the transport once its queue is empty."""
         self._closing = True
         if self._transport is not None and not self._pending:
             self._transport.close()
@@ -188,11 +188,11 @@ class SocketCarrier(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-class _TaskCarrier:
-    """A carrier whose input and output are tasks: subclasses say how."""
+class _TaskTransport:
+    """A transport whose input and output are tasks; subclasses define them."""
 
-    def __init__(self, driver: Driver, *, peer: str) -> None:
-        self._driver = driver
+    def __init__(self, handler: TransportHandler, *, peer: str) -> None:
+        self._handler = handler
         self._out: list[bytes | memoryview] = []
         self._wake = asyncio.Event()
         self._closing = False
@@ -202,8 +202,8 @@ class _TaskCarrier:
         self.peer = peer
 
     def start(self) -> None:
-        """Begins to carry."""
-        self._driver.carrier_ready(self)
+        """Starts the tasks."""
+        self._handler.transport_ready(self)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._guard(work())) for work in self._work()]
 
@@ -221,18 +221,18 @@ class _TaskCarrier:
         self._end(error)
 
     def write(self, segments: list[bytes | memoryview]) -> None:
-        """Takes one batch, and is paused until it has left."""
+        """Queues one batch, and is paused until it has left."""
         self._out += segments
         self.paused = True
         self._wake.set()
 
     def close(self) -> None:
-        """Ends once what it holds has left."""
+        """Ends once the queue is empty."""
         self._closing = True
         self._wake.set()
 
     def abort(self) -> None:
-        """Ends at once."""
+        """Ends at once; the queue is dropped."""
         self._end(None)
 
     def _end(self, error: Exception | None) -> None:
@@ -244,24 +244,29 @@ class _TaskCarrier:
             if task is not current:
                 task.cancel()
         self._release()
-        self._driver.carrier_lost(error)
+        self._handler.transport_lost(error)
 
     def _release(self) -> None:
-        """Lets go of what is under the carrier."""
+        """Releases what is under the transport."""
 
     def _sent(self) -> None:
         if not self._ended:
             self.paused = False
-            self._driver.carrier_resumed()
+            self._handler.writing_resumed()
 
 
-class PairCarrier(_TaskCarrier):
-    """A carrier over any asyncio reader and writer."""
+class StreamPairTransport(_TaskTransport):
+    """A transport over any asyncio reader and writer."""
 
     def __init__(
-        self, driver: Driver, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, peer: str = "peer"
+        self,
+        handler: TransportHandler,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        peer: str = "peer",
     ) -> None:
-        super().__init__(driver, peer=peer)
+        super().__init__(handler, peer=peer)
         self._reader = reader
         self._writer = writer
 
@@ -270,7 +275,7 @@ class PairCarrier(_TaskCarrier):
 
     async def _receive(self) -> None:
         while data := await self._reader.read(RECEIVE_BUFFER):
-            self._driver.carrier_received(memoryview(data))
+            self._handler.data_received(memoryview(data))
 
     async def _send(self) -> None:
         while True:
@@ -291,7 +296,7 @@ class PairCarrier(_TaskCarrier):
 
 
 class Publication(Protocol):
-    """The part of a publication that is needed: never blocks, answers a position or something negative."""
+    """The part of a publication that is needed: it never blocks, and returns a position or a negative number."""
 
     def offer(self, buffer: bytes, /) -> int:
         """Sends one message."""
@@ -299,18 +304,18 @@ class Publication(Protocol):
 
 
 class Subscription(Protocol):
-    """The part of a subscription that is needed: hands messages to ``handler`` in order, as objects that ``bytes()`` takes."""
+    """The part of a subscription that is needed: it calls ``handler`` with messages in order, which ``bytes()`` accepts."""
 
     def poll(self, handler: Callable[[Any], object], fragment_limit: int) -> int:
         """Receives at most ``fragment_limit`` messages."""
         ...
 
 
-class PublicationsCarrier(_TaskCarrier):
-    """A carrier over a publication to the peer and a subscription from it (Aeron's, or anything with ``offer`` and ``poll``).
+class PublicationTransport(_TaskTransport):
+    """A transport over a publication to the peer and a subscription from it (Aeron's, or anything with ``offer`` and ``poll``).
 
-    Bytes are cut into messages of at most ``message_limit``, which must fit one fragment; their borders mean nothing. An
-    empty message says that the sender has ended. Offers that are refused are repeated: that is the back pressure.
+    Bytes are cut into messages of at most ``message_limit``, which must fit one fragment; their borders mean nothing. A
+    message of type ``END`` marks the end of the sender's bytes. Refused offers are repeated: that is the back pressure.
     """
 
     # A fragment of the smallest datagram that every network carries, less its header.
@@ -321,14 +326,14 @@ class PublicationsCarrier(_TaskCarrier):
 
     def __init__(
         self,
-        driver: Driver,
+        handler: TransportHandler,
         publication: Publication,
         subscription: Subscription,
         *,
         message_limit: int = MESSAGE_LIMIT,
         peer: str = "peer",
     ) -> None:
-        super().__init__(driver, peer=peer)
+        super().__init__(handler, peer=peer)
         self._publication = publication
         self._subscription = subscription
         self._limit = message_limit - 1
@@ -354,7 +359,7 @@ class PublicationsCarrier(_TaskCarrier):
     def _on_message(self, message: Any) -> None:
         data = bytes(message)
         if data[:1] == self.DATA:
-            self._driver.carrier_received(memoryview(data)[1:])
+            self._handler.data_received(memoryview(data)[1:])
         else:
             self._peer_ended = True
 

@@ -1,7 +1,7 @@
 """bymux: byte streams in both directions over one connection, with credit and heartbeats for each.
 
 ``BymuxConnection`` is the protocol without input and output; ``connect``, ``serve``, ``attach`` and ``over_publications`` are its
-asyncio face; :mod:`mainstem.mux.bymux.blocking` is its blocking one.
+asyncio API; :mod:`mainstem.mux.bymux.blocking` is its blocking one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from mainstem.mux.bymux.stream import Stream
 if TYPE_CHECKING:
     from mainstem.mux.bymux.aio import BymuxStream, Connection, attach, connect, over_publications, serve
 
-# The faces need asyncio; the protocol does not. So they are imported when they are asked for.
-_FACE = ("BymuxStream", "Connection", "attach", "connect", "over_publications", "serve")
+# The asyncio API is imported on first use: the protocols need no asyncio.
+_ASYNCIO = ("BymuxStream", "Connection", "attach", "connect", "over_publications", "serve")
 
 __all__ = [
     "INFINITE",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FACE:
+    if name in _ASYNCIO:
         from mainstem.mux.bymux import aio
 
         return getattr(aio, name)

@@ -1,68 +1,76 @@
-"""bymux for callers that block: the asyncio face, run by a thread. Every method may be called from any thread."""
+"""bymux for callers that block: the asyncio API, run by a thread. Every method may be called from any thread."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.mux.blocking import BlockingStream as _BlockingStream
 from mainstem.mux.blocking import LoopThread
 from mainstem.mux.bymux import aio
+from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mainstem.mux.bymux.settings import Settings
 
-READ_LIMIT = 256 * 1024
 
+class BlockingStream(_BlockingStream[BymuxStream]):
+    """One stream. Each call that waits takes ``timeout`` in seconds and raises ``TimedOut``.
 
-class BlockingStream:
-    """One stream. Each call that waits takes ``timeout`` in seconds and raises ``TimedOut``."""
+    As a context manager it is closed at the end, and aborted when the block raises.
 
-    def __init__(self, thread: LoopThread, stream: aio.BymuxStream) -> None:
-        self._thread = thread
-        self._stream = stream
-
-    @property
-    def id(self) -> int:
-        """The stream's id on the wire."""
-        return self._stream.id
-
-    def read(self, limit: int = READ_LIMIT, *, timeout: float | None = None) -> bytes:
-        """Between one and ``limit`` bytes, ``b""`` at the end; negative: everything up to the end."""
-        return self._thread.run(self._stream.read(limit), timeout)
-
-    def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
-        """Exactly ``count`` bytes. Raises ``asyncio.IncompleteReadError`` (an ``EOFError``) when the stream ends before."""
-        return self._thread.run(self._stream.readexactly(count), timeout)
-
-    def write(self, data: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
-        """Queues bytes and waits while too much is queued: this is where back pressure is felt."""
-
-        async def work() -> None:
-            self._stream.write(data)
-            await self._stream.drain()
-
-        self._thread.run(work(), timeout)
+    Example:
+        >>> with connection.open_stream() as stream:
+        ...     stream.write(b"tide")
+        ...     print(stream.readexactly(4, timeout=5))
+    """
 
     def close(self, *, timeout: float | None = None) -> None:
-        """Ends the writing half after everything written; returns when it has left. Twice is fine."""
+        """Ends the writing half after everything written; returns when it has left. Twice is fine.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Raises:
+            TimedOut: The timeout passed.
+            MainstemError: What ended the writing half before everything had left.
+
+        Example:
+            >>> stream.close(timeout=5)
+        """
         self._thread.run(self._stream.close(), timeout)
 
     def stop_read(self) -> None:
-        """Gives no more credit: what still arrives is dropped."""
+        """Gives no more credit: what still arrives is dropped.
+
+        Example:
+            >>> stream.stop_read()
+        """
         self._thread.call(self._stream.stop_read)
 
     def abort(self) -> None:
-        """Ends both halves now."""
+        """Ends both halves now; what was queued is dropped.
+
+        Example:
+            >>> stream.abort()
+        """
         self._thread.call(self._stream.abort)
 
-    def ping(self, timeout: float = 10.0) -> float:
-        """The round-trip time to the peer on this stream, in seconds."""
-        return self._thread.run(self._stream.ping(timeout))
+    def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+        """Measures the round trip to the peer on this stream.
 
-    def __iter__(self) -> Iterator[bytes]:
-        while data := self.read():
-            yield data
+        Args:
+            timeout: Seconds to wait for the pong.
+
+        Returns:
+            Seconds.
+
+        Raises:
+            TimedOut: No pong came.
+
+        Example:
+            >>> print(stream.ping())
+        """
+        return self._thread.run(self._stream.ping(timeout))
 
     def __enter__(self) -> BlockingStream:
         return self
@@ -72,27 +80,75 @@ class BlockingStream:
 
 
 class BlockingConnection:
-    """One end of a bymux connection, with a thread of its own. A context manager; made by :func:`connect`."""
+    """One end of a bymux connection, with a thread of its own. A context manager; :func:`connect` returns it."""
 
     def __init__(self, thread: LoopThread, connection: aio.Connection) -> None:
         self._thread = thread
         self._connection = connection
 
     def open_stream(self, *, timeout: float | None = None) -> BlockingStream:
-        """Creates a stream, waiting for the peer's leave where none is left."""
+        """Creates a stream, waiting for the peer's credit for streams when none is left.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            The stream.
+
+        Raises:
+            TimedOut: The timeout passed.
+            ClosedError: No more streams may be created.
+
+        Example:
+            >>> with connection.open_stream() as stream:
+            ...     stream.write(b"tide")
+        """
         return BlockingStream(self._thread, self._thread.run(self._connection.open_stream(), timeout))
 
     def accept_stream(self, *, timeout: float | None = None) -> BlockingStream | None:
-        """The next stream that the peer created; ``None`` once there will be none."""
+        """Waits for the next stream that the peer creates.
+
+        Args:
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            The stream; ``None`` once there will be no more.
+
+        Raises:
+            TimedOut: The timeout passed.
+
+        Example:
+            >>> stream = connection.accept_stream(timeout=5)
+        """
         stream = self._thread.run(self._connection.accept_stream(), timeout)
         return None if stream is None else BlockingStream(self._thread, stream)
 
-    def ping(self, timeout: float = 10.0) -> float:
-        """The round-trip time to the peer, in seconds."""
+    def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+        """Measures the round trip to the peer.
+
+        Args:
+            timeout: Seconds to wait for the pong.
+
+        Returns:
+            Seconds.
+
+        Raises:
+            TimedOut: No pong came.
+
+        Example:
+            >>> print(connection.ping())
+        """
         return self._thread.run(self._connection.ping(timeout))
 
     def close(self, timeout: float = aio.CLOSE_TIMEOUT_S) -> None:
-        """Waits for the active streams at most ``timeout`` seconds, then ends the connection and its thread. Twice is fine."""
+        """Waits for the active streams, then ends the connection and its thread. Twice is fine.
+
+        Args:
+            timeout: Seconds to wait for the active streams; those that are left are aborted.
+
+        Example:
+            >>> connection.close()
+        """
         if self._connection.failure is None:
             self._thread.run(self._connection.close(timeout))
         self._thread.stop()
@@ -113,7 +169,25 @@ def connect(
     settings: Settings | None = None,
     **options: Any,
 ) -> BlockingConnection:
-    """Connects as the proactive end; the options are those of :func:`mainstem.mux.bymux.connect` without ``handler``."""
+    """Connects as the proactive end.
+
+    Args:
+        host: The peer's address.
+        port: Its TCP port.
+        settings: The connection's configuration; the defaults are vanilla bymux.
+        options: Further options of :func:`mainstem.mux.bymux.connect`, without ``handler``.
+
+    Returns:
+        The connection.
+
+    Raises:
+        ConnectionLost: The peer cannot be reached.
+        TimedOut: Connecting took too long.
+
+    Example:
+        >>> with connect("127.0.0.1", 7000) as connection:
+        ...     print(connection.ping())
+    """
     thread = LoopThread()
     try:
         connection = thread.run(aio.connect(host, port, settings=settings, **options))

@@ -333,7 +333,7 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
     def close(self, stream: Stream, *, discard: bool = False) -> None:
         """Sends Close once what is queued has left; with ``discard`` drops the queue and sends it at once."""
         self._check_alive()
-        if stream.close_wanted or stream.own & Half.CLOSED:
+        if stream.own & Half.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
         if discard:
             stream.queue.truncate(0)

@@ -1,7 +1,7 @@
 """Jmux: requests and responses over one connection (the Jini ERI multiplexing protocol, version 1).
 
 ``ClientConnection`` and ``ServerConnection`` are the protocol without input and output; ``connect`` and ``serve`` are its asyncio
-face; :mod:`mainstem.mux.jmux.blocking` is its blocking one.
+API; :mod:`mainstem.mux.jmux.blocking` is its blocking one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mainstem.mux.jmux.aio_client import Client, ClientSession, connect
     from mainstem.mux.jmux.aio_server import JmuxListener, ServerSession, serve
 
-# The faces need asyncio; the protocol does not. So they are imported when they are asked for.
-_FACE = {
+# The asyncio API is imported on first use: the protocols need no asyncio.
+_ASYNCIO = {
     "Client": "aio_client",
     "ClientSession": "aio_client",
     "connect": "aio_client",
@@ -52,8 +52,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FACE:
+    if name in _ASYNCIO:
         from importlib import import_module
 
-        return getattr(import_module(f"mainstem.mux.jmux.{_FACE[name]}"), name)
+        return getattr(import_module(f"mainstem.mux.jmux.{_ASYNCIO[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,93 +4,72 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import Cancelled, MainstemError
-from mainstem.mux.async_stream import WRITE_LIMIT, Halves
+from mainstem.mux.async_stream import AsyncStream
 from mainstem.mux.engine import Engine
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.state import Half
 
 if TYPE_CHECKING:
+    from mainstem.clock import Clock
     from mainstem.mux.jmux.client import ClientConnection
     from mainstem.mux.jmux.server import ServerConnection
     from mainstem.mux.jmux.session import Session
 
-# A write past this many queued bytes is handed to the carrier at once instead of at the end of the loop's turn.
-EAGER_BYTES = 64 * 1024
 
-
-class SessionStream(Halves):
+class SessionStream(AsyncStream):
     """One session as a stream that is written and read."""
 
-    __slots__ = ("_engine", "_sans_io", "_session")
+    __slots__ = ("_sans_io",)
+
+    _handle: Session
 
     def __init__(self, engine: JmuxEngine, session: Session) -> None:
-        super().__init__()
-        self._engine = engine
+        super().__init__(engine, session)
         self._sans_io = engine.sans_io
-        self._session = session
-        session.owner = self
-
-    @property
-    def id(self) -> int:
-        """The session's id on the wire."""
-        return self._session.id
-
-    @property
-    def queued(self) -> int:
-        """Bytes written that wait for a ration or for their turn."""
-        return self._session.queue.size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; ``drain`` is where back pressure is felt. Raises what ended the session, if something did.
+        """Queues bytes; :meth:`drain` waits for the peer's ration.
 
-        Where the server closed the session early, what a client still writes is dropped, as the specification wants it.
+        When the server has closed the session early, further bytes of the request are dropped, as the specification requires.
+
+        Args:
+            data: The bytes; what is mutable is copied.
+
+        Raises:
+            Cancelled: The peer aborted the session.
+            LocalProtocolError: The request or response was finished here.
+            MainstemError: What ended the session or the connection.
+
+        Example:
+            >>> session.write(b"tide")
         """
         if self._write_error is not None:
             raise self._write_error
-        session = self._session
+        session = self._handle
         if session.response_complete and (session.ended or session.client is Half.TERMINATED):
             return
         self._sans_io.write(session, data)
-        if session.queue.size >= EAGER_BYTES and session.outbound:
-            self._engine.flush()
-        elif not self._engine._flush_scheduled:
-            self._engine.schedule_flush()
-
-    async def drain(self) -> None:
-        """Returns once little enough is queued: at once, or when the peer has raised the ration and the line has room."""
-        if self._write_error is not None:
-            raise self._write_error
-        await self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2)
-
-    async def _drain_to(self, limit: int, level: int) -> None:
-        session = self._session
-        while session.queue.size > limit:
-            self._engine.flush()
-            if session.queue.size > limit:
-                if self._write_error is not None:
-                    raise self._write_error
-                session.notify_below = max(session.notify_below, level)
-                await self._wait_drained()
+        self._written(session.outbound)
 
     def _consumed(self, count: int) -> None:
-        session = self._session
+        session = self._handle
         if session.unconsumed:
             self._sans_io.consume(session, min(count, session.unconsumed))
-            if session.increment_due and not self._engine._flush_scheduled:
+            if session.increment_due and not self._engine.flush_scheduled:
                 self._engine.schedule_flush()
-
-    def _lost(self, error: MainstemError) -> None:
-        self._feed_end(error)
-        self._write_failed(error)
 
 
 class JmuxEngine(Engine):
-    """What a client's and a server's connection have in common under asyncio."""
+    """What a client's and a server's connection share under asyncio.
 
-    def __init__(self, connection: ClientConnection | ServerConnection) -> None:
+    A session without an owner was never given to the application, so its events have no receiver.
+    """
+
+    def __init__(self, connection: ClientConnection | ServerConnection, clock: Clock = SYSTEM_CLOCK) -> None:
         self.sans_io = connection
-        super().__init__(connection)
+        super().__init__(connection, clock)
         self._handlers = {
             events.DataReceived: self._on_data,
             events.DataFinished: self._on_data_finished,
@@ -98,46 +77,46 @@ class JmuxEngine(Engine):
             events.SessionAborted: self._on_aborted,
             events.SessionFailed: self._on_failed,
             events.SessionEnded: self._on_session_ended,
-            events.ShutDown: self._on_connection_over,
-            events.ErrorReceived: self._on_connection_over,
+            events.ShutDown: self._on_last_message,
+            events.ErrorReceived: self._on_last_message,
         }
 
     def _on_data(self, event: events.DataReceived) -> None:
         if event.session.owner is not None:
-            event.session.owner._feed(event.data)
+            event.session.owner.feed_data(event.data)
 
     def _on_data_finished(self, event: events.DataFinished) -> None:
         if event.session.owner is not None:
-            event.session.owner._feed_end()
+            event.session.owner.feed_eof()
 
     def _on_drained(self, event: events.SessionDrained) -> None:
         if event.session.owner is not None:
-            event.session.owner._drained()
+            event.session.owner.wake_writers()
 
     def _on_aborted(self, event: events.SessionAborted) -> None:
         if event.session.owner is not None:
             how = "after it may have been processed" if event.partial else "before any of it was processed"
             reason = event.detail.decode("utf-8", "replace")
             message = f"session {event.session.id} was aborted by the peer {how}" + (f": {reason}" if reason else "")
-            event.session.owner._lost(Cancelled(message))
+            event.session.owner.set_exception(Cancelled(message))
 
     def _on_failed(self, event: events.SessionFailed) -> None:
         if event.session.owner is not None:
             error = self.sans_io.failure
             assert error is not None
-            event.session.owner._lost(error)
+            event.session.owner.set_exception(error)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
         if event.session.owner is not None:
-            event.session.owner._drained()
+            event.session.owner.wake_writers()
 
-    def _on_connection_over(self, _: object) -> None:
+    def _on_last_message(self, _: object) -> None:
         self._loop.call_soon(self._after_last_message)
 
     def _after_last_message(self) -> None:
-        if self.sans_io.failure is not None and not self._over:
+        if self.sans_io.failure is not None and not self.over:
             self._fail(self.sans_io.failure)
 
     def _on_over(self, error: MainstemError) -> None:
         self.sans_io.fail(error)
-        self._dispatch()
+        self.dispatch()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, MainstemError
-from mainstem.mux.engine import gather_quietly
+from mainstem.mux.engine import wait_for_tasks
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.server import ServerConnection
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import ssl as ssl_module
     from collections.abc import Awaitable, Callable
 
+    from mainstem.clock import Clock
     from mainstem.mux.jmux.session import Session
     from mainstem.mux.jmux.settings import Settings
 
@@ -28,153 +29,233 @@ SHUTDOWN_TIMEOUT_S = 10.0
 class ServerSession(SessionStream):
     """One request and the response to it.
 
-    When the handler returns, a response that was begun is finished; a handler that returns without an answer, or raises,
+    When the handler returns, a response that was begun is finished. A handler that returns without a response, or raises,
     aborts the session.
+
+    Example:
+        >>> async def handler(session):
+        ...     session.write(await session.read(-1))
     """
 
-    __slots__ = ("_acknowledged", "_answered", "_read_any")
+    __slots__ = ("_acknowledged", "_any_read", "_any_written")
 
-    def __init__(self, engine: JmuxEngine, session: Session) -> None:
+    _engine: ServerEngine
+
+    def __init__(self, engine: ServerEngine, session: Session) -> None:
         super().__init__(engine, session)
         self._acknowledged: asyncio.Future[bool] | None = None
-        self._answered = False
-        self._read_any = False
+        self._any_read = False
+        self._any_written = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes of the response; ``drain`` is where back pressure is felt. Raises what ended the session."""
-        self._answered = True
+        """Queues bytes of the response; :meth:`drain` waits for the client's ration.
+
+        Args:
+            data: The bytes; what is mutable is copied.
+
+        Raises:
+            Cancelled: The client aborted the session.
+            LocalProtocolError: The response was finished.
+            MainstemError: What ended the session or the connection.
+
+        Example:
+            >>> session.write(b"a part of the response")
+        """
+        self._any_written = True
         super().write(data)
 
     def finish(self, *, ack_required: bool = False) -> None:
-        """The response is complete; with ``ack_required``, :meth:`acknowledged` will tell. Twice is fine."""
-        session = self._session
+        """Marks the response as complete. Twice is fine.
+
+        Args:
+            ack_required: Whether the client is asked to acknowledge that it processed the response
+                (:meth:`acknowledged`).
+
+        Raises:
+            MainstemError: What ended the session.
+
+        Example:
+            >>> session.write(b"whole response")
+            >>> session.finish()
+        """
+        session = self._handle
         if self._write_error is not None:
             raise self._write_error
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
             return
         if ack_required:
             self._acknowledged = asyncio.get_running_loop().create_future()
-        self._connection.finish(session, ack_required=ack_required)
-        if not self._engine._flush_scheduled:
-            self._engine.schedule_flush()
+        self._engine.sans_io.finish(session, ack_required=ack_required)
+        self._engine.schedule_flush()
 
     async def acknowledged(self) -> bool:
-        """Whether the client has finished processing the response; ``False`` once it never will say so."""
+        """Waits until the client has acknowledged the response.
+
+        Returns:
+            Whether it did; ``False`` as soon as the acknowledgment can no longer come, or was not asked for.
+
+        Example:
+            >>> session.finish(ack_required=True)
+            >>> if not await session.acknowledged():
+            ...     print("the client may not have processed the response")
+        """
         if self._acknowledged is None:
             return False
         return await asyncio.shield(self._acknowledged)
 
     def reject(self, detail: str = "") -> None:
-        """Ends the session and promises that nothing was processed, so that the client may retry.
+        """Ends the session and guarantees that nothing was processed, so that the client may retry.
 
-        Raises ``LocalProtocolError`` when some of the request was read already.
+        Args:
+            detail: A text for the client.
+
+        Raises:
+            LocalProtocolError: Some of the request was read already.
+
+        Example:
+            >>> session.reject("too busy")
         """
-        self._session.processing = self._read_any
+        self._handle.processing = self._any_read
         self._end(detail, partial=False)
 
     def abort(self, detail: str = "") -> None:
-        """Ends the session abruptly; the request may have been processed in part."""
+        """Ends the session abruptly; the request may have been processed in part.
+
+        Args:
+            detail: A text for the client.
+
+        Example:
+            >>> session.abort("out of memory")
+        """
         self._end(detail, partial=True)
 
     def _consumed(self, count: int) -> None:
-        self._read_any = True
+        self._any_read = True
         super()._consumed(count)
 
     def _end(self, detail: str, *, partial: bool) -> None:
-        session = self._session
+        session = self._handle
         if not session.ended and session.server is not Half.TERMINATED and self._engine.failure is None:
-            self._connection.abort(session, detail.encode(), partial=partial)
-            self._engine._dispatch()
+            self._engine.sans_io.abort(session, detail.encode(), partial=partial)
+            self._engine.dispatch()
             self._engine.schedule_flush()
         self._buffer.clear()
-        self._lost(ClosedError(f"session {session.id} was aborted here"))
+        self.set_exception(ClosedError(f"session {session.id} was aborted here"))
 
-    async def _finish_handler(self) -> None:
-        """What follows a handler that returned."""
-        session = self._session
+    # ---- called by the connection
+
+    def acknowledgment_received(self, positive: bool) -> None:
+        """Completes :meth:`acknowledged`; called by the connection.
+
+        Args:
+            positive: Whether the client acknowledged the response.
+
+        Example:
+            >>> session.acknowledgment_received(True)
+        """
+        if self._acknowledged is not None and not self._acknowledged.done():
+            self._acknowledged.set_result(positive)
+
+    async def run(self, handler: Callable[[ServerSession], Awaitable[object]]) -> None:
+        """Runs a handler and ends the session as its outcome requires; called by the connection.
+
+        Args:
+            handler: The handler.
+
+        Raises:
+            Exception: What the handler raised, unless the session had broken under it.
+
+        Example:
+            >>> task = asyncio.create_task(session.run(handler))
+        """
+        try:
+            await handler(self)
+            await self._complete()
+        except MainstemError:
+            broken = self.broken
+            self.abort("the handler failed")
+            if not broken:
+                raise
+        except BaseException:
+            self.abort("the handler failed")
+            raise
+
+    async def _complete(self) -> None:
+        """Ends the session after a handler that returned."""
+        session = self._handle
         if self._write_error is not None or session.ended:
             return
         if not session.eof_wanted and session.server is Half.OPEN:
-            if self._answered:
-                self.finish()
-            else:
-                self.abort("the handler returned without an answer")
+            if not self._any_written:
+                self.abort("the handler returned without a response")
                 return
+            self.finish()
         await self._drain_to(0, 0)
         if session.client is Half.OPEN and self._engine.failure is None:
-            self._connection.close(session)
+            self._engine.sans_io.close(session)
             self._engine.schedule_flush()
-
-    @property
-    def _connection(self) -> ServerConnection:
-        connection = self._sans_io
-        assert isinstance(connection, ServerConnection)
-        return connection
 
 
 class ServerEngine(JmuxEngine):
     """One connection of a server."""
 
-    def __init__(self, handler: Callable[[ServerSession], Awaitable[object]], settings: Settings | None) -> None:
-        self.connection = ServerConnection(settings, now_ns=SYSTEM_CLOCK.monotonic_ns())
-        super().__init__(self.connection)
+    sans_io: ServerConnection
+
+    def __init__(
+        self,
+        handler: Callable[[ServerSession], Awaitable[object]],
+        settings: Settings | None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(ServerConnection(settings, now_ns=clock.monotonic_ns()), clock)
         self._handler = handler
         self._draining = False
         self._handlers[events.SessionOpened] = self._on_opened
         self._handlers[events.Acknowledged] = self._on_acknowledged
 
     async def shut_down(self, deadline: float) -> None:
-        """Lets what is being processed finish until ``deadline`` (loop time), then says Shutdown and ends the connection."""
+        """Lets running handlers finish until ``deadline`` (loop time), then sends Shutdown and ends the connection."""
         self._draining = True
-        if not await gather_quietly(self._tasks, max(0.0, deadline - self._loop.time())):
-            for session in list(self.connection.sessions.values()):
+        if not await wait_for_tasks(self._tasks, max(0.0, deadline - self._loop.time())):
+            for session in list(self.sans_io.sessions.values()):
                 if session.owner is not None and session.processing and session.server is not Half.TERMINATED:
                     session.owner.abort("shutting down")
             for task in list(self._tasks):
                 task.cancel()
         if self.failure is None:
-            if self.connection.established:
-                self.connection.shut_down(b"shutting down")
-                self._dispatch()
+            if self.sans_io.established:
+                self.sans_io.shut_down(b"shutting down")
+                self.dispatch()
             self.end(ClosedError("the server was shut down"))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.1, deadline - self._loop.time())):
                 await self.wait_ended()
-        if self._carrier is not None:
-            self._carrier.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def _on_opened(self, event: events.SessionOpened) -> None:
-        stream = ServerSession(self, event.session)
+        session = ServerSession(self, event.session)
         if not self._draining:
             event.session.processing = True
-            self.spawn(self._handle(stream))
+            self.spawn(session.run(self._handler))
 
     def _on_acknowledged(self, event: events.Acknowledged) -> None:
-        future = event.session.owner._acknowledged
-        if future is not None and not future.done():
-            future.set_result(event.positive)
-
-    async def _handle(self, stream: ServerSession) -> None:
-        try:
-            await self._handler(stream)
-            await stream._finish_handler()
-        except MainstemError:
-            broken = stream._read_error is not None or stream._write_error is not None
-            stream.abort("the handler failed")
-            if not broken:
-                raise
-        except BaseException:
-            stream.abort("the handler failed")
-            raise
+        event.session.owner.acknowledgment_received(event.positive)
 
 
 class JmuxListener(Listener[ServerEngine]):
-    """A listening server."""
+    """A listening server. A context manager; :func:`serve` returns it."""
 
     async def shut_down(self, timeout: float = SHUTDOWN_TIMEOUT_S) -> None:
-        """Stops listening, lets running handlers finish within ``timeout`` seconds, and tells clients what may be retried.
+        """Stops listening, lets running handlers finish, and sends Shutdown, by which clients know what they may retry.
 
-        Sessions that came in meanwhile were not handed to a handler: Shutdown tells their clients so.
+        Sessions that come in meanwhile are given to no handler, and Shutdown covers them.
+
+        Args:
+            timeout: Seconds for the handlers; those that are left are cancelled and their sessions aborted.
+
+        Example:
+            >>> await listener.shut_down(timeout=5)
         """
         self.stop_listening()
         deadline = asyncio.get_running_loop().time() + timeout
@@ -191,7 +272,27 @@ async def serve(
     settings: Settings | None = None,
     max_connections: int = MAX_CONNECTIONS,
 ) -> JmuxListener:
-    """Listens over TCP, TLS (``ssl``) or a Unix socket (``path``); ``handler`` is called with each session in its own task."""
+    """Listens over TCP, TLS or a Unix socket.
+
+    Args:
+        handler: Called with each session, in a task of its own.
+        host: The address to listen on; ``None`` for all interfaces.
+        port: The TCP port; 0 or ``None`` for one that the system chooses.
+        path: The path of a Unix socket, in place of host and port.
+        ssl: A server-side context, for TLS.
+        settings: The configuration of each connection.
+        max_connections: Connections at once (1024 by default); further ones are closed when they come.
+
+    Returns:
+        The listener, which is a context manager.
+
+    Raises:
+        ConfigurationError: The address cannot be listened on.
+
+    Example:
+        >>> async with await jmux.serve(handler, "127.0.0.1", 7001) as listener:
+        ...     await asyncio.Event().wait()
+    """
     listener = JmuxListener(lambda: ServerEngine(handler, settings), max_connections=max_connections)
     await listener.start(host, port, path=path, ssl=ssl)
     return listener

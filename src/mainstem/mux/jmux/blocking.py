@@ -1,11 +1,11 @@
-"""Jmux for callers that block: the asyncio face, run by a thread. Every method may be called from any thread."""
+"""Jmux for callers that block: the asyncio API, run by a thread. Every method may be called from any thread."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mainstem.mux.blocking import LoopThread
+from mainstem.mux.blocking import BlockingStream, LoopThread
 from mainstem.mux.jmux import aio_client
 
 if TYPE_CHECKING:
@@ -14,58 +14,45 @@ if TYPE_CHECKING:
     from mainstem.mux.jmux.settings import Settings
     from mainstem.mux.jmux.state import Delivery
 
-READ_LIMIT = 256 * 1024
 
-
-class BlockingSession:
+class BlockingSession(BlockingStream[aio_client.ClientSession]):
     """One request and its response. Each call that waits takes ``timeout`` in seconds and raises ``TimedOut``."""
-
-    def __init__(self, thread: LoopThread, session: aio_client.ClientSession) -> None:
-        self._thread = thread
-        self._session = session
 
     @property
     def delivery(self) -> Delivery:
         """Whether the server may have processed the request, by what is known now."""
-        return self._session.delivery
+        return self._stream.delivery
 
     @property
     def may_retry(self) -> bool:
-        """The request can be sent again without the danger of being executed twice."""
-        return self._session.may_retry
-
-    def write(self, data: bytes | bytearray | memoryview, *, timeout: float | None = None) -> None:
-        """Queues bytes of the request and waits while too much is queued."""
-
-        async def work() -> None:
-            self._session.write(data)
-            await self._session.drain()
-
-        self._thread.run(work(), timeout)
+        """Whether sending the request again cannot make the server execute it twice."""
+        return self._stream.may_retry
 
     def finish(self) -> None:
-        """The request is complete."""
-        self._thread.call(self._session.finish)
+        """Marks the request as complete. Twice is fine.
 
-    def read(self, limit: int = READ_LIMIT, *, timeout: float | None = None) -> bytes:
-        """Between one and ``limit`` bytes, ``b""`` at the end; negative: everything up to the end."""
-        return self._thread.run(self._session.read(limit), timeout)
+        Raises:
+            MainstemError: What ended the session.
 
-    def readexactly(self, count: int, *, timeout: float | None = None) -> bytes:
-        """Exactly ``count`` bytes. Raises ``asyncio.IncompleteReadError`` (an ``EOFError``) when the response ends before."""
-        return self._thread.run(self._session.readexactly(count), timeout)
+        Example:
+            >>> session.finish()
+        """
+        self._thread.call(self._stream.finish)
 
     def abort(self, detail: str = "") -> None:
-        """Gives the request up."""
-        self._thread.call(self._session.abort, detail)
+        """Gives the request up.
 
-    def __iter__(self) -> Iterator[bytes]:
-        while data := self.read():
-            yield data
+        Args:
+            detail: A text for the server.
+
+        Example:
+            >>> session.abort("no longer needed")
+        """
+        self._thread.call(self._stream.abort, detail)
 
 
 class BlockingClient:
-    """Sends requests to one server. A context manager; made by :func:`connect`."""
+    """Sends requests to one server. A context manager; :func:`connect` returns it."""
 
     def __init__(self, thread: LoopThread, client: aio_client.Client) -> None:
         self._thread = thread
@@ -73,22 +60,62 @@ class BlockingClient:
 
     @contextmanager
     def request(self, *, timeout: float | None = None) -> Iterator[BlockingSession]:
-        """A session for one request inside the block; aborted when the block raises or leaves the response unread."""
-        session = self._thread.run(self._client.request().__aenter__(), timeout)
+        """Opens a session for one request inside the block; it is aborted when the block raises or leaves the response unread.
+
+        Args:
+            timeout: Seconds to wait for a free session; ``None`` waits without a limit.
+
+        Yields:
+            The session.
+
+        Raises:
+            TimedOut: The timeout passed.
+            MainstemError: The server cannot be reached.
+
+        Example:
+            >>> with client.request() as session:
+            ...     session.write(b"whole request")
+            ...     session.finish()
+            ...     print(session.read(-1))
+        """
+        session = self._thread.run(self._client.open_session(), timeout)
         try:
             yield BlockingSession(self._thread, session)
         except BaseException:
-            self._thread.call(session._leave, False)
+            self._thread.call(lambda: session.leave(in_order=False))
             raise
-        self._thread.call(session._leave, True)
+        self._thread.call(session.leave)
 
     def call(self, data: bytes, *, attempts: int = 2, timeout: float | None = None) -> bytes:
-        """The whole response to a whole request; repeated only where nothing can have been processed."""
+        """Sends a whole request and waits for the whole response.
+
+        The request is sent again only where the specification guarantees that the server processed nothing of it.
+
+        Args:
+            data: The request.
+            attempts: How often the request is sent at most.
+            timeout: Seconds to wait; ``None`` waits without a limit.
+
+        Returns:
+            The response.
+
+        Raises:
+            TimedOut: The timeout passed.
+            Cancelled: The server aborted the session.
+            MainstemError: What ended the session or the connection.
+
+        Example:
+            >>> response = client.call(b"whole request", timeout=5)
+        """
         return self._thread.run(self._client.call(data, attempts=attempts), timeout)
 
     def close(self) -> None:
-        """Ends every connection and the thread. Twice is fine."""
-        if not self._client._closed:
+        """Ends every connection and the thread. Twice is fine.
+
+        Example:
+            >>> client.close()
+        """
+        if not self._client.closed:
             self._thread.run(self._client.close())
         self._thread.stop()
 
@@ -102,7 +129,25 @@ class BlockingClient:
 def connect(
     host: str | None = None, port: int | None = None, *, settings: Settings | None = None, **options: Any
 ) -> BlockingClient:
-    """A client with its first connection; the options are those of :func:`mainstem.mux.jmux.connect`."""
+    """Connects to a server.
+
+    Args:
+        host: The server's address.
+        port: Its TCP port.
+        settings: The configuration of each connection.
+        options: Further options of :func:`mainstem.mux.jmux.connect`.
+
+    Returns:
+        A client with its first connection.
+
+    Raises:
+        ConnectionLost: The server cannot be reached.
+        TimedOut: Connecting took too long.
+
+    Example:
+        >>> with connect("127.0.0.1", 7001) as client:
+        ...     print(client.call(b"whole request"))
+    """
     thread = LoopThread()
     try:
         client = thread.run(aio_client.connect(host, port, settings=settings, **options))

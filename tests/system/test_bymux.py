@@ -396,7 +396,7 @@ async def test_neither_a_ping_nor_a_byte_waits_behind_bulk() -> None:
         assert sorted(times)[len(times) // 2] < 0.1
 
 
-def test_the_blocking_face() -> None:
+def test_the_blocking_api() -> None:
     from mainstem.mux.blocking import LoopThread
 
     thread = LoopThread()

@@ -13,7 +13,7 @@ from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemErro
 from mainstem.mux import jmux
 from mainstem.mux.jmux import blocking
 
-from .test_bymux_faces import certificate
+from .test_bymux import certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,7 +266,7 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
         await client.close()
 
 
-def test_the_blocking_face() -> None:
+def test_the_blocking_api() -> None:
     from mainstem.mux.blocking import LoopThread
 
     thread = LoopThread()

@@ -1,0 +1,276 @@
+"""One bymux stream under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ClosedError, MainstemError, TimedOut
+from mainstem.mux.async_stream import AsyncStream
+from mainstem.mux.bymux.state import Half
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.mux.bymux.aio import Connection
+    from mainstem.mux.bymux.stream import Stream
+
+PING_TIMEOUT_S = 10.0
+
+
+class BymuxStream(AsyncStream):
+    """One stream. As a context manager it is closed at the end, and aborted when the block raises.
+
+    Example:
+        >>> async with await connection.open_stream() as stream:
+        ...     stream.write(b"tide")
+        ...     print(await stream.read())
+    """
+
+    __slots__ = ("_closing", "_connection", "_pings", "_sans_io", "_stopped", "_tap")
+
+    _handle: Stream
+
+    def __init__(self, connection: Connection, stream: Stream) -> None:
+        super().__init__(connection, stream)
+        self._connection = connection
+        self._sans_io = connection.sans_io
+        self._closing = False
+        self._stopped: ClosedError | None = None
+        self._tap: Callable[[bytes], None] | None = None
+        self._pings = PingWaiters(connection, stream)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that the stream belongs to."""
+        return self._connection
+
+    @property
+    def broken(self) -> bool:
+        """Whether an error, or the peer's StopRead, ended reading or writing."""
+        return super().broken or self._stopped is not None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Queues bytes; :meth:`drain` waits for the peer's credit.
+
+        Args:
+            data: The bytes; what is mutable is copied.
+
+        Raises:
+            ClosedError: The stream was aborted, or the peer stopped reading it.
+            LocalProtocolError: The stream was closed here.
+            MainstemError: What ended the connection.
+
+        Example:
+            >>> stream.write(b"tide")
+        """
+        if self._write_error is not None:
+            raise self._write_error
+        if self._stopped is not None:
+            raise self._stopped
+        stream = self._handle
+        self._sans_io.write(stream, data)
+        self._written(stream.send_credit)
+
+    async def close(self) -> None:
+        """Ends the writing half after everything written; returns when it has left. Twice is fine.
+
+        Raises:
+            MainstemError: What ended the writing half before everything had left.
+
+        Example:
+            >>> stream.write(b"the whole request")
+            >>> await stream.close()
+            >>> response = await stream.read(-1)
+        """
+        stream = self._handle
+        self._closing = True
+        if self._write_error is None and not stream.close_wanted and not stream.own & Half.CLOSED:
+            self._sans_io.close(stream)
+            self._engine.schedule_flush()
+        await self.flush()
+
+    def stop_read(self) -> None:
+        """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
+
+        Example:
+            >>> stream.stop_read()
+        """
+        self._drop_unread()
+        if self._engine.failure is None and not self._handle.own & Half.STOPPED:
+            self._sans_io.stop_read(self._handle)
+            self._engine.schedule_flush()
+
+    def abort(self) -> None:
+        """Ends both halves now; what was queued is dropped.
+
+        bymux has no packet for it: to the peer it looks like an orderly end.
+
+        Example:
+            >>> stream.abort()
+        """
+        stream = self._handle
+        if self._engine.failure is None and not stream.own & Half.CLOSED:
+            self._sans_io.close(stream, discard=True)
+        self.fail_writes(ClosedError(f"stream {stream.id} was aborted here"))
+        self.stop_read()
+
+    def deliver_to(self, call: Callable[[bytes], None]) -> None:
+        """Passes what arrives to a function in place of a reader, ordered with the events of other streams.
+
+        Args:
+            call: Called with what was not yet read, and then with the bytes as they arrive.
+
+        Example:
+            >>> stream.deliver_to(log.append)
+        """
+        self._tap = call
+        if data := self._buffer.read_all():
+            self._consumed(len(data))
+            call(data)
+
+    async def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
+        """Measures the round trip to the peer on this stream.
+
+        Args:
+            timeout: Seconds to wait for the pong.
+
+        Returns:
+            Seconds.
+
+        Raises:
+            TimedOut: No pong came.
+            MainstemError: What ended the connection.
+
+        Example:
+            >>> print(await stream.ping(timeout=1))
+        """
+        return await self._pings.ping(timeout)
+
+    async def __aenter__(self) -> BymuxStream:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is not None:
+            self.abort()
+            return
+        with contextlib.suppress(MainstemError):
+            await self.close()
+        if not self._eof:
+            self.stop_read()
+        else:
+            self._drop_unread()
+
+    def _drop_unread(self) -> None:
+        self._buffer.clear()
+        if self._engine.failure is None:
+            self._sans_io.discard(self._handle)
+        self.feed_eof()
+
+    def _consumed(self, count: int) -> None:
+        stream = self._handle
+        self._sans_io.consume(stream, count)
+        if (stream.grant_due or stream.ended) and not self._engine.flush_scheduled:
+            self._engine.schedule_flush()
+
+    # ---- called by the connection
+
+    def feed_data(self, data: bytes) -> None:
+        """Adds received bytes; called by the connection.
+
+        Args:
+            data: The bytes, which are not copied.
+
+        Example:
+            >>> stream.feed_data(event.data)
+        """
+        if self._tap is None:
+            super().feed_data(data)
+        else:
+            self._consumed(len(data))
+            self._tap(data)
+
+    def read_stopped(self, lost: int) -> None:
+        """The peer stopped reading; called by the connection.
+
+        Args:
+            lost: Bytes that were written here and will never be sent.
+
+        Example:
+            >>> stream.read_stopped(event.lost)
+        """
+        if lost:
+            self.fail_writes(ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent"))
+        elif not self._closing:
+            self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
+
+    def ended(self) -> None:
+        """Both halves of the stream have ended; called by the connection.
+
+        Example:
+            >>> stream.ended()
+        """
+        if self._write_error is None:
+            self._write_error = ClosedError(f"stream {self.id} has ended")
+        self.wake_writers()
+
+    def pong_received(self, rtt_ns: int) -> None:
+        """Completes the oldest :meth:`ping`; called by the connection.
+
+        Args:
+            rtt_ns: The round trip in nanoseconds; negative for a pong without a ping.
+
+        Example:
+            >>> stream.pong_received(event.rtt_ns)
+        """
+        self._pings.received(rtt_ns)
+
+    def set_exception(self, error: MainstemError) -> None:
+        """Breaks both halves off; called by the connection.
+
+        Args:
+            error: What reading, writing and pings raise from now on.
+
+        Example:
+            >>> stream.set_exception(ConnectionLost("the peer is gone"))
+        """
+        super().set_exception(error)
+        self._pings.fail(error)
+
+
+class PingWaiters:
+    """The tasks that wait for pongs, in the order of their pings: of one stream, or of the connection (``stream=None``)."""
+
+    __slots__ = ("_connection", "_stream", "_waiters")
+
+    def __init__(self, connection: Connection, stream: Stream | None) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._waiters: deque[asyncio.Future[float]] = deque()
+
+    async def ping(self, timeout: float) -> float:
+        """Sends a ping and waits for its pong; returns the round trip in seconds."""
+        self._connection.send_ping(self._stream)
+        future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise TimedOut(f"no pong within {timeout:g} s", timeout=timeout) from None
+
+    def received(self, rtt_ns: int) -> None:
+        """Completes the oldest ping; a negative round trip is that of an unsolicited pong."""
+        if rtt_ns >= 0 and self._waiters:
+            future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(rtt_ns / 1e9)
+
+    def fail(self, error: MainstemError) -> None:
+        """No more pongs will come."""
+        waiters, self._waiters = self._waiters, deque()
+        for future in waiters:
+            if not future.done():
+                future.set_exception(error)
