@@ -19,7 +19,12 @@ GLOBAL_BIT = 0x10
 
 
 class Packet(IntEnum):
-    """The six packet types; the value is the three highest bits of the header byte."""
+    """The six packet types; the value is the three highest bits of the header byte.
+
+    Example:
+        >>> Packet.CLOSE.value
+        4
+    """
 
     CREDIT = 0
     WRITE = 1
@@ -32,8 +37,16 @@ class Packet(IntEnum):
 class Header(NamedTuple):
     """A decoded packet header.
 
-    ``stream_id`` is -1 for global packets other than Write, whose id is the stream to create. ``amount`` is the credit
-    given or the number of bytes that follow (Write on a stream), else 0. ``length`` is the header's own length in bytes.
+    Attributes:
+        packet: The type.
+        is_global: Whether the packet is about the connection and not about one stream.
+        stream_id: The stream; -1 for global packets other than Write, whose id is that of the stream to create.
+        amount: The credit given, or the number of bytes that follow (Write on a stream), else 0.
+        length: Bytes of the header itself.
+
+    Example:
+        >>> decode_header(b"\\x00\\x02\\x05")
+        Header(packet=<Packet.CREDIT: 0>, is_global=False, stream_id=2, amount=5, length=3)
     """
 
     packet: Packet
@@ -63,7 +76,23 @@ HEADER_LENGTHS = tuple(1 + shape[2] + shape[3] if shape else 0 for shape in SHAP
 
 
 def decode_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header | None:
-    """The header at ``offset``, or ``None`` when more bytes are needed. Raises ``ValueError`` for an undefined type."""
+    """Decodes a packet header (section "Spec").
+
+    Args:
+        data: Received bytes.
+        offset: Where the header begins.
+
+    Returns:
+        The header, or ``None`` when more bytes are needed.
+
+    Raises:
+        ValueError: The packet type is undefined.
+
+    Example:
+        >>> header = decode_header(b"\\x20\\x00\\x02hi")
+        >>> header.amount
+        2
+    """
     if offset >= len(data):
         return None
     shape = SHAPES[data[offset]]

@@ -1,73 +1,79 @@
-"""bymux as a sans-IO connection: bytes and an instant in, events and bytes out.
+"""bymux as a connection without input and output: bytes and an instant in, events and bytes out.
 
-The tables of :mod:`.state` decide what may follow what; this file keeps the credits and routes.
+The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. This file keeps the state of
+Appendix A and routes packets; the tables of :mod:`.state` decide which packet may follow which.
+
+Each endpoint has one half of every stream and one half of the connection. A half records whether its endpoint has sent Close
+and StopRead, so what may be sent, or may arrive, depends on one half alone. For the connection's half, Write creates a stream
+and Credit allows some.
+
+Credit. ``send_credit`` is what the peer has granted and this end has not used; ``receive_credit`` is what this end has granted
+and has not seen used. The difference between the two ends' views is what travels. A byte that arrives is subtracted from
+``receive_credit`` and added to ``unconsumed``; ``consume`` moves it to ``restorable``, and a grant moves that back to
+``receive_credit``. So ``receive_credit + unconsumed + restorable`` stays at the window, which bounds what this end holds.
+Grants follow Appendix B: the amount is granted once it is at least what the peer still has. Credit for streams is restored
+by the same rule when a stream of the peer's has ended and was read.
+
+Sending. Control packets (Pong, StopRead, Credit, Close of a stream with nothing queued, all global packets) leave before data.
+A Close behind data is sent by the stream's turn. Streams with data and credit take turns of one Write of ``packet_limit`` bytes;
+a stream without credit is not in the schedule, and enters it again when credit comes.
+
+Ending. A peer's Close is followed by our StopRead at once; its StopRead by our Close, after the queued bytes that its credit
+covers: the others are dropped and reported. A stream ends when both halves are DONE. Its id is free from that packet on, and
+the handle stays valid for its owner. The connection finishes when its own two halves are DONE and no stream is active.
+
+Invariants: a stream in ``streams`` is not ended; a stream in the schedule has something to send (data with credit, or a
+Close); ``_grants`` has no stream twice (``grant_due``); credits lie in 0..2**64-1, and infinite credit is never reached by
+a sum of finite grants; after a violation nothing of the connection changes.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from typing import NoReturn
-
-from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError, TimedOut
+from mainstem.errors import ClosedError, LocalProtocolError
 from mainstem.mux.bymux import codec, events
-from mainstem.mux.bymux.codec import HEADER_LENGTHS, INFINITE, MAX_FINITE_CREDIT, Packet
-from mainstem.mux.bymux.settings import Settings
-from mainstem.mux.bymux.state import NEXT, RESPONSE, Half, Role
+from mainstem.mux.bymux.codec import HEADER_LENGTHS, INFINITE, Packet
+from mainstem.mux.bymux.lifecycle import Lifecycle
+from mainstem.mux.bymux.state import NEXT, RESPONSE, Half
 from mainstem.mux.bymux.stream import Stream
-from mainstem.mux.heartbeat import Heartbeat, Verdict
-from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, SEND_LIMIT, Rule, SansIoConnection
+from mainstem.mux.sans_io import SEND_LIMIT, Rule
 
 
-class BymuxConnection(SansIoConnection[Stream, events.Event]):
-    """One end of a bymux connection.
+class BymuxConnection(Lifecycle):
+    """One end of a bymux connection, without input and output.
 
-    ``receive_data``, ``next_event``, ``data_to_send``, ``next_timeout_ns`` and ``handle_timeout`` are the verbs that every
-    protocol here has. Methods that send raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the
-    specification forbids what they ask for; after the connection failed they raise :class:`~mainstem.errors.ClosedError`.
+    Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
+    for; after the connection failed they raise :class:`~mainstem.errors.ClosedError`.
+
+    Args:
+        role: Which end this is; the proactive end creates streams with even ids.
+        settings: The configuration; the defaults are vanilla bymux.
+        now_ns: The present instant, for heartbeats.
+        peer: The peer's name in error texts.
+
+    Example:
+        >>> connection = BymuxConnection(Role.PROACTIVE)
+        >>> connection.receive_data(data, now_ns)
+        >>> transport.write(connection.data_to_send())
     """
-
-    PROTOCOL = "bymux"
-
-    def __init__(self, role: Role, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
-        self.settings = settings = settings or Settings()
-        super().__init__(settings, now_ns=now_ns, peer=peer)
-        self.role = role
-        self.own = settings.initial_own_half
-        self.peer = settings.initial_peer_half
-        self.own_streams_credit = settings.initial_own_streams
-        self.peer_streams_credit = settings.initial_peer_streams
-        self.streams: dict[int, Stream] = {}
-        self._grants: list[Stream] = []
-        self._body_stream: Stream | None = None
-        self._body_left = 0
-        self._freed_ids: list[int] = []
-        self._next_id = int(role)
-        self._peer_streams_restorable = 0
-        self._pings: deque[int] = deque()
-        self._timers: list[tuple[int, int, Stream]] = []
-        self._timer_count = 0
-        self._finished = False
-        for initial in settings.initial_streams:
-            stream = Stream(
-                initial.stream_id,
-                send_credit=initial.own_credit,
-                receive_credit=initial.peer_credit,
-                created_here=initial.stream_id & 1 == role,
-            )
-            self.streams[stream.id] = stream
-            self._begin(stream, now_ns)
-        missing = settings.peer_streams - self.peer_streams_credit
-        if missing > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
-            self.allow_streams(missing)
 
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        """Takes bytes from the peer, cut anywhere; the bytes are copied as far as they are kept.
+        """Parses bytes from the peer, cut anywhere.
 
-        Raises :class:`~mainstem.errors.RemoteProtocolError` when the peer broke a rule: the connection has then failed and
-        the transport must be closed (bymux has no packet to say so). Events from before the fault can still be fetched.
+        Args:
+            data: The bytes; what must be stored is copied.
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: The peer broke a rule. The connection has failed and the transport must be closed (bymux has no
+                packet for it). Events from before the fault can still be fetched.
+            ClosedError: The connection had failed before.
+
+        Example:
+            >>> connection.receive_data(bytes.fromhex("1002"))
+            >>> connection.next_event()
+            GlobalCreditReceived(amount=2)
         """
         self._check_alive()
         self._heartbeat.heard(now_ns)
@@ -97,11 +103,24 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
                 self._receive_packet(memoryview(carry), 0, now_ns)
         if len(self._control) > self.settings.control_limit:
             self._violated(
-                "answers-not-read", f"{len(self._control)} bytes of answers wait for a peer that does not read"
+                "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
             )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
-        """The peer ended the byte stream. Raises ``RemoteProtocolError`` when that cut a packet in two."""
+        """Handles the end of the peer's bytes.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: A packet was cut in two.
+            ClosedError: The connection had failed before.
+
+        Example:
+            >>> connection.receive_eof()
+            >>> connection.next_event()
+            ConnectionEnded(clean=False)
+        """
         self._check_alive()
         if self._carry or self._body_left:
             self._violated("truncated-packet", "the byte stream ended inside a packet")
@@ -264,7 +283,23 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
         return bool(self.own_streams_credit) and not self.own & Half.CLOSED and self.failure is None
 
     def open_stream(self, stream_id: int | None = None, *, now_ns: int = 0) -> Stream:
-        """Creates a stream, with the lowest free id unless one is given; its first grant leaves with it."""
+        """Creates a stream; the first credit for the peer leaves with it.
+
+        Args:
+            stream_id: Its id; the lowest free one by default.
+            now_ns: The present instant.
+
+        Returns:
+            The stream's handle.
+
+        Raises:
+            LocalProtocolError: No global credit is left, or the id is active or of the wrong parity.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> if connection.can_open:
+            ...     stream = connection.open_stream()
+        """
         self._check_alive()
         self._check_may(self.own, Packet.WRITE, "creating a stream")
         if not self.own_streams_credit:
@@ -287,7 +322,19 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
         return stream
 
     def write(self, stream: Stream, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes; they leave as credit and turns allow. ``stream.queued`` says how many wait."""
+        """Queues bytes; they leave as credit and turns allow.
+
+        Args:
+            stream: The stream.
+            data: The bytes; what is mutable is copied. ``stream.queued`` counts those that wait.
+
+        Raises:
+            LocalProtocolError: The stream was closed here.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.write(stream, b"tide")
+        """
         if stream.own & Half.CLOSED or stream.close_wanted or self.failure is not None:
             self._check_alive()
             raise LocalProtocolError(f"write on stream {stream.id} after Close", rule="write-after-close")
@@ -296,7 +343,18 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
             self._ready.add(stream)
 
     def consume(self, stream: Stream, count: int) -> None:
-        """``count`` bytes handed out on ``stream`` no longer take up room; grants what Appendix B's rule asks for."""
+        """Frees the room of bytes that were handed out, and restores credit by Appendix B's rule.
+
+        Args:
+            stream: The stream.
+            count: How many bytes of earlier ``DataReceived`` events are no longer stored.
+
+        Raises:
+            LocalProtocolError: Fewer bytes were handed out.
+
+        Example:
+            >>> connection.consume(event.stream, len(event.data))
+        """
         if not 0 <= count <= stream.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of stream {stream.id} cannot be consumed: {stream.unconsumed} were handed out",
@@ -312,26 +370,20 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
         elif stream.ended and not stream.unconsumed:
             self._release(stream)
 
-    def grant(self, stream: Stream, amount: int) -> None:
-        """Gives the peer ``amount`` bytes of credit, or infinite credit, which cannot be taken back."""
-        self._check_alive()
-        self._check_may(stream.own, Packet.CREDIT, f"credit on stream {stream.id}")
-        credit = stream.receive_credit
-        if amount == INFINITE:
-            if credit != INFINITE:
-                self._control += codec.encode_stream(Packet.CREDIT, stream.id, 0)
-                stream.receive_credit = INFINITE
-            return
-        if amount <= 0 or credit == INFINITE or credit + amount > MAX_FINITE_CREDIT:
-            raise LocalProtocolError(
-                f"credit {amount} on stream {stream.id} on top of {credit}: it must be positive, the sum at most 2**64-2",
-                rule="credit-on-infinite" if credit == INFINITE else "credit-overflow",
-            )
-        self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)
-        stream.receive_credit = credit + amount
-
     def close(self, stream: Stream, *, discard: bool = False) -> None:
-        """Sends Close once what is queued has left; with ``discard`` drops the queue and sends it at once."""
+        """Sends Close once what is queued has left.
+
+        Args:
+            stream: The stream.
+            discard: Drops what is queued and sends Close at once, also after an earlier ``close``.
+
+        Raises:
+            LocalProtocolError: The stream was closed before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.close(stream)
+        """
         self._check_alive()
         if stream.own & Half.CLOSED or (stream.close_wanted and not discard):
             raise LocalProtocolError(f"Close on stream {stream.id} a second time", rule="close-after-close")
@@ -341,7 +393,18 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
         self._end_if_done(stream)
 
     def stop_read(self, stream: Stream) -> None:
-        """Sends StopRead: no more credit is given. What still arrives is dropped."""
+        """Sends StopRead: no more credit is given, and what still arrives is dropped.
+
+        Args:
+            stream: The stream.
+
+        Raises:
+            LocalProtocolError: StopRead was sent before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.stop_read(stream)
+        """
         self._check_alive()
         self._check_may(stream.own, Packet.STOP_READ, f"StopRead on stream {stream.id}")
         stream.discarding = True
@@ -349,61 +412,57 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
         self._end_if_done(stream)
 
     def discard(self, stream: Stream) -> None:
-        """The reader wants nothing more: what still arrives is dropped, and what was handed out counts as consumed."""
+        """Drops what still arrives without StopRead; what was handed out counts as consumed.
+
+        Args:
+            stream: The stream.
+
+        Example:
+            >>> connection.discard(stream)
+        """
         stream.discarding = True
         if stream.unconsumed:
             self.consume(stream, stream.unconsumed)
 
-    def ping(self, stream: Stream | None = None, *, now_ns: int = 0) -> None:
-        """Asks the peer for a Pong, on a stream or for the connection."""
-        self._check_alive()
-        if stream is None:
-            self._check_may(self.own, Packet.PING, "a global Ping")
-            pings = self._pings
-            packet = codec.encode_global(Packet.PING)
-        else:
-            self._check_may(stream.own, Packet.PING, f"Ping on stream {stream.id}")
-            pings = stream.pings = stream.pings if stream.pings is not None else deque()
-            packet = codec.encode_stream(Packet.PING, stream.id)
-        if len(pings) >= MAX_OUTSTANDING_PINGS:
-            raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for their pongs already", rule="ping-limit")
-        self._control += packet
-        pings.append(now_ns)
-
-    def pong(self, stream: Stream) -> None:
-        """Answers a stream's ping by hand, where the settings leave that to the user."""
-        self._check_alive()
-        self._check_may(stream.own, Packet.PONG, f"Pong on stream {stream.id}")
-        self._control += codec.encode_stream(Packet.PONG, stream.id)
-
-    def allow_streams(self, amount: int) -> None:
-        """Gives the peer global credit: it may create ``amount`` more streams."""
-        self._check_alive()
-        self._check_may(self.own, Packet.CREDIT, "global credit")
-        if amount < 1 or self.peer_streams_credit + amount > INFINITE:
-            raise LocalProtocolError(
-                f"global credit {amount} on top of {self.peer_streams_credit}: it must be positive, the sum at most 2**64-1",
-                rule="global-credit-overflow",
-            )
-        self.peer_streams_credit += amount
-        self._control += codec.encode_global(Packet.CREDIT, amount)
-
     def close_creation(self) -> None:
-        """Sends a global Close: this end will create no more streams."""
+        """Sends a global Close: this end creates no more streams.
+
+        Raises:
+            LocalProtocolError: It was sent before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.close_creation()
+        """
         self._check_alive()
         self._check_may(self.own, Packet.CLOSE, "a global Close")
         self._send_global(Packet.CLOSE)
         self._finish_if_done()
 
     def stop_creation(self) -> None:
-        """Sends a global StopRead: this end will allow no more streams."""
+        """Sends a global StopRead: this end allows no more streams.
+
+        Raises:
+            LocalProtocolError: It was sent before.
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.stop_creation()
+        """
         self._check_alive()
         self._check_may(self.own, Packet.STOP_READ, "a global StopRead")
         self._send_global(Packet.STOP_READ)
         self._finish_if_done()
 
     def finish(self) -> None:
-        """No new streams in either direction; :class:`~.events.ConnectionFinished` comes when the last one has ended."""
+        """Ends the creation of streams in both directions; ``ConnectionFinished`` follows when the last stream has ended.
+
+        Raises:
+            ClosedError: The connection has failed.
+
+        Example:
+            >>> connection.finish()
+        """
         if not self.own & Half.CLOSED:
             self.close_creation()
         if not self.own & Half.STOPPED:
@@ -417,7 +476,17 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
         return bool(self._control or self._grants or self._ready)
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """What :meth:`data_to_send` returns, in pieces that were not copied: for transports that can gather."""
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
+
+        Args:
+            limit: About how many bytes to return at most (a packet is not cut); 256 KiB by default.
+
+        Returns:
+            The pieces in order; an empty list when nothing is due.
+
+        Example:
+            >>> sock.sendmsg(connection.segments_to_send())
+        """
         out: list[bytes | memoryview] = []
         if self._grants:
             self._emit_grants()
@@ -462,156 +531,3 @@ class BymuxConnection(SansIoConnection[Stream, events.Event]):
                 stream.receive_credit += amount
                 self._control += codec.encode_stream(Packet.CREDIT, stream.id, amount)
         self._grants.clear()
-
-    # ---- timeouts
-
-    def next_timeout_ns(self) -> int | None:
-        """When :meth:`handle_timeout` wants to be called, or ``None``."""
-        due = self._heartbeat.next_timeout_ns() if self.failure is None else None
-        timers = self._timers
-        while timers:
-            when, _, stream = timers[0]
-            heartbeat = stream.heartbeat
-            if stream.ended or heartbeat is None or heartbeat.next_timeout_ns() != when:
-                heapq.heappop(timers)
-                continue
-            return when if due is None or when < due else due
-        return due
-
-    def handle_timeout(self, now_ns: int) -> None:
-        """Does what is due: pings, and the end of a peer that did not answer, which raises ``TimedOut``."""
-        self._check_alive()
-        verdict = self._heartbeat.check(now_ns)
-        if verdict is Verdict.DEAD:
-            seconds = self.settings.ping_timeout_ns / 1e9
-            self.failure = TimedOut(f"{self.peer_name} did not answer a ping for {seconds:g} s", timeout=seconds)
-            raise self.failure
-        if verdict is Verdict.PING:
-            self._ping_peer(now_ns)
-        while self._timers and self._timers[0][0] <= now_ns:
-            _, _, stream = heapq.heappop(self._timers)
-            heartbeat = stream.heartbeat
-            if stream.ended or heartbeat is None:
-                continue
-            verdict = heartbeat.check(now_ns)
-            if verdict is Verdict.DEAD:
-                stream.heartbeat = None
-                self._events.append(events.StreamTimedOut(stream))
-                continue
-            if verdict is Verdict.PING:
-                if stream.own is Half.DONE:
-                    stream.heartbeat = None
-                    continue
-                if stream.pings is None or len(stream.pings) < MAX_OUTSTANDING_PINGS:
-                    self.ping(stream, now_ns=now_ns)
-            self._set_timer(stream)
-
-    def _ping_peer(self, now_ns: int) -> None:
-        """Asks for any sign of life: once global pings are forbidden, on a stream that may still carry one."""
-        if self.own is not Half.DONE:
-            if len(self._pings) < MAX_OUTSTANDING_PINGS:
-                self.ping(now_ns=now_ns)
-            return
-        for stream in self.streams.values():
-            if stream.own is not Half.DONE:
-                if not stream.pings or len(stream.pings) < MAX_OUTSTANDING_PINGS:
-                    self.ping(stream, now_ns=now_ns)
-                return
-        self._heartbeat.heard(now_ns)
-
-    def _set_timer(self, stream: Stream) -> None:
-        due = stream.heartbeat.next_timeout_ns() if stream.heartbeat is not None else None
-        if due is not None:
-            self._timer_count += 1
-            heapq.heappush(self._timers, (due, self._timer_count, stream))
-
-    # ---- internals
-
-    def _begin(self, stream: Stream, now_ns: int) -> None:
-        """The first grant and the heartbeat of a stream that came to be."""
-        settings = self.settings
-        if settings.stream_window and stream.receive_credit < settings.stream_window:
-            window = settings.stream_window
-            self.grant(stream, window if window == INFINITE else window - stream.receive_credit)
-        if settings.stream_ping_interval_ns:
-            stream.heartbeat = Heartbeat(
-                interval_ns=settings.stream_ping_interval_ns, timeout_ns=settings.stream_ping_timeout_ns, now_ns=now_ns
-            )
-            self._set_timer(stream)
-
-    def _free_id(self) -> int:
-        """The lowest id of our parity that is not active: small ids make small packets."""
-        while self._freed_ids:
-            stream_id = heapq.heappop(self._freed_ids)
-            if stream_id not in self.streams:
-                return stream_id
-        while self._next_id in self.streams:
-            self._next_id += 2
-        stream_id = self._next_id
-        self._next_id += 2
-        return stream_id
-
-    def _close_when_drained(self, stream: Stream) -> None:
-        stream.close_wanted = True
-        if stream.own & Half.CLOSED:
-            return
-        if stream.queue.size:
-            self._ready.add(stream)
-        else:
-            self._send_on(stream, Packet.CLOSE)
-
-    def _send_on(self, stream: Stream, packet: Packet) -> None:
-        half = NEXT[stream.own][packet]
-        assert isinstance(half, Half)
-        stream.own = half
-        self._control += codec.encode_stream(packet, stream.id)
-
-    def _send_global(self, packet: Packet) -> None:
-        half = NEXT[self.own][packet]
-        assert isinstance(half, Half)
-        self.own = half
-        self._control += codec.encode_global(packet)
-
-    def _end_if_done(self, stream: Stream) -> None:
-        if stream.own is not Half.DONE or stream.peer is not Half.DONE or stream.ended:
-            return
-        assert not stream.queue.size, f"stream {stream.id} ends with {stream.queue.size} bytes queued"
-        stream.ended = True
-        del self.streams[stream.id]
-        if stream.created_here:
-            heapq.heappush(self._freed_ids, stream.id)
-        self._events.append(events.StreamEnded(stream))
-        if not stream.unconsumed:
-            self._release(stream)
-        self._finish_if_done()
-
-    def _release(self, stream: Stream) -> None:
-        """A stream of the peer's takes up no more room here: the right to create one goes back by Appendix B's rule."""
-        if stream.released or stream.created_here:
-            return
-        stream.released = True
-        refused = self.own & Half.STOPPED or self.peer & Half.CLOSED
-        if not self.settings.peer_streams or refused or self.failure is not None:
-            return
-        self._peer_streams_restorable += 1
-        if self._peer_streams_restorable >= self.peer_streams_credit:
-            self.allow_streams(self._peer_streams_restorable)
-            self._peer_streams_restorable = 0
-
-    def _is_finished(self) -> bool:
-        return self.own is Half.DONE and self.peer is Half.DONE and not self.streams
-
-    def _finish_if_done(self) -> None:
-        if self._is_finished() and not self._finished:
-            self._finished = True
-            self._events.append(events.ConnectionFinished())
-
-    def _check_may(self, half: Half, packet: Packet, what: str) -> None:
-        state = NEXT[half][packet]
-        if isinstance(state, Rule):
-            raise LocalProtocolError(f"{what} is forbidden now ({state})", rule=state)
-
-    def _violated(self, rule: str, message: str) -> NoReturn:
-        error = RemoteProtocolError(f"{self.peer_name} broke bymux: {message}", rule=rule, peer=self.peer_name)
-        self.failure = error
-        raise error

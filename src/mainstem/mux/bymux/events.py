@@ -1,4 +1,10 @@
-"""What a bymux connection tells its user. ``stream`` is the connection's own handle (:class:`..stream.Stream`)."""
+"""The events of a bymux connection. ``stream`` is the connection's own handle (:class:`..stream.Stream`).
+
+Example:
+    >>> while (event := connection.next_event()) is not None:
+    ...     if isinstance(event, events.DataReceived):
+    ...         connection.consume(event.stream, len(event.data))
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,7 @@ class StreamOpened:
 
 @dataclass(slots=True)
 class DataReceived:
-    """Bytes of a stream, in order. Say ``connection.consume(stream, n)`` once they no longer take up room."""
+    """Bytes of a stream, in order; ``connection.consume(stream, n)`` frees their room."""
 
     stream: Stream
     data: bytes
@@ -26,14 +32,14 @@ class DataReceived:
 
 @dataclass(slots=True)
 class StreamFinished:
-    """The peer sent Close: no more data will come on the stream."""
+    """The peer sent Close: the stream carries no more data."""
 
     stream: Stream
 
 
 @dataclass(slots=True)
 class StreamReadStopped:
-    """The peer sent StopRead: what its credit did not cover (``lost`` bytes) will never be sent, and Close follows."""
+    """The peer sent StopRead: ``lost`` bytes, which its credit did not cover, are dropped, and our Close follows."""
 
     stream: Stream
     lost: int
@@ -41,7 +47,7 @@ class StreamReadStopped:
 
 @dataclass(slots=True)
 class StreamDrained:
-    """What waits to be sent on the stream fell to the level that was asked for with ``notify_below``."""
+    """The bytes queued on the stream fell to its ``notify_below``."""
 
     stream: Stream
 
@@ -55,7 +61,7 @@ class StreamEnded:
 
 @dataclass(slots=True)
 class PingReceived:
-    """The peer sent a ping; ``stream`` is ``None`` for the connection's. It was answered unless settings say otherwise."""
+    """The peer sent a ping; ``stream`` is ``None`` for a global one. ``answered``: a pong was sent."""
 
     stream: Stream | None
     answered: bool
@@ -63,7 +69,7 @@ class PingReceived:
 
 @dataclass(slots=True)
 class PongReceived:
-    """The peer answered a ping after ``rtt_ns``; -1 when no ping was waiting (an unsolicited pong is legal)."""
+    """The peer sent a pong, ``rtt_ns`` after our ping; -1 without an outstanding ping (an unsolicited pong is legal)."""
 
     stream: Stream | None
     rtt_ns: int
@@ -71,7 +77,7 @@ class PongReceived:
 
 @dataclass(slots=True)
 class StreamTimedOut:
-    """The peer did not answer a stream's heartbeat in time."""
+    """The peer did not respond to a stream's heartbeat in time."""
 
     stream: Stream
 
@@ -85,12 +91,12 @@ class GlobalCreditReceived:
 
 @dataclass(slots=True)
 class CreationClosed:
-    """The peer sent a global Close: it will create no more streams."""
+    """The peer sent a global Close: it creates no more streams."""
 
 
 @dataclass(slots=True)
 class CreationStopped:
-    """The peer sent a global StopRead: it will allow no more streams."""
+    """The peer sent a global StopRead: it allows no more streams."""
 
 
 @dataclass(slots=True)
@@ -100,7 +106,7 @@ class ConnectionFinished:
 
 @dataclass(slots=True)
 class ConnectionEnded:
-    """The peer ended the byte stream. ``clean`` is false when streams, or the right to create some, were still there."""
+    """The peer ended the byte stream. ``clean`` is false when streams, or the right to create some, were left."""
 
     clean: bool
 

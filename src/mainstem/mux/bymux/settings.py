@@ -1,4 +1,4 @@
-"""What both ends agree on before the first byte, and how much this end is willing to hold."""
+"""What both ends agree on before the first byte, and how much this end stores at most."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ PACKET_LIMIT = 64 * 1024
 
 @dataclass(frozen=True)
 class InitialStream:
-    """A stream that exists from the start (section "Initial State"). Credits are in bytes, or ``INFINITE``."""
+    """A stream that exists from the start (section "Initial State").
+
+    Args:
+        stream_id: Its id.
+        own_credit: Bytes that this end may send on it, or ``INFINITE``.
+        peer_credit: Bytes that the peer may send on it, or ``INFINITE``.
+
+    Example:
+        >>> settings = Settings(initial_streams=(InitialStream(0, own_credit=256, peer_credit=256),))
+    """
 
     stream_id: int
     own_credit: int = field(default=0, kw_only=True)
@@ -33,10 +42,32 @@ class Settings(ConnectionSettings):
     Both ends must agree on the starting credits, on ``initial_streams`` (with own and peer exchanged), on the initial global
     credits and on the initial halves. The rest is each end's own choice.
 
-    ``stream_window``: bytes that this end holds for each stream, kept granted by Appendix B's rule; ``INFINITE`` gives
-    infinite credit; 0 leaves granting to the caller. ``peer_streams``: streams that the peer may have at once; 0 leaves it to
-    the caller; with ``allow_at_start`` false the first leave is the caller's too (``allow_streams``), the restoring is not.
-    ``packet_limit``: the largest body of a Write. Heartbeats: an interval of 0 switches them off.
+    Args:
+        stream_window: Bytes that this end holds for each stream, and keeps granted by Appendix B's rule. ``INFINITE`` gives
+            infinite credit; 0 leaves granting to the caller.
+        peer_streams: Streams that the peer may have at once; 0 leaves it to the caller.
+        allow_at_start: Whether the first credit for streams is given at the start; else the caller gives it
+            (``allow_streams``). It is restored in either case.
+        packet_limit: Bytes of the largest Write, 1..2**30.
+        control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
+        own_start_credit: Bytes of credit that this end has on a stream that it creates.
+        peer_start_credit: Bytes of credit that the peer has on a stream that it creates.
+        initial_streams: Streams that exist from the start.
+        initial_own_streams: Streams that this end may create at the start.
+        initial_peer_streams: Streams that the peer may create at the start.
+        initial_own_half: Which global ends count as sent by this end.
+        initial_peer_half: Which global ends count as sent by the peer.
+        ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
+        ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
+        stream_ping_interval_ns: The same for each stream.
+        stream_ping_timeout_ns: The same for each stream.
+        answer_stream_pings: Whether pings on streams are answered without the caller; global ones always are.
+
+    Raises:
+        ConfigurationError: A value is out of range, or an initial stream's id occurs twice.
+
+    Example:
+        >>> settings = Settings(stream_window=1 << 20, peer_streams=100)
     """
 
     stream_window: int = STREAM_WINDOW

@@ -14,7 +14,12 @@ from mainstem.mux.sans_io import Rule
 
 
 class Half(IntEnum):
-    """One endpoint's half: whether it sent Close (bit 0) and StopRead (bit 1)."""
+    """One endpoint's half: whether it has sent Close (bit 0) and StopRead (bit 1).
+
+    Example:
+        >>> Half.DONE == Half.CLOSED | Half.STOPPED
+        True
+    """
 
     OPEN = 0
     CLOSED = 1
@@ -84,7 +89,12 @@ RESPONSE: tuple[tuple[Packet | None, ...], ...] = tuple(
 
 
 class Role(IntEnum):
-    """Who initiated the connection; the value is the lowest bit of the ids that this end may create."""
+    """Which end of the connection; the value is the lowest bit of the ids that this end may create.
+
+    Example:
+        >>> Role.PROACTIVE.peer
+        <Role.REACTIVE: 1>
+    """
 
     PROACTIVE = 0
     REACTIVE = 1

@@ -14,11 +14,24 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """The handle of one stream: it stays valid for its owner after the stream ended and its id went to another one.
+    """The handle of one stream (Appendix A). It stays valid after the stream ended and its id went to another one.
 
-    Read-only for users: ``id``, ``own`` and ``peer`` (halves), ``send_credit`` (bytes we may send), ``receive_credit`` (bytes
-    the peer may send, in our view), ``unconsumed`` (bytes handed out and not yet consumed), ``ended``. ``owner`` is free for
-    whoever drives the connection.
+    All attributes but ``owner`` are read-only for users.
+
+    Attributes:
+        id: The id on the wire.
+        own: This end's half.
+        peer: The peer's half.
+        send_credit: Bytes that this end may send.
+        receive_credit: Bytes that the peer may send, in this end's view.
+        unconsumed: Bytes handed out and not yet consumed.
+        ended: Whether both halves are done.
+        owner: Free for the driver of the connection.
+
+    Example:
+        >>> stream = connection.open_stream()
+        >>> stream.send_credit
+        0
     """
 
     __slots__ = (
