@@ -1,8 +1,8 @@
 """Many TCP connections through one bymux connection.
 
-Stream 0 exists from the start and carries control: first each end proves that it knows the shared token, then the server
-allows streams; from then on an id on it says that the stream of that id was cut off. bymux cannot tell a connection that was
-reset from one that ended, and a tunnel must: nothing may arrive short and look whole.
+Stream 0 exists from the start and carries control: first each end proves that it has the shared token, then the server
+allows streams; from then on an id on it means that the stream of that id was cut off. bymux cannot distinguish a connection that
+was reset from one that ended, and a tunnel must: nothing may arrive short and be taken for the whole.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ logger = logging.getLogger("mainstem.mux.tunnel")
 
 CONTROL_STREAM = 0
 NONCE_BYTES = 32
-# Credit on the control stream before anything is known about the peer.
+# Credit on the control stream for a peer that has not proved anything yet.
 CONTROL_CREDIT = 256
 HANDSHAKE_TIMEOUT_S = 10.0
-# How long a connection that was accepted waits for the tunnel to come back.
+# Seconds that an accepted connection waits for the tunnel to come back.
 WAIT_FOR_TUNNEL_S = 10.0
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MAX_S = 5.0
@@ -65,7 +65,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Raises ``ConfigurationError`` for anything else."""
+        """Parses an address. Raises ``ConfigurationError`` for anything else."""
         if text.startswith("unix:"):
             return cls(None, None, text.removeprefix("unix:"))
         host, colon, port = text.rpartition(":")
@@ -80,7 +80,7 @@ class Address:
 def settings(
     *, serving: bool, window: int = bymux.Settings.stream_window, max_streams: int = MAX_STREAMS
 ) -> bymux.Settings:
-    """What both ends of a tunnel agree on, and how much each stream may hold."""
+    """The bymux settings of a tunnel: what both ends agree on, and how much each stream may hold."""
     return bymux.Settings(
         stream_window=window,
         peer_streams=max_streams if serving else 0,
@@ -91,8 +91,8 @@ def settings(
     )
 
 
-class End:
-    """One end of a tunnel's connection: the handshake, the news of streams that were cut off, the relays."""
+class TunnelEnd:
+    """One end of a tunnel's connection: the handshake, the notices of streams that were cut off, the relays."""
 
     def __init__(self, connection: Connection, token: bytes, entropy: random.Random) -> None:
         self.connection = connection
@@ -102,32 +102,35 @@ class End:
         self._cut_off: set[BymuxStream] = set()
         self._notices = bytearray()
 
-    async def shake_hands(self, *, serving: bool) -> None:
-        """Each end proves that it knows the token. Raises ``RemoteProtocolError`` when the peer does not, ``TimedOut``."""
+    async def handshake(self, *, serving: bool) -> None:
+        """Proves to the peer that this end has the token, and checks the peer's proof.
+
+        Raises ``RemoteProtocolError`` when the peer has another token, ``TimedOut``, and ``ConnectionLost``.
+        """
         control = self._control
-        mine = self._entropy.randbytes(NONCE_BYTES)
-        control.write(mine)
+        own_nonce = self._entropy.randbytes(NONCE_BYTES)
+        control.write(own_nonce)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                theirs = await control.readexactly(NONCE_BYTES)
-                control.write(self._proof(serving, mine, theirs))
+                peer_nonce = await control.readexactly(NONCE_BYTES)
+                control.write(self._proof(serving, own_nonce, peer_nonce))
                 proof = await control.readexactly(hashlib.sha256().digest_size)
         except TimeoutError:
             raise TimedOut("the tunnel's handshake was not answered", timeout=HANDSHAKE_TIMEOUT_S) from None
         except asyncio.IncompleteReadError:
             raise ConnectionLost("the peer ended the tunnel's handshake") from None
-        if not hmac.compare_digest(proof, self._proof(not serving, theirs, mine)):
+        if not hmac.compare_digest(proof, self._proof(not serving, peer_nonce, own_nonce)):
             peer = self.connection.sans_io.peer_name
-            raise RemoteProtocolError(f"{peer} does not know the tunnel's token", rule="tunnel-token", peer=peer)
-        control.deliver_to(self._hear)
+            raise RemoteProtocolError(f"{peer} does not have the tunnel's token", rule="tunnel-token", peer=peer)
+        control.deliver_to(self._on_control)
 
     def _proof(self, by_server: bool, prover: bytes, verifier: bytes) -> bytes:
-        """The role is part of it, so that no proof can be sent back to whoever made it."""
+        """The role is part of the proof, so that it cannot be sent back to its sender."""
         role = b"serve" if by_server else b"connect"
         return hmac.new(self._token, role + prover + verifier, hashlib.sha256).digest()
 
-    def _hear(self, data: bytes) -> None:
-        # At once, before the end of the stream that a notice is about can be seen by whoever reads it.
+    def _on_control(self, data: bytes) -> None:
+        # At once, before the end of the stream that a notice is about reaches its reader.
         self._notices += data
         while len(self._notices) >= _ID.size:
             (stream_id,) = _ID.unpack_from(self._notices)
@@ -137,7 +140,7 @@ class End:
                 self._cut_off.add(stream)
 
     async def cut_off(self, stream: BymuxStream) -> None:
-        """Ends a stream and lets the peer know that this is not where its data ended."""
+        """Ends a stream and notifies the peer that its data did not end there."""
         with contextlib.suppress(MainstemError):
             self._control.write(_ID.pack(stream.id))
             await self._control.flush()  # the notice leaves before the Close does
@@ -180,7 +183,7 @@ class End:
 
 
 def raise_open_files_limit() -> int:
-    """Lets this process open as many files as it may: each connection is a descriptor. Returns the limit that holds now."""
+    """Raises the limit of open files to its maximum: each connection is a descriptor. Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -192,7 +195,7 @@ def raise_open_files_limit() -> int:
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Ends a TCP connection with a reset, so that its peer does not take what it has for the whole."""
+    """Ends a TCP connection with a reset, so that its peer does not take what came for the whole."""
     raw = writer.get_extra_info("socket")
     if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
@@ -201,7 +204,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 class TunnelServer:
-    """The far end: takes tunnels in and connects each of their streams to ``to``. A context manager."""
+    """The far end: accepts tunnels and connects each of their streams to ``to``. A context manager."""
 
     def __init__(
         self,
@@ -217,7 +220,7 @@ class TunnelServer:
         self._settings = settings(serving=True, window=window, max_streams=max_streams)
         self._max_streams = max_streams
         self._entropy = entropy or random.SystemRandom()
-        self._ends: dict[Connection, End] = {}
+        self._ends: dict[Connection, TunnelEnd] = {}
         self._listener: Listener[Connection] | None = None
 
     async def start(self, listen: Address, *, ssl: ssl_module.SSLContext | None = None) -> None:
@@ -230,7 +233,7 @@ class TunnelServer:
             path=listen.path,
             ssl=ssl,
             settings=self._settings,
-            on_connection=self._welcome,
+            on_connection=self._on_connection,
         )
 
     @property
@@ -239,10 +242,10 @@ class TunnelServer:
         assert self._listener is not None
         return self._listener.port
 
-    async def _welcome(self, connection: Connection) -> None:
-        end = End(connection, self._token, self._entropy)
+    async def _on_connection(self, connection: Connection) -> None:
+        end = TunnelEnd(connection, self._token, self._entropy)
         try:
-            await end.shake_hands(serving=True)
+            await end.handshake(serving=True)
         except MainstemError as error:
             logger.warning("a tunnel was refused: %s", error)
             raise
@@ -276,14 +279,14 @@ class TunnelServer:
 
 
 async def open_connection(to: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A reader and writer to the address."""
+    """Connects to the address; returns a reader and a writer."""
     if to.path is not None:
         return await asyncio.open_unix_connection(to.path)
     return await asyncio.open_connection(to.host, to.port)
 
 
 class TunnelClient:
-    """The near end: listens for TCP connections and carries each through the tunnel, which it keeps up. A context manager."""
+    """The near end: listens for TCP connections, carries each through the tunnel, and reconnects it. A context manager."""
 
     def __init__(
         self,
@@ -301,18 +304,18 @@ class TunnelClient:
         self._server_hostname = server_hostname
         self._settings = settings(serving=False, window=window)
         self._entropy = entropy or random.SystemRandom()
-        self._end: End | None = None
+        self._end: TunnelEnd | None = None
         self._up = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._reconnector: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._relays: set[asyncio.Task[None]] = set()
         self.reconnects = 0
 
     async def start(self, listen: Address) -> None:
-        """Connects (raising what goes wrong the first time), then begins to listen."""
+        """Connects, then begins to listen. Raises what the first attempt to connect raises."""
         raise_open_files_limit()
         await self._connect()
-        self._keeper = asyncio.get_running_loop().create_task(self._keep_up())
+        self._reconnector = asyncio.get_running_loop().create_task(self._reconnect_loop())
         if listen.path is not None:
             self._server = await asyncio.start_unix_server(self._accept, listen.path)
         else:
@@ -334,16 +337,16 @@ class TunnelClient:
             server_hostname=self._server_hostname,
             settings=self._settings,
         )
-        end = End(connection, self._token, self._entropy)
+        end = TunnelEnd(connection, self._token, self._entropy)
         try:
-            await end.shake_hands(serving=False)
+            await end.handshake(serving=False)
         except BaseException:
             connection.abort()
             raise
         self._end = end
         self._up.set()
 
-    async def _keep_up(self) -> None:
+    async def _reconnect_loop(self) -> None:
         while True:
             assert self._end is not None
             await self._end.connection.wait_ended()
@@ -382,9 +385,9 @@ class TunnelClient:
         """Stops listening and ends the tunnel with all that it carries. Twice is fine."""
         if self._server is not None:
             self._server.close()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._reconnector is not None:
+            self._reconnector.cancel()
+            await asyncio.gather(self._reconnector, return_exceptions=True)
         if self._end is not None:
             self._end.connection.abort()
         await asyncio.gather(*self._relays, return_exceptions=True)

@@ -106,7 +106,7 @@ class BymuxStream(AsyncStream):
     def abort(self) -> None:
         """Ends both halves now; what was queued is dropped.
 
-        bymux has no packet for it: to the peer it looks like an orderly end.
+        bymux has no packet for it: the peer receives an orderly end.
 
         Example:
             >>> stream.abort()

@@ -45,7 +45,7 @@ class Header(NamedTuple):
         length: Bytes of the header itself.
 
     Example:
-        >>> decode_header(b"\\x00\\x02\\x05")
+        >>> decode_header(bytes.fromhex("000205"))
         Header(packet=<Packet.CREDIT: 0>, is_global=False, stream_id=2, amount=5, length=3)
     """
 
@@ -89,7 +89,7 @@ def decode_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Head
         ValueError: The packet type is undefined.
 
     Example:
-        >>> header = decode_header(b"\\x20\\x00\\x02hi")
+        >>> header = decode_header(bytes.fromhex("2000026869"))
         >>> header.amount
         2
     """

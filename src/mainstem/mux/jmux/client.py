@@ -1,4 +1,4 @@
-"""The client's end of a Jmux connection."""
+"""The client's end of a Jmux connection; :mod:`.connection` has the theory of operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
 
 class ClientConnection(JmuxConnection):
-    """Sends requests, each in a session of its own, and receives their responses."""
+    """The client's end, without input and output: sends requests, each in a session of its own, and receives their responses.
+
+    Args:
+        settings: The configuration.
+        now_ns: The present instant, for the handshake's deadline.
+        peer: The server's name in error texts.
+
+    Example:
+        >>> connection = ClientConnection()
+        >>> session = connection.open_session()
+        >>> connection.write(session, b"whole request")
+        >>> connection.finish(session)
+    """
 
     role = Role.CLIENT
 
@@ -31,7 +43,7 @@ class ClientConnection(JmuxConnection):
 
     @property
     def can_open(self) -> bool:
-        """Whether a session id is free and the connection lives."""
+        """Whether a session id is free and the connection is alive."""
         return bool(self._free_ids) and self.failure is None
 
     @property
@@ -40,7 +52,19 @@ class ClientConnection(JmuxConnection):
         return codec.MAX_SESSIONS - len(self._free_ids)
 
     def open_session(self) -> Session:
-        """A new session, with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``."""
+        """Opens a session with the lowest free id. It is opened on the wire with its first bytes, its end, or ``flush``.
+
+        Returns:
+            The session's handle.
+
+        Raises:
+            LocalProtocolError: All 128 ids are in use.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> if connection.can_open:
+            ...     session = connection.open_session()
+        """
         self._check_alive()
         if not self._free_ids:
             raise LocalProtocolError(f"all {codec.MAX_SESSIONS} session ids are in use", rule="no-free-session")
@@ -53,7 +77,18 @@ class ClientConnection(JmuxConnection):
         return session
 
     def finish(self, session: Session) -> None:
-        """The request is complete: eof goes with its last bytes."""
+        """Marks the request as complete: eof goes with its last bytes.
+
+        Args:
+            session: The session.
+
+        Raises:
+            LocalProtocolError: It was marked before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.finish(session)
+        """
         self._check_alive()
         if session.eof_wanted or session.ended or session.client >= Half.FINISHED:
             raise LocalProtocolError(f"eof on session {session.id} a second time", rule="data-on-finished-session")
@@ -61,7 +96,19 @@ class ClientConnection(JmuxConnection):
         self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"") -> None:
-        """Gives the session up. What was never sent is forgotten; else the server is told, and answers."""
+        """Gives the session up; the server is notified unless nothing of it was sent.
+
+        Args:
+            session: The session.
+            detail: A text for the server, UTF-8.
+
+        Raises:
+            LocalProtocolError: The session was terminated before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.abort(session, b"no longer needed")
+        """
         self._check_alive()
         if session.client is Half.NONE and not session.ended:
             session.client = session.server = Half.TERMINATED
@@ -73,7 +120,18 @@ class ClientConnection(JmuxConnection):
         self._end_if_done(session)
 
     def acknowledge(self, session: Session) -> None:
-        """Tells the server that the response was processed, which its ackRequired flag asked for."""
+        """Reports that the response was processed, which the server's ackRequired flag asked for.
+
+        Args:
+            session: The session.
+
+        Raises:
+            LocalProtocolError: It was not asked for, or sent before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.acknowledge(session)
+        """
         self._check_alive()
         if session.ack is not Acknowledgment.REQUESTED:
             rule = "duplicate-acknowledgment" if session.ack is Acknowledgment.SENT else "acknowledgment-not-requested"

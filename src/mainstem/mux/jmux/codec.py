@@ -26,7 +26,12 @@ HEADER = struct.Struct(">BBH")
 
 
 class Kind(Enum):
-    """The ten messages."""
+    """The ten message types.
+
+    Example:
+        >>> Kind.PING.value
+        4
+    """
 
     NO_OPERATION = 0x00
     SHUTDOWN = 0x02
@@ -54,7 +59,7 @@ WITH_BODY = frozenset({Kind.NO_OPERATION, Kind.SHUTDOWN, Kind.ERROR, Kind.ABORT,
 
 
 def _kind_of(byte: int) -> Kind | None:
-    """The message type of a first byte, ``None`` where no bit pattern of the specification matches."""
+    """The message type of a first byte; ``None`` when no bit pattern of the specification matches."""
     if byte & 0x01:
         return None
     if byte <= 0x08:
@@ -72,7 +77,7 @@ KINDS = tuple(_kind_of(byte) for byte in range(256))
 
 
 class ConnectionHeader(NamedTuple):
-    """The first eight bytes of either direction. ``initial_ration`` is in bytes, 0 for infinite."""
+    """The first eight bytes of either direction; ``initial_ration`` is in bytes, 0 for infinite."""
 
     version: int
     initial_ration: int
@@ -82,8 +87,15 @@ class ConnectionHeader(NamedTuple):
 class Message(NamedTuple):
     """A decoded message header.
 
-    ``session_id`` is -1 for messages of the connection. ``flags`` are the first byte's bits of Data and Abort, and twice the
-    shift of IncrementRation. ``value`` is the length of the body, the cookie or the increment before its shift.
+    Attributes:
+        kind: The type.
+        session_id: The session; -1 for messages of the connection.
+        flags: The first byte's flag bits of Data and Abort; twice the shift of IncrementRation.
+        value: The length of the body, the cookie, or the increment before its shift.
+
+    Example:
+        >>> decode_message(bytes.fromhex("94000005"))
+        Message(kind=<Kind.DATA: 128>, session_id=0, flags=20, value=5)
     """
 
     kind: Kind
@@ -93,7 +105,7 @@ class Message(NamedTuple):
 
     @property
     def increment(self) -> int:
-        """What an IncrementRation adds, in bytes."""
+        """Bytes that an IncrementRation adds."""
         return self.value << self.flags
 
 
@@ -111,7 +123,22 @@ def decode_connection_header(data: bytes | bytearray | memoryview) -> Connection
 
 
 def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Message | None:
-    """The message header at ``offset``, ``None`` when more bytes are needed. Raises ``ValueError`` for a bad header."""
+    """Decodes a message header.
+
+    Args:
+        data: Received bytes.
+        offset: Where the header begins.
+
+    Returns:
+        The header, or ``None`` when more bytes are needed.
+
+    Raises:
+        ValueError: The header matches no message.
+
+    Example:
+        >>> decode_message(bytes.fromhex("04001234")).kind
+        <Kind.PING: 4>
+    """
     if len(data) - offset < MESSAGE_HEADER_LENGTH:
         return None
     first, second, value = HEADER.unpack_from(data, offset)
@@ -130,7 +157,7 @@ def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Mes
 
 
 def bad_header(data: bytes | bytearray | memoryview, offset: int) -> str:
-    """How a header that matches no message is reported."""
+    """The report of a header that matches no message."""
     return f"bad message header: {bytes(data[offset : offset + 4]).hex().upper()}"
 
 

@@ -1,6 +1,33 @@
-"""Jmux as a sans-IO connection: what both roles share. :mod:`.client` and :mod:`.server` add what only one of them does.
+"""Jmux as a connection without input and output: what both roles share. :mod:`.client` and :mod:`.server` add the rest.
 
-The tables of :mod:`.state` decide what may follow what; these files keep the rations and route.
+The verbs, their order and what may be reordered are described in :mod:`mainstem.mux.sans_io`. These files keep the rations
+and route messages; the tables of :mod:`.state` decide which message may follow which.
+
+A session is one request and its response. It has a client's half and a server's half, each NONE, OPEN, FINISHED (all data sent)
+or TERMINATED (nothing more will be sent). What an endpoint may send depends on its own half; whether an id may be opened again
+depends on both.
+
+Handshake. The client's eight-byte header comes first, the server's follows it, and messages may be sent only after both have
+passed (``established``). Until then everything waits in the control buffer and in the sessions' queues.
+
+Rations. ``outbound`` is what the peer allows and this end has not used; ``inbound`` is what this end allows and has not
+received. A byte that arrives is subtracted from ``inbound`` and added to ``unconsumed`` until ``consume``. When the two together
+fall to half of the initial ration, one IncrementRation restores it. A session that is discarded is restored no more.
+
+Sending. Control messages (Abort, Close, Acknowledgment, PingAck, IncrementRation) leave before data. The eof of a request or
+response is a flag of its last Data message, so it is sent by the session's turn; a separate Close is only sent when the response
+ended before the request. Sessions with data and a ration take turns of one Data message of ``fragment_limit`` bytes.
+
+At most once. ``delivery`` of a client's session is NONE only while nothing left, or after the server guaranteed that it
+processed nothing (Abort without ``partial``, Shutdown before it finished). A server keeps that promise by ``processing``: it is
+set once an application has seen any of the request, and from then on neither kind of promise can be sent.
+
+Ending. The response to an Abort is an Abort, unless both sides have terminated. An id is free at the client once the server
+has terminated, the client has finished, and no acknowledgment is due. The server keeps a session whose client only finished
+until its id is opened again, because a late Acknowledgment, IncrementRation or Abort for it is legal.
+
+Invariants: a session in ``sessions`` has not ended; after ``failure`` is set every session has ended or failed, with exactly one
+``SessionFailed`` event for each that was not complete, and only the control buffer (an Error or Shutdown message) still leaves.
 """
 
 from __future__ import annotations
@@ -23,11 +50,10 @@ _DATA = Kind.DATA
 
 
 class JmuxConnection(SansIoConnection[Session, events.Event]):
-    """What a client's and a server's end of a Jmux connection have in common.
+    """The base of a client's and a server's end.
 
-    ``receive_data``, ``next_event``, ``data_to_send``, ``next_timeout_ns`` and ``handle_timeout`` are the verbs that every
-    protocol here has. Methods that send raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the
-    specification forbids what they ask for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
+    Commands raise :class:`~mainstem.errors.LocalProtocolError`, and send nothing, when the specification forbids what they ask
+    for; after the connection ended they raise :class:`~mainstem.errors.ClosedError`.
     """
 
     PROTOCOL = "jmux"
@@ -52,11 +78,22 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
     # ---- receiving
 
     def receive_data(self, data: bytes | bytearray | memoryview, now_ns: int = 0) -> None:
-        """Takes bytes from the peer, cut anywhere; the bytes are copied as far as they are kept.
+        """Parses bytes from the peer, cut anywhere.
 
-        Raises :class:`~mainstem.errors.RemoteProtocolError` when the peer broke a rule. The connection has then failed:
-        what :meth:`data_to_send` still returns (an Error message that names the rule) should be sent before the transport is
-        closed. Events from before the fault can still be fetched.
+        Args:
+            data: The bytes; what must be stored is copied.
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: The peer broke a rule. The connection has failed; what :meth:`data_to_send` still returns (an
+                Error message that names the rule) should be sent before the transport is closed. Events from before the fault
+                can still be fetched.
+            ClosedError: The connection had ended before.
+
+        Example:
+            >>> connection.receive_data(data, now_ns)
+            >>> while (event := connection.next_event()) is not None:
+            ...     print(event)
         """
         if self.failure is not None:
             self._check_alive()
@@ -88,11 +125,22 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
                     self._receive_connection_header(carry)
         if len(self._control) > self.settings.control_limit:
             self._violated(
-                "answers-not-read", f"{len(self._control)} bytes of answers wait for a peer that does not read"
+                "answers-not-read", f"{len(self._control)} bytes of responses wait for a peer that does not read"
             )
 
     def receive_eof(self, now_ns: int = 0) -> None:  # noqa: ARG002 - all verbs that take input take the instant
-        """The peer ended the byte stream. Raises ``RemoteProtocolError`` when that cut a message in two."""
+        """Handles the end of the peer's bytes.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            RemoteProtocolError: A message was cut in two.
+            ClosedError: The connection had ended before.
+
+        Example:
+            >>> connection.receive_eof()
+        """
         self._check_alive()
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
@@ -161,7 +209,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
             self._receive_acknowledgment(self._session_for(message, Input.ACKNOWLEDGMENT))
 
     def _session_for(self, message: Message, sent: Input) -> Session:
-        """The session a message is about, its sender's half moved; names the rule that the message breaks."""
+        """Returns the session of a message, its sender's half moved; fails with the rule that the message breaks."""
         session = self.sessions.get(message.session_id)
         peer = self.role ^ 1
         half = Half.NONE if session is None else self._peer_half(session)
@@ -240,7 +288,19 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
     # ---- commands
 
     def write(self, session: Session, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes of the request or response; they leave as the ration and turns allow."""
+        """Queues bytes of the request or response; they leave as the ration and turns allow.
+
+        Args:
+            session: The session.
+            data: The bytes; what is mutable is copied. ``session.queued`` counts those that wait.
+
+        Raises:
+            LocalProtocolError: The request or response was finished.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.write(session, b"tide")
+        """
         if self.failure is not None:
             self._check_alive()
         if session.eof_wanted or session.ended or self._own_half(session) >= Half.FINISHED:
@@ -250,13 +310,32 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
             self._ready.add(session)
 
     def flush(self, session: Session) -> None:
-        """Client: opens the session on the wire even before there is data (a reader may want the response first)."""
+        """Opens the session on the wire before there is data, for a client that reads first.
+
+        Args:
+            session: The session.
+
+        Example:
+            >>> session = connection.open_session()
+            >>> connection.flush(session)
+        """
         if session.client is Half.NONE and not session.ended:
             session.flush_wanted = True
             self._ready.add(session)
 
     def consume(self, session: Session, count: int) -> None:
-        """``count`` bytes handed out on ``session`` take up no more room; restores the ration at half of its start value."""
+        """Frees the room of bytes that were handed out; restores the ration once it falls to half of its initial value.
+
+        Args:
+            session: The session.
+            count: How many bytes of earlier ``DataReceived`` events are no longer stored.
+
+        Raises:
+            LocalProtocolError: Fewer bytes were handed out.
+
+        Example:
+            >>> connection.consume(event.session, len(event.data))
+        """
         if not 0 <= count <= session.unconsumed:
             raise LocalProtocolError(
                 f"{count} bytes of session {session.id} cannot be consumed: {session.unconsumed} were handed out",
@@ -270,7 +349,19 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
             self._increments.append(session)
 
     def increment(self, session: Session, amount: int) -> None:
-        """Adds to the peer's ration by hand; ``amount`` must be 16 bits times a power of four."""
+        """Adds to the peer's ration by hand.
+
+        Args:
+            session: The session.
+            amount: Bytes; 16 bits times a power of four.
+
+        Raises:
+            LocalProtocolError: The amount cannot be expressed, the sum is too large, or the session's state forbids it.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.increment(session, 65536)
+        """
         self._check_alive()
         self._check_may(session, Input.INCREMENT, "an increment")
         if session.inbound >= INFINITE or session.inbound + amount > MAX_RATION:
@@ -283,12 +374,33 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         session.inbound += amount
 
     def discard(self, session: Session) -> None:
-        """The reader wants nothing more: what still arrives is dropped, and the ration is restored no more."""
+        """Drops what still arrives; the ration is restored no more.
+
+        Args:
+            session: The session.
+
+        Example:
+            >>> connection.discard(session)
+        """
         session.discarding = True
         session.unconsumed = 0
 
     def ping(self, *, now_ns: int = 0) -> int:
-        """Asks the peer for a sign of life; returns the cookie."""
+        """Sends a Ping; :class:`~.events.PingAcknowledged` follows.
+
+        Args:
+            now_ns: The present instant.
+
+        Returns:
+            The ping's cookie.
+
+        Raises:
+            LocalProtocolError: 64 pings are outstanding.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> cookie = connection.ping(now_ns=now_ns)
+        """
         self._check_alive()
         if len(self._pings) >= MAX_OUTSTANDING_PINGS:
             raise LocalProtocolError(f"{MAX_OUTSTANDING_PINGS} pings wait for an answer already", rule="ping-limit")
@@ -301,7 +413,14 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         return cookie
 
     def no_operation(self) -> None:
-        """Sends the four bytes that mean nothing (never more: there are peers that cannot skip a body)."""
+        """Sends a NoOperation of four bytes (never more: some peers cannot skip a body).
+
+        Raises:
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.no_operation()
+        """
         self._check_alive()
         self._control += codec.encode_connection(Kind.NO_OPERATION)
 
@@ -315,7 +434,17 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         return self._may_send() and bool(self._control or self._increments or (self._ready and self.failure is None))
 
     def segments_to_send(self, limit: int = SEND_LIMIT) -> list[bytes | memoryview]:
-        """What :meth:`data_to_send` returns, in pieces that were not copied: for transports that can gather."""
+        """Returns the bytes of :meth:`data_to_send` in pieces that were not copied, for transports that can gather.
+
+        Args:
+            limit: About how many bytes to return at most (a message is not cut); 256 KiB by default.
+
+        Returns:
+            The pieces in order; an empty list when nothing is due.
+
+        Example:
+            >>> sock.sendmsg(connection.segments_to_send())
+        """
         out: list[bytes | memoryview] = []
         header = self._header_due()
         if header:
@@ -373,7 +502,14 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
     # ---- timeouts
 
     def next_timeout_ns(self) -> int | None:
-        """When :meth:`handle_timeout` wants to be called, or ``None``."""
+        """Returns when :meth:`handle_timeout` is due next.
+
+        Returns:
+            An instant, or ``None`` when nothing is due.
+
+        Example:
+            >>> deadline_ns = connection.next_timeout_ns()
+        """
         if self.failure is not None:
             return None
         if not self.established:
@@ -381,7 +517,18 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         return self._heartbeat.next_timeout_ns()
 
     def handle_timeout(self, now_ns: int) -> None:
-        """Does what is due: a ping, or the end of a peer that did not answer, which raises ``TimedOut``."""
+        """Sends the ping that is due, or gives up a peer that did not respond.
+
+        Args:
+            now_ns: The present instant.
+
+        Raises:
+            TimedOut: The peer's header or its PingAck did not come in time; the connection has failed.
+            ClosedError: The connection had ended before.
+
+        Example:
+            >>> connection.handle_timeout(now_ns)
+        """
         self._check_alive()
         if not self.established:
             if now_ns >= self._handshake_deadline_ns:
@@ -411,7 +558,14 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         raise NotImplementedError
 
     def fail(self, error: MainstemError) -> None:
-        """The connection is over (its transport broke, say): every session that was not complete fails."""
+        """Ends the connection from outside, for instance because its transport broke; every session that is not complete fails.
+
+        Args:
+            error: Why. Only the first failure counts.
+
+        Example:
+            >>> connection.fail(ConnectionLost("the transport broke"))
+        """
         if self.failure is not None:
             return
         self.failure = error
@@ -440,7 +594,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
             raise LocalProtocolError(f"{what} on session {session.id} is forbidden now ({following})", rule=following)
 
     def _violated(self, rule: str, report: str) -> NoReturn:
-        """Ends the connection over a rule the peer broke; ``report`` is what it is told."""
+        """Ends the connection over a rule that the peer broke; ``report`` is the detail of the Error message."""
         if not self.established:
             self._control.clear()
         self._control += codec.encode_connection(Kind.ERROR, body=report.encode()[: codec.MAX_LENGTH])
@@ -450,7 +604,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         raise error
 
 
-# What the peer is told, in the words that implementations share.
+# The details of Error messages, in the words that implementations share.
 REPORTS = {
     "inactive-session": "inactive sessionID: {}",
     "open-on-open-session": "Data/open on open session: {}",

@@ -1,4 +1,10 @@
-"""What a Jmux connection tells its user. ``session`` is the connection's own handle (:class:`..session.Session`)."""
+"""The events of a Jmux connection. ``session`` is the connection's own handle (:class:`..session.Session`).
+
+Example:
+    >>> while (event := connection.next_event()) is not None:
+    ...     if isinstance(event, events.DataReceived):
+    ...         connection.consume(event.session, len(event.data))
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,7 @@ class SessionOpened:
 
 @dataclass(slots=True)
 class DataReceived:
-    """Bytes of the request or the response. Say ``connection.consume(session, n)`` once they take up no more room."""
+    """Bytes of the request or the response, in order; ``connection.consume(session, n)`` frees their room."""
 
     session: Session
     data: bytes
@@ -55,21 +61,21 @@ class SessionEnded:
 
 @dataclass(slots=True)
 class SessionFailed:
-    """The connection ended under the session; ``session.delivery`` says whether it may be retried."""
+    """The connection ended under the session; ``session.delivery`` is what may be assumed about the request."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class SessionDrained:
-    """What waits to be sent fell to the level that was asked for with ``notify_below``."""
+    """The bytes queued on the session fell to its ``notify_below``."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """Server: the client finished processing the response (``positive``), or never will say so."""
+    """Server: the client acknowledged the response (``positive``), or no longer can."""
 
     session: Session
     positive: bool
@@ -77,14 +83,14 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class PingReceived:
-    """The peer asked for a sign of life, and was answered."""
+    """The peer sent a Ping, and the PingAck was queued."""
 
     cookie: int
 
 
 @dataclass(slots=True)
 class PingAcknowledged:
-    """The peer answered a ping after ``rtt_ns``."""
+    """The peer's PingAck came ``rtt_ns`` after our Ping."""
 
     cookie: int
     rtt_ns: int
@@ -99,7 +105,7 @@ class ShutDown:
 
 @dataclass(slots=True)
 class ErrorReceived:
-    """The peer says that we broke the protocol."""
+    """The peer reports that this end broke the protocol."""
 
     detail: bytes
 

@@ -1,4 +1,4 @@
-"""The server's end of a Jmux connection."""
+"""The server's end of a Jmux connection; :mod:`.connection` has the theory of operation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 
 class ServerConnection(JmuxConnection):
-    """Receives requests and sends their responses."""
+    """The server's end, without input and output: receives requests and sends their responses.
+
+    Args:
+        settings: The configuration.
+        now_ns: The present instant, for the handshake's deadline.
+        peer: The client's name in error texts.
+
+    Example:
+        >>> connection = ServerConnection()
+        >>> connection.receive_data(data, now_ns)
+        >>> event = connection.next_event()
+    """
 
     role = Role.SERVER
 
@@ -29,9 +40,19 @@ class ServerConnection(JmuxConnection):
     # ---- commands
 
     def finish(self, session: Session, *, ack_required: bool = False) -> None:
-        """The response is complete. Close goes with its last bytes when the request is complete too, else after it.
+        """Marks the response as complete. Close goes with its last bytes when the request is complete too, else after it.
 
-        ``ack_required`` asks the client to say when it has processed the response; :class:`~.events.Acknowledged` follows.
+        Args:
+            session: The session.
+            ack_required: Whether the client is asked to acknowledge it; :class:`~.events.Acknowledged` follows.
+
+        Raises:
+            LocalProtocolError: It was marked before.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.write(session, b"whole response")
+            >>> connection.finish(session)
         """
         self._check_alive()
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
@@ -41,7 +62,19 @@ class ServerConnection(JmuxConnection):
         self._ready.add(session)
 
     def close(self, session: Session) -> None:
-        """Ends a session whose response is finished, even if the rest of the request is still to come: it is dropped."""
+        """Ends a session whose response is finished before its request is; the rest of the request is dropped.
+
+        Args:
+            session: The session.
+
+        Raises:
+            LocalProtocolError: The response is not finished.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.finish(session)
+            >>> connection.close(session)
+        """
         self._check_alive()
         if session.server is Half.TERMINATED or session.ended or session.close_wanted:
             return
@@ -55,7 +88,20 @@ class ServerConnection(JmuxConnection):
             self._ready.add(session)
 
     def abort(self, session: Session, detail: bytes = b"", *, partial: bool = True) -> None:
-        """Ends the session abruptly. ``partial=False`` promises that nothing of the request was processed."""
+        """Ends the session abruptly.
+
+        Args:
+            session: The session.
+            detail: A text for the client, UTF-8.
+            partial: Whether some of the request may have been processed; ``False`` guarantees that nothing was.
+
+        Raises:
+            LocalProtocolError: The session was terminated before, or the guarantee cannot be given.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.abort(session, b"too busy", partial=False)
+        """
         self._check_alive()
         self._check_may(session, Input.ABORT, "Abort")
         if not partial and session.processing:
@@ -68,7 +114,15 @@ class ServerConnection(JmuxConnection):
     def shut_down(self, detail: bytes = b"") -> None:
         """Sends Shutdown, the last message: the client may retry all that was not finished.
 
-        Raises ``LocalProtocolError`` while a session that is not finished is being processed.
+        Args:
+            detail: A text for the client, UTF-8.
+
+        Raises:
+            LocalProtocolError: A session that is not finished is being processed.
+            ClosedError: The connection has ended.
+
+        Example:
+            >>> connection.shut_down(b"restarting")
         """
         self._check_alive()
         busy = [s.id for s in self.sessions.values() if s.server is Half.OPEN and s.processing]

@@ -14,10 +14,23 @@ INFINITE = 1 << 62
 class Session:
     """The handle of one session: one request and its response.
 
-    Read-only for users: ``id``, ``client`` and ``server`` (halves), ``outbound`` and ``inbound`` rations in bytes,
-    ``unconsumed`` (bytes handed out and not yet consumed). ``processing`` is to be set once an application has seen any of
-    the request: from then on the server may not say that nothing was processed. ``owner`` is free for whoever drives the
-    connection.
+    All attributes but ``processing`` and ``owner`` are read-only for users.
+
+    Attributes:
+        id: The id on the wire.
+        client: The client's half.
+        server: The server's half.
+        outbound: Bytes that this end may send.
+        inbound: Bytes that the peer may send, in this end's view.
+        unconsumed: Bytes handed out and not yet consumed.
+        processing: To be set once an application has seen any of the request: from then on the server can no longer
+            guarantee that nothing was processed.
+        owner: Free for the driver of the connection.
+
+    Example:
+        >>> session = connection.open_session()
+        >>> session.delivery
+        <Delivery.NONE: 0>
     """
 
     __slots__ = (
@@ -85,7 +98,7 @@ class Session:
 
     @property
     def may_retry(self) -> bool:
-        """Client: sending the request again cannot make the server execute it twice."""
+        """Client: whether sending the request again cannot make the server execute it twice."""
         return self.delivery is Delivery.NONE
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""How much one end of a Jmux connection holds, and how patient it is."""
+"""How much one end of a Jmux connection stores, and how long it waits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,20 @@ HANDSHAKE_TIMEOUT_NS = 15_000_000_000
 class Settings(ConnectionSettings):
     """A connection's configuration.
 
-    ``initial_ration``: bytes that this end holds for each session, a multiple of 256 up to 65535 * 256; 0 makes rations
-    infinite, which obliges this end to take whatever comes. ``fragment_limit``: the largest body of a Data message, 1..65535.
-    Heartbeats: an interval of 0 switches them off. ``handshake_timeout_ns``: how long the peer's header may take.
+    Args:
+        initial_ration: Bytes that this end holds for each session, a multiple of 256 up to 65535 * 256. 0 makes rations
+            infinite, which obliges this end to hold whatever comes.
+        fragment_limit: Bytes of the largest Data message, 1..65535.
+        control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
+        ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
+        ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
+        handshake_timeout_ns: Nanoseconds within which the peer's connection header must come.
+
+    Raises:
+        ConfigurationError: A value is out of range.
+
+    Example:
+        >>> settings = Settings(initial_ration=1 << 20)
     """
 
     initial_ration: int = INITIAL_RATION

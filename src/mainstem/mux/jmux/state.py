@@ -13,14 +13,24 @@ from mainstem.mux.sans_io import Rule
 
 
 class Role(IntEnum):
-    """Which end of the connection."""
+    """Which end of the connection.
+
+    Example:
+        >>> Role.CLIENT.value
+        0
+    """
 
     CLIENT = 0
     SERVER = 1
 
 
 class Half(IntEnum):
-    """One endpoint's half of a session: established and sending, finished sending, or terminated."""
+    """One endpoint's half of a session: not established, established and sending, finished sending, or terminated.
+
+    Example:
+        >>> Half.FINISHED > Half.OPEN
+        True
+    """
 
     NONE = 0
     OPEN = 1
@@ -153,7 +163,12 @@ NEXT: tuple[tuple[tuple[Half | Rule, ...], ...], ...] = tuple(
 
 
 class Delivery(IntEnum):
-    """What a client may assume about its request: the at-most-once rule. Only ``NONE`` is safe to send again."""
+    """What a client may assume about its request: the at-most-once rule. Only ``NONE`` is safe to send again.
+
+    Example:
+        >>> session.delivery is Delivery.NONE
+        True
+    """
 
     NONE = 0
     PARTIAL = 1
@@ -161,7 +176,7 @@ class Delivery(IntEnum):
 
 
 class Acknowledgment(IntEnum):
-    """Where the acknowledgment of a response stands."""
+    """The state of a response's acknowledgment."""
 
     NOT_REQUESTED = 0
     REQUESTED = 1
