@@ -12,7 +12,7 @@ from mainstem.mux.jmux import blocking
 
 
 async def serve(session: jmux.ServerSession) -> None:
-    """Upper case; what begins with an exclamation mark breaks off."""
+    """Responds in upper case; aborts a request that begins with an exclamation mark."""
     request = await session.read(-1)
     if request.startswith(b"!"):
         session.abort("half-way")
@@ -30,10 +30,10 @@ def main() -> None:
     busy = thread.run(jmux.serve(refuse, "127.0.0.1", 0))
     with blocking.connect("127.0.0.1", listener.port) as client, blocking.connect("127.0.0.1", busy.port) as refused:
         print(client.call(b"tide"))
-        for who, what in ((client, b"!"), (refused, b"x")):
-            with who.request() as session:
+        for sender, request in ((client, b"!"), (refused, b"x")):
+            with sender.request() as session:
                 try:
-                    session.write(what)
+                    session.write(request)
                     session.finish()
                     session.read(-1)
                 except Cancelled as error:

@@ -14,7 +14,7 @@ BULK = 200_000_000
 
 
 async def serve(stream: bymux.BymuxStream) -> None:
-    """Echoes what is short, swallows what is long."""
+    """Echoes a short stream, reads a long one to its end."""
     if await stream.readexactly(1) == b"e":
         stream.write(await stream.read())
         return

@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "mux.md"
 
 
 def diagram(table: Mapping[tuple[Any, Any], Any], start: IntEnum) -> str:
-    """The moves of a table as a state diagram: one arrow for each pair of states, labelled with what is sent."""
+    """The moves of a table as a state diagram: one arrow for each pair of states, labelled with the packets sent."""
     arrows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (half, sent), following in table.items():
         if isinstance(following, IntEnum):
@@ -46,10 +46,10 @@ def grid(table: Mapping[tuple[Any, Any], Any]) -> str:
     return "\n".join(lines)
 
 
-def pairs(found: frozenset[tuple[Any, Any]]) -> str:
+def pairs(allowed: frozenset[tuple[Any, Any]]) -> str:
     """The pairs of halves in which an id may be opened."""
     lines = ["| client | server |", "|---|---|"]
-    return "\n".join(lines + [f"| {a.name} | {b.name} |" for a, b in sorted(found)])
+    return "\n".join(lines + [f"| {a.name} | {b.name} |" for a, b in sorted(allowed)])
 
 
 def drawings() -> dict[str, str]:
