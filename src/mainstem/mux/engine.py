@@ -78,22 +78,47 @@ class Engine:
     # ---- called by the transport
 
     def transport_ready(self, transport: Transport) -> None:
-        """The transport is connected: what is due is sent."""
+        """Starts to use a transport; called by it once it is connected.
+
+        Args:
+            transport: The transport.
+
+        Example:
+            >>> connection.transport_ready(transport)
+        """
         self._transport = transport
         self._connection.peer_name = transport.peer
         self.flush()
 
     def data_received(self, data: memoryview) -> None:
-        """Bytes came in."""
+        """Takes received bytes; called by the transport.
+
+        Args:
+            data: The bytes; the memory belongs to the transport again when the call returns.
+
+        Example:
+            >>> connection.data_received(memoryview(data))
+        """
         if not self.over:
             self._advance(self._connection.receive_data, data, self._clock.monotonic_ns())
 
     def writing_resumed(self) -> None:
-        """The transport has room again."""
+        """Writes more; called by the transport when it has room again.
+
+        Example:
+            >>> connection.writing_resumed()
+        """
         self.flush()
 
     def transport_lost(self, error: Exception | None) -> None:
-        """The transport ended; ``error`` is ``None`` when the peer ended it in order."""
+        """Ends the connection; called by the transport at its end.
+
+        Args:
+            error: Why; ``None`` when the peer ended it in order.
+
+        Example:
+            >>> connection.transport_lost(None)
+        """
         if self.over:
             self._finish()
             return
@@ -114,13 +139,22 @@ class Engine:
     # ---- called by streams
 
     def schedule_flush(self) -> None:
-        """Flushes at the end of this turn of the event loop, so that what is queued in it leaves together."""
+        """Flushes at the end of this turn of the event loop, so that what is queued in it leaves together.
+
+        Example:
+            >>> connection.sans_io.allow_streams(10)
+            >>> connection.schedule_flush()
+        """
         if not self.flush_scheduled:
             self.flush_scheduled = True
             self._loop.call_soon(self._on_turn)
 
     def flush(self) -> None:
-        """Writes as much to the transport as it takes now."""
+        """Writes as much to the transport as it takes now.
+
+        Example:
+            >>> connection.flush()
+        """
         transport = self._transport
         if transport is None or self.over:
             return
@@ -140,7 +174,11 @@ class Engine:
         self._set_timer()
 
     def dispatch(self) -> None:
-        """Calls the handlers of the connection's events."""
+        """Calls the handlers of the protocol's events.
+
+        Example:
+            >>> connection.dispatch()
+        """
         next_event = self._connection.next_event
         handlers = self._handlers
         while (event := next_event()) is not None:
@@ -151,22 +189,51 @@ class Engine:
     # ---- life
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Starts a task of the connection."""
+        """Starts a task of the connection.
+
+        Args:
+            work: What it runs.
+
+        Returns:
+            The task. An exception that it raises is logged.
+
+        Example:
+            >>> connection.spawn(watch(connection))
+        """
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
 
     def end(self, error: MainstemError | None = None, *, abort: bool = False) -> None:
-        """Ends the connection from this side; ``abort`` drops what was not sent."""
+        """Ends the connection from this side.
+
+        Args:
+            error: What its streams raise; a ``ClosedError`` by default.
+            abort: Whether to drop what was not sent.
+
+        Example:
+            >>> connection.end(abort=True)
+        """
         self._fail(error or ClosedError("the connection was closed here"), abort=abort)
 
     async def wait_ended(self) -> None:
-        """Returns once the transport is gone."""
+        """Waits until the transport is gone.
+
+        Example:
+            >>> await connection.wait_ended()
+        """
         await asyncio.shield(self._ended)
 
     def on_ended(self, call: Callable[[], object]) -> None:
-        """Registers ``call``, which is called once the transport is gone."""
+        """Registers a function for the end of the transport.
+
+        Args:
+            call: Called without arguments, from the event loop.
+
+        Example:
+            >>> connection.on_ended(lambda: print("gone"))
+        """
         self._ended.add_done_callback(lambda _: call())
 
     # ---- internals

@@ -80,7 +80,12 @@ class BlockingStream(_BlockingStream[BymuxStream]):
 
 
 class BlockingConnection:
-    """One end of a bymux connection, with a thread of its own. A context manager; :func:`connect` returns it."""
+    """One end of a bymux connection, with a thread of its own. A context manager; :func:`connect` returns it.
+
+    Example:
+        >>> with connect("127.0.0.1", 7000) as connection:
+        ...     print(connection.ping())
+    """
 
     def __init__(self, thread: LoopThread, connection: aio.Connection) -> None:
         self._thread = thread

@@ -244,7 +244,12 @@ class ServerEngine(JmuxEngine):
 
 
 class JmuxListener(Listener[ServerEngine]):
-    """A listening server. A context manager; :func:`serve` returns it."""
+    """A listening server. A context manager; :func:`serve` returns it.
+
+    Example:
+        >>> async with await jmux.serve(handler, "127.0.0.1", 7001) as listener:
+        ...     print(listener.port)
+    """
 
     async def shut_down(self, timeout: float = SHUTDOWN_TIMEOUT_S) -> None:
         """Stops listening, lets running handlers finish, and sends Shutdown, by which clients know what they may retry.

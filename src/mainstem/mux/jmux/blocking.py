@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 
 class BlockingSession(BlockingStream[aio_client.ClientSession]):
-    """One request and its response. Each call that waits takes ``timeout`` in seconds and raises ``TimedOut``."""
+    """One request and its response. Each call that waits takes ``timeout`` in seconds and raises ``TimedOut``.
+
+    Example:
+        >>> with client.request() as session:
+        ...     session.write(b"whole request")
+        ...     session.finish()
+        ...     print(session.read(-1, timeout=5))
+    """
 
     @property
     def delivery(self) -> Delivery:
@@ -52,7 +59,12 @@ class BlockingSession(BlockingStream[aio_client.ClientSession]):
 
 
 class BlockingClient:
-    """Sends requests to one server. A context manager; :func:`connect` returns it."""
+    """Sends requests to one server. A context manager; :func:`connect` returns it.
+
+    Example:
+        >>> with connect("127.0.0.1", 7001) as client:
+        ...     print(client.call(b"whole request"))
+    """
 
     def __init__(self, thread: LoopThread, client: aio_client.Client) -> None:
         self._thread = thread
