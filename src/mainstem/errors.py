@@ -263,6 +263,14 @@ class ClientTimeout(TimedOut):
     """
 
 
+class LimitExceeded(MainstemError):
+    """More came than a limit allows. ``limit`` is the limit; what came can still be read in smaller pieces."""
+
+    def __init__(self, message: str, *, limit: int) -> None:
+        self.limit = limit
+        super().__init__(message)
+
+
 class OfferError(MainstemError):
     """A blocking send did not succeed; the subclass says why.
 

@@ -12,13 +12,19 @@ What is where: received bytes wait in ``_buffer`` here, and only here. They coun
 until ``_consumed`` reports them to the protocol, which then restores the peer's credit. Written bytes wait in the handle's
 queue until credit and a turn let them leave; this class has no copy of them.
 
+Reads are safe to cancel: a read waits first and takes bytes out of the buffer afterwards, in one step without ``await``, when it
+can return all that it was called for. A read of more bytes than the window would wait for ever that way, so while it waits the
+bytes in the buffer are reported as consumed; ``_credited`` counts those, which are not reported again when they are read. The
+buffer therefore holds at most the window beyond the largest read that ever waited, or ``read_limit`` bytes for ``read(-1)``.
+
 Invariants:
 
 * One task reads at a time (a second one gets ``RuntimeError``); any number may write, and wait in ``drain``.
 * ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is no error for readers.
   Both are final, and bytes that arrived before them are read first.
 * ``_write_error`` is the first error of the writing half and is final; later ones do not replace it.
-* A future in ``_drainers`` is completed by exactly one of ``wake_writers`` and ``fail_writes``, or was cancelled by its task.
+* A future in ``_drainers`` is completed by exactly one of ``wake_writers`` and ``fail_writes``; one whose task was cancelled
+  is removed.
 
 Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
 """
@@ -28,6 +34,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from mainstem.errors import LimitExceeded
 from mainstem.mux.queues import InBuffer
 
 if TYPE_CHECKING:
@@ -47,15 +54,29 @@ EAGER_BYTES = 64 * 1024
 class AsyncStream:
     """The base of a multiplexed stream under asyncio.
 
-    One task may read at a time; any number may wait in :meth:`drain`. ``async for`` yields what arrives until the end.
+    One task may read at a time; any number may wait in :meth:`drain`. ``async for`` yields what arrives until the end. Every
+    read may be cancelled, by a time-out for instance: what it did not return is returned by the next one.
     """
 
-    __slots__ = ("_buffer", "_drainers", "_engine", "_eof", "_handle", "_read_error", "_reader", "_write_error")
+    __slots__ = (
+        "_any_read",
+        "_buffer",
+        "_credited",
+        "_drainers",
+        "_engine",
+        "_eof",
+        "_handle",
+        "_read_error",
+        "_reader",
+        "_write_error",
+    )
 
     def __init__(self, engine: Engine, handle: Any) -> None:
         self._engine = engine
         self._handle = handle
         self._buffer = InBuffer()
+        self._credited = 0
+        self._any_read = False
         self._eof = False
         self._read_error: MainstemError | None = None
         self._reader: asyncio.Future[None] | None = None
@@ -84,13 +105,16 @@ class AsyncStream:
         """Waits for bytes and returns them.
 
         Args:
-            limit: The most bytes to return (256 KiB by default). A negative limit returns everything up to the end.
+            limit: The most bytes to return (256 KiB by default). A negative limit returns everything up to the end, at
+                most the settings' ``read_limit``.
 
         Returns:
             Between one and ``limit`` bytes as soon as there are some; ``b""`` at the end.
 
         Raises:
-            MainstemError: What ended the stream, after the bytes from before it were read.
+            LimitExceeded: More than ``read_limit`` bytes came before the end; smaller reads return them.
+            MainstemError: What ended the stream, after the bytes from before it were read. With a negative limit those
+                bytes are left for other reads.
             RuntimeError: Another task is reading.
 
         Example:
@@ -98,16 +122,16 @@ class AsyncStream:
         """
         buffer = self._buffer
         if limit < 0:
-            parts = []
-            while part := await self.read():
-                parts.append(part)
-            return b"".join(parts)
+            await self._wait_for(None)
+            data = buffer.read_all()
+            self._taken(len(data))
+            return data
         while not buffer.size:
             if self._eof or not limit:
                 return b""
             await self._wait_for_data()
         data = buffer.read_some(limit)
-        self._consumed(len(data))
+        self._taken(len(data))
         return data
 
     async def readexactly(self, count: int) -> bytes:
@@ -121,30 +145,22 @@ class AsyncStream:
 
         Raises:
             asyncio.IncompleteReadError: The stream ended before; ``partial`` has the bytes that came.
-            MainstemError: What broke the stream off.
+            MainstemError: What broke the stream off; the bytes that came are left for other reads.
             RuntimeError: Another task is reading.
 
         Example:
             >>> length = int.from_bytes(await stream.readexactly(4), "big")
         """
         buffer = self._buffer
-        if buffer.size >= count:
-            data = buffer.read_exactly(count)
-            self._consumed(count)
-            return data
-        parts: list[bytes] = []
-        missing = count
-        while missing:
-            if not buffer.size:
-                if self._eof:
-                    raise asyncio.IncompleteReadError(b"".join(parts), count)
-                await self._wait_for_data()
-                continue
-            part = buffer.read_exactly(min(missing, buffer.size))
-            parts.append(part)
-            missing -= len(part)
-            self._consumed(len(part))
-        return b"".join(parts)
+        if buffer.size < count:
+            await self._wait_for(count)
+            if buffer.size < count:
+                partial = buffer.read_all()
+                self._taken(len(partial))
+                raise asyncio.IncompleteReadError(partial, count)
+        data = buffer.read_exactly(count)
+        self._taken(count)
+        return data
 
     def at_eof(self) -> bool:
         """Whether everything was read and no more will come.
@@ -178,8 +194,33 @@ class AsyncStream:
         finally:
             self._reader = None
 
+    async def _wait_for(self, count: int | None) -> None:
+        """Waits until ``count`` bytes are in the buffer (``None``: all of them), or the end. Takes nothing."""
+        buffer = self._buffer
+        while not self._eof and (count is None or buffer.size < count):
+            if count is None and buffer.size > self._engine.read_limit:
+                limit = self._engine.read_limit
+                raise LimitExceeded(f"stream {self.id} has more than {limit} bytes, the limit of one read", limit=limit)
+            if buffer.size > self._credited:
+                ahead, self._credited = buffer.size - self._credited, buffer.size
+                self._consumed(ahead)
+            await self._wait_for_data()
+
+    def _taken(self, count: int) -> None:
+        """Accounts for ``count`` bytes that a read took out of the buffer."""
+        self._any_read = self._any_read or count > 0
+        if self._credited:
+            credited = min(count, self._credited)
+            self._credited -= credited
+            count -= credited
+        self._consumed(count)
+
+    def _drop_buffer(self) -> None:
+        self._buffer.clear()
+        self._credited = 0
+
     def _consumed(self, count: int) -> None:
-        """Reports ``count`` bytes that were read to the protocol."""
+        """Reports to the protocol that ``count`` received bytes no longer count against the window."""
         raise NotImplementedError
 
     # ---- writing
@@ -237,7 +278,11 @@ class AsyncStream:
                 handle.notify_below = max(handle.notify_below, level)
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._drainers.append(future)
-                await future
+                try:
+                    await future
+                finally:
+                    if future in self._drainers:
+                        self._drainers.remove(future)
 
     def _written(self, credit: int) -> None:
         """Lets what was just queued leave: at once when it is much and there is credit, else with this turn of the loop."""

@@ -8,6 +8,7 @@ stream are therefore safe, and ordered as the loop receives them.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound=AsyncStream)
+
+
+# How often a waiting caller checks that the loop's thread is alive.
+LIVENESS_S = 1.0
+
+
+async def _limited(work: Coroutine[Any, Any, T], timeout: float | None) -> T:
+    """Runs ``work`` with a time limit that is kept by the loop itself.
+
+    A caller that gave up by its own clock could lose what ``work`` returned in that moment, such as bytes that were read.
+    """
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise TimedOut(f"nothing happened within {timeout:g} s", timeout=timeout) from None
 
 
 class LoopThread:
@@ -60,17 +80,20 @@ class LoopThread:
         if self._loop.is_closed() or not self._thread.is_alive():
             work.close()
             raise ClosedError("the connection is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result(timeout)
-        except TimeoutError:
-            if future.done():
+        future = asyncio.run_coroutine_threadsafe(_limited(work, timeout), self._loop)
+        while True:
+            try:
+                return future.result(LIVENESS_S)
+            except concurrent.futures.CancelledError:
+                raise ClosedError("the connection was closed") from None
+            except TimeoutError:
+                if future.done():
+                    raise
+                if not self._thread.is_alive():
+                    raise ClosedError("the connection was closed") from None
+            except KeyboardInterrupt:
+                future.cancel()
                 raise
-            future.cancel()
-            raise TimedOut(f"nothing happened within {timeout:g} s", timeout=timeout) from None
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Returns the result of ``function``, run between the loop's tasks.

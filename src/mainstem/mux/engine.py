@@ -75,6 +75,11 @@ class Engine:
         self.over = False
         self.failure: MainstemError | None = None
 
+    @property
+    def read_limit(self) -> int:
+        """Bytes that one ``read(-1)`` collects at most."""
+        return self._connection.settings.read_limit
+
     # ---- called by the transport
 
     def transport_ready(self, transport: Transport) -> None:

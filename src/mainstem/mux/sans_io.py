@@ -41,6 +41,9 @@ MAX_OUTSTANDING_PINGS = 64
 # Responses (Pong, StopRead, Credit, PingAck, Abort) that wait because the peer does not read; beyond it the connection ends.
 CONTROL_LIMIT = 1024 * 1024
 
+# Bytes that one read(-1) collects at most.
+READ_ALL_LIMIT = 64 * 1024 * 1024
+
 
 class Rule(str):
     """The name of a broken rule; in a state table it is an entry in place of the next state."""
@@ -53,6 +56,7 @@ class ConnectionSettings:
     """Settings that both multiplexers have."""
 
     control_limit: int = CONTROL_LIMIT
+    read_limit: int = READ_ALL_LIMIT
     ping_interval_ns: int = 0
     ping_timeout_ns: int = 10_000_000_000
 
@@ -65,8 +69,10 @@ class SansIoConnection(Generic[M, E]):
     """The base of a protocol without input and output: ``M`` is its stream, ``E`` its events."""
 
     PROTOCOL: ClassVar[str]
+    settings: ConnectionSettings
 
     def __init__(self, settings: ConnectionSettings, *, now_ns: int, peer: str) -> None:
+        self.settings = settings
         self.peer_name = peer
         self.failure: MainstemError | None = None
         self._events: deque[E] = deque()

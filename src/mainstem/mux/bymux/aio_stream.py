@@ -128,7 +128,7 @@ class BymuxStream(AsyncStream):
         """
         self._tap = call
         if data := self._buffer.read_all():
-            self._consumed(len(data))
+            self._taken(len(data))
             call(data)
 
     async def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
@@ -164,7 +164,7 @@ class BymuxStream(AsyncStream):
             self._drop_unread()
 
     def _drop_unread(self) -> None:
-        self._buffer.clear()
+        self._drop_buffer()
         if self._engine.failure is None:
             self._sans_io.discard(self._handle)
         self.feed_eof()

@@ -24,9 +24,10 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
     """The streams of one end, and the rights to create more."""
 
     PROTOCOL = "bymux"
+    settings: Settings
 
     def __init__(self, role: Role, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
-        self.settings = settings = settings or Settings()
+        settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
         self.role = role
         self.own = settings.initial_own_half

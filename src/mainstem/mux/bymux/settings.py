@@ -49,6 +49,7 @@ class Settings(ConnectionSettings):
         allow_at_start: Whether the first credit for streams is given at the start; else the caller gives it
             (``allow_streams``). It is restored in either case.
         packet_limit: Bytes of the largest Write, 1..2**30.
+        read_limit: Bytes that one ``read(-1)`` collects at most (64 MiB); beyond it the read raises ``LimitExceeded``.
         control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
         own_start_credit: Bytes of credit that this end has on a stream that it creates.
         peer_start_credit: Bytes of credit that the peer has on a stream that it creates.

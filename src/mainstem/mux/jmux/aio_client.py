@@ -103,7 +103,7 @@ class ClientSession(SessionStream):
             self._engine.sans_io.abort(session, detail.encode())
             self._engine.dispatch()
             self._engine.schedule_flush()
-        self._buffer.clear()
+        self._drop_buffer()
         self.set_exception(ClosedError(f"session {session.id} was aborted here"))
 
     def leave(self, *, in_order: bool = True) -> None:
@@ -260,7 +260,12 @@ class Client:
                 continue
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if not waiter.cancelled():
+                    self._on_free()  # the free session is for the next task
+                raise
 
     async def call(self, data: bytes, *, attempts: int = 2) -> bytes:
         """Sends a whole request and waits for the whole response.

@@ -37,14 +37,13 @@ class ServerSession(SessionStream):
         ...     session.write(await session.read(-1))
     """
 
-    __slots__ = ("_acknowledged", "_any_read", "_any_written")
+    __slots__ = ("_acknowledged", "_any_written")
 
     _engine: ServerEngine
 
     def __init__(self, engine: ServerEngine, session: Session) -> None:
         super().__init__(engine, session)
         self._acknowledged: asyncio.Future[bool] | None = None
-        self._any_read = False
         self._any_written = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -129,17 +128,13 @@ class ServerSession(SessionStream):
         """
         self._end(detail, partial=True)
 
-    def _consumed(self, count: int) -> None:
-        self._any_read = True
-        super()._consumed(count)
-
     def _end(self, detail: str, *, partial: bool) -> None:
         session = self._handle
         if not session.ended and session.server is not Half.TERMINATED and self._engine.failure is None:
             self._engine.sans_io.abort(session, detail.encode(), partial=partial)
             self._engine.dispatch()
             self._engine.schedule_flush()
-        self._buffer.clear()
+        self._drop_buffer()
         self.set_exception(ClosedError(f"session {session.id} was aborted here"))
 
     # ---- called by the connection

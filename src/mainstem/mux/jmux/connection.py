@@ -57,10 +57,11 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
     """
 
     PROTOCOL = "jmux"
+    settings: Settings
     role: ClassVar[Role]
 
     def __init__(self, settings: Settings | None = None, *, now_ns: int = 0, peer: str = "peer") -> None:
-        self.settings = settings = settings or Settings()
+        settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
         self.established = False
         self.sessions: dict[int, Session] = {}

@@ -23,6 +23,7 @@ class Settings(ConnectionSettings):
         initial_ration: Bytes that this end holds for each session, a multiple of 256 up to 65535 * 256. 0 makes rations
             infinite, which obliges this end to hold whatever comes.
         fragment_limit: Bytes of the largest Data message, 1..65535.
+        read_limit: Bytes that one ``read(-1)`` collects at most (64 MiB); beyond it the read raises ``LimitExceeded``.
         control_limit: Bytes of responses that may wait because the peer does not read; beyond it the connection fails.
         ping_interval_ns: Nanoseconds without received data after which the peer is pinged; 0 switches heartbeats off.
         ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.

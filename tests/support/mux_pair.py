@@ -1,0 +1,117 @@
+"""Two ends of a multiplexer in one event loop, over a transport in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from mainstem.mux import bymux
+from mainstem.mux.jmux.aio_client import Client
+from mainstem.mux.jmux.aio_server import ServerEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mainstem.mux import jmux
+    from mainstem.mux.transports import Transport, TransportHandler
+
+
+class MemoryTransport:
+    """Bytes reach the other end in the next turn of the event loop, in pieces of at most ``cut`` bytes."""
+
+    def __init__(self, handler: TransportHandler, *, cut: int = 1 << 20, peer: str = "memory") -> None:
+        self.handler = handler
+        self.cut = cut
+        self.peer = peer
+        self.paused = False
+        self.ended = False
+        self.other: MemoryTransport | None = None
+        self.sent = bytearray()
+        self.loop = asyncio.get_running_loop()
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("memory", 0) if name == "peername" else None
+
+    def write(self, segments: list[bytes | memoryview]) -> None:
+        data = b"".join(segments)
+        self.sent += data
+        for start in range(0, len(data), self.cut):
+            self.loop.call_soon(self.deliver, data[start : start + self.cut])
+
+    def deliver(self, data: bytes) -> None:
+        if self.other is not None and not self.other.ended:
+            self.other.handler.data_received(memoryview(data))
+
+    def close(self) -> None:
+        self.loop.call_soon(self.lose, None)
+
+    def abort(self) -> None:
+        self.loop.call_soon(self.lose, None)
+
+    def lose(self, error: Exception | None) -> None:
+        """Ends this end, and with it the other one."""
+        if not self.ended:
+            self.ended = self.paused = True
+            self.handler.transport_lost(error)
+            if self.other is not None:
+                self.loop.call_soon(self.other.lose, error)
+
+
+def join(a: TransportHandler, b: TransportHandler, *, cut: int = 1 << 20) -> tuple[MemoryTransport, MemoryTransport]:
+    """Connects two engines."""
+    ends = MemoryTransport(a, cut=cut), MemoryTransport(b, cut=cut)
+    ends[0].other, ends[1].other = ends[1], ends[0]
+    for end in ends:
+        end.handler.transport_ready(end)
+    return ends
+
+
+def bymux_pair(
+    handler: Callable[[bymux.BymuxStream], Awaitable[object]] | None = None,
+    *,
+    settings: bymux.Settings | None = None,
+    cut: int = 1 << 20,
+) -> tuple[bymux.Connection, bymux.Connection]:
+    """A proactive end, and a reactive one with ``handler``."""
+    ends = (
+        bymux.Connection(bymux.Role.PROACTIVE, settings),
+        bymux.Connection(bymux.Role.REACTIVE, settings, handler=handler),
+    )
+    join(*ends, cut=cut)
+    return ends
+
+
+class MemoryEndpoint:
+    """Connects a Jmux client to a server in memory; ``servers`` are the ends that it made."""
+
+    def __init__(
+        self,
+        handler: Callable[[jmux.ServerSession], Awaitable[object]],
+        settings: jmux.Settings | None,
+        *,
+        cut: int = 1 << 20,
+    ) -> None:
+        self.handler = handler
+        self.settings = settings
+        self.cut = cut
+        self.servers: list[ServerEngine] = []
+        self.transports: list[Transport] = []
+
+    async def connect(self, handler: TransportHandler, timeout: float) -> None:
+        server = ServerEngine(self.handler, self.settings)
+        self.servers.append(server)
+        self.transports += join(handler, server, cut=self.cut)
+        await asyncio.sleep(0)
+
+
+def jmux_pair(
+    handler: Callable[[jmux.ServerSession], Awaitable[object]],
+    *,
+    settings: jmux.Settings | None = None,
+    max_connections: int = 1,
+    cut: int = 1 << 20,
+) -> tuple[Client, MemoryEndpoint]:
+    """A client whose connections lead to servers with ``handler``."""
+    endpoint = MemoryEndpoint(handler, settings, cut=cut)
+    client = Client(endpoint, settings=settings, max_connections=max_connections, timeout=10.0)  # type: ignore[arg-type]
+    return client, endpoint

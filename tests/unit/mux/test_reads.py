@@ -1,0 +1,162 @@
+"""A read that is cancelled or timed out takes nothing, in every API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.mux_pair import bymux_pair, jmux_pair
+
+from mainstem.errors import LimitExceeded, TimedOut
+from mainstem.mux import bymux, jmux
+from mainstem.mux.blocking import BlockingStream, LoopThread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mainstem.mux.async_stream import AsyncStream
+
+
+async def echo(stream: AsyncStream) -> None:
+    async for data in stream:
+        stream.write(data)
+        await stream.drain()
+
+
+async def bymux_stream() -> AsyncStream:
+    client, _ = bymux_pair(echo, settings=bymux.Settings(stream_window=1000))
+    return await client.open_stream()
+
+
+async def jmux_session() -> AsyncStream:
+    client, _ = jmux_pair(echo, settings=jmux.Settings(initial_ration=1024))
+    return await client.open_session()
+
+
+OPEN = pytest.mark.parametrize("open_stream", [bymux_stream, jmux_session])
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@OPEN
+async def test_readexactly_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[AsyncStream]]) -> None:
+    stream = await open_stream()
+    stream.write(b"ab")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(stream.readexactly(4), 0.01)
+    stream.write(b"cd")
+    assert await stream.readexactly(4) == b"abcd"
+
+
+@OPEN
+async def test_reading_everything_that_was_cancelled_lost_nothing(
+    open_stream: Callable[[], Awaitable[AsyncStream]],
+) -> None:
+    stream = await open_stream()
+    stream.write(b"ab")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(stream.read(-1), 0.01)
+    assert await stream.read() == b"ab"
+
+
+@OPEN
+async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_either(
+    open_stream: Callable[[], Awaitable[AsyncStream]],
+) -> None:
+    stream = await open_stream()
+    data = bytes(range(256)) * 40  # ten windows
+    stream.write(data)
+    assert await asyncio.wait_for(stream.readexactly(9000), 10) == data[:9000]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(stream.readexactly(5000), 0.05)
+    assert await stream.readexactly(1240) == data[9000:]
+    # What was granted ahead is not granted twice: the window is what it was.
+    stream.write(data)
+    await settle()
+    assert stream._buffer.size <= 1024
+    received = b""
+    while len(received) < len(data):
+        received += await asyncio.wait_for(stream.read(), 10)
+    assert received == data
+
+
+@OPEN
+async def test_a_cancelled_reader_and_data_in_the_same_turn(
+    open_stream: Callable[[], Awaitable[AsyncStream]],
+) -> None:
+    stream = await open_stream()
+    for read in (stream.read, lambda: stream.readexactly(2)):
+        reading = asyncio.ensure_future(read())
+        await settle()
+        stream.feed_data(b"xy")  # the reader is woken, and cancelled before it runs
+        stream._handle.unconsumed += 2
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert await stream.readexactly(2) == b"xy"
+
+
+@OPEN
+def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Awaitable[AsyncStream]]) -> None:
+    with LoopThread() as thread:
+        stream = BlockingStream(thread, thread.run(open_stream()))
+        stream.write(b"ab")
+        with pytest.raises(TimedOut):
+            stream.readexactly(4, timeout=0.05)
+        stream.write(b"cd")
+        assert stream.readexactly(4, timeout=10) == b"abcd"
+        stream.write(b"ef")
+        with pytest.raises(TimedOut):
+            stream.read(-1, timeout=0.05)
+        assert stream.read(timeout=10) == b"ef"
+
+
+@pytest.mark.parametrize("protocol", ["bymux", "jmux"])
+async def test_reading_everything_has_a_limit(protocol: str) -> None:
+    stream: AsyncStream
+    if protocol == "bymux":
+        client, _ = bymux_pair(echo, settings=bymux.Settings(stream_window=1000, read_limit=5000))
+        stream = await client.open_stream()
+    else:
+        jmux_client, _ = jmux_pair(echo, settings=jmux.Settings(initial_ration=1024, read_limit=5000))
+        stream = await jmux_client.open_session()
+    stream.write(bytes(8000))
+    with pytest.raises(LimitExceeded) as caught:
+        await asyncio.wait_for(stream.read(-1), 10)
+    assert caught.value.limit == 5000
+    received = 0
+    while received < 8000:
+        received += len(await asyncio.wait_for(stream.read(), 10))
+
+
+async def test_a_session_that_is_waited_for_is_not_lost_with_a_cancelled_waiter() -> None:
+    release = asyncio.Event()
+
+    async def hold(session: jmux.ServerSession) -> None:
+        await release.wait()
+        session.write(b"x")
+
+    client, _ = jmux_pair(hold)
+    sessions = [await client.open_session() for _ in range(128)]
+    waiting = [asyncio.ensure_future(client.open_session()) for _ in range(2)]
+    await settle()
+    sessions[0].abort()  # frees one id, which wakes the first task
+    waiting[0].cancel()
+    session = await asyncio.wait_for(waiting[1], 10)
+    assert session.id == sessions[0].id
+    release.set()
+
+
+def test_a_call_that_waits_while_its_thread_is_stopped_is_told() -> None:
+    import threading
+
+    from mainstem.errors import ClosedError
+
+    thread = LoopThread()
+    threading.Timer(0.05, thread.stop).start()
+    with pytest.raises(ClosedError):
+        thread.run(asyncio.sleep(30))
