@@ -46,12 +46,16 @@ __all__ = [
 class MainstemError(Exception):
     """The root of every error that Mainstem raises on purpose.
 
+    ``unsent`` is the number of bytes that were written to a stream and never sent, of errors that end a stream.
+
     Example:
         >>> try:
         ...     publication.send(b"tick", timeout=1.0)
         ... except MainstemError as error:
         ...     print(error)
     """
+
+    unsent: int = 0
 
 
 class ConfigurationError(MainstemError, ValueError):
@@ -447,7 +451,14 @@ class Cancelled(ChannelError):
 
 
 class ConnectionLost(ChannelError):
-    """The connection under the channel ended.
+    """The connection under a channel, stream or session ended, or could not be made.
+
+    ``delivery`` is what is known about the data that was written: ``"none"`` reached the peer, so that sending it again is
+    safe; ``"partial"``: some was sent and some was not; ``"unknown"``: all was sent, and nothing is known about its arrival.
+
+    Args:
+        message: What happened.
+        delivery: ``"none"``, ``"partial"`` or ``"unknown"``.
 
     Example:
         >>> try:
@@ -455,6 +466,10 @@ class ConnectionLost(ChannelError):
         ... except ConnectionLost:
         ...     await reconnect()
     """
+
+    def __init__(self, message: str = "", *, delivery: str = "unknown") -> None:
+        self.delivery = delivery
+        super().__init__(message)
 
 
 class LostInTransit(ChannelError):

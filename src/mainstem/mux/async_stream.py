@@ -22,7 +22,9 @@ Invariants:
 * One task reads at a time (a second one gets ``RuntimeError``); any number may write, and wait in ``drain``.
 * ``_eof`` and ``_read_error`` exclude each other in effect: an error after the peer's end of data is no error for readers.
   Both are final, and bytes that arrived before them are read first.
-* ``_write_error`` is the first error of the writing half and is final; later ones do not replace it.
+* ``_write_error`` is the first error of the writing half and is final; later ones do not replace it. ``_write_failure`` is the
+  same error when written bytes may be lost by it: ``flush`` and ``close`` raise it, and so does the end of the block unless it
+  was raised before. It is not set by an abort from this side, nor once the writing half had ended in order.
 * A future in ``_drainers`` is completed by exactly one of ``wake_writers`` and ``fail_writes``; one whose task was cancelled
   is removed.
 
@@ -32,15 +34,15 @@ Order: bytes of one stream arrive and leave in order. Between streams nothing is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem.errors import LimitExceeded
+from mainstem.errors import ConnectionLost, LimitExceeded, MainstemError, TimedOut
 from mainstem.mux.queues import InBuffer
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from mainstem.errors import MainstemError
     from mainstem.mux.engine import Engine
 
 # What one `read` returns at most by default.
@@ -49,6 +51,16 @@ READ_LIMIT = 256 * 1024
 WRITE_LIMIT = 128 * 1024
 # A write past this many queued bytes is sent at once instead of at the end of the event loop's turn.
 EAGER_BYTES = 64 * 1024
+
+
+X = TypeVar("X", bound=MainstemError)
+
+
+def _copy(error: X) -> X:
+    """A copy of an error that several streams share, for the facts of one of them."""
+    own = copy.copy(error)
+    own.__cause__ = error
+    return own
 
 
 class AsyncStream:
@@ -68,7 +80,9 @@ class AsyncStream:
         "_handle",
         "_read_error",
         "_reader",
+        "_reported",
         "_write_error",
+        "_write_failure",
     )
 
     def __init__(self, engine: Engine, handle: Any) -> None:
@@ -82,6 +96,8 @@ class AsyncStream:
         self._reader: asyncio.Future[None] | None = None
         self._drainers: list[asyncio.Future[None]] = []
         self._write_error: MainstemError | None = None
+        self._write_failure: MainstemError | None = None
+        self._reported = False
         handle.owner = self
 
     @property
@@ -185,6 +201,7 @@ class AsyncStream:
 
     async def _wait_for_data(self) -> None:
         if self._read_error is not None:
+            self._reported = True
             raise self._read_error
         if self._reader is not None:
             raise RuntimeError("another task is reading from this stream already")
@@ -251,8 +268,7 @@ class AsyncStream:
             >>> stream.write(chunk)
             >>> await stream.drain()
         """
-        if self._write_error is not None:
-            raise self._write_error
+        self._check_writable()
         await self._drain_to(WRITE_LIMIT, WRITE_LIMIT // 2)
 
     async def flush(self) -> None:
@@ -266,6 +282,36 @@ class AsyncStream:
             >>> await stream.flush()
         """
         await self._drain_to(0, 0)
+        self._check_written()
+
+    async def _flush_in_time(self, timeout: float | None) -> None:
+        """Flushes. Raises ``TimedOut`` after ``timeout`` seconds in which no byte left."""
+        while before := self.queued:
+            deadline = asyncio.timeout(timeout)
+            try:
+                async with deadline:
+                    await self._drain_to(0, 0)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                if (left := self.queued) == before:
+                    error = TimedOut(
+                        f"stream {self.id}: the peer took nothing for {timeout:g} s, {left} bytes were not sent",
+                        timeout=timeout,
+                    )
+                    error.unsent = left
+                    raise error from None
+        self._check_written()
+
+    def _check_writable(self) -> None:
+        if self._write_error is not None:
+            self._reported = True
+            raise self._write_error
+
+    def _check_written(self) -> None:
+        if self._write_failure is not None:
+            self._reported = True
+            raise self._write_failure
 
     async def _drain_to(self, limit: int, level: int) -> None:
         """Waits while more than ``limit`` bytes are queued, until at most ``level`` are."""
@@ -273,8 +319,7 @@ class AsyncStream:
         while handle.queue.size > limit:
             self._engine.flush()
             if handle.queue.size > limit:
-                if self._write_error is not None:
-                    raise self._write_error
+                self._check_writable()
                 handle.notify_below = max(handle.notify_below, level)
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._drainers.append(future)
@@ -323,8 +368,16 @@ class AsyncStream:
         Example:
             >>> stream.set_exception(ConnectionLost("the peer is gone"))
         """
+        if isinstance(error, ConnectionLost):
+            error = _copy(error)
+            error.delivery = self._delivery()
+        if unsent := self._unsent():
+            error = _copy(error)
+            error.unsent = unsent
+            error.args = (f"{error}; {unsent} bytes were not sent",)
         if not self._eof:
             self._read_error = error
+            self._reported = self._reported or self._reader is not None
         self._wake_reader()
         self.fail_writes(error)
 
@@ -339,7 +392,10 @@ class AsyncStream:
         """
         if self._write_error is None:
             self._write_error = error
+            if error.unsent or (self._any_written() and not self._writing_ended()):
+                self._write_failure = error
         drainers, self._drainers = self._drainers, []
+        self._reported = self._reported or bool(drainers)
         for future in drainers:
             if not future.done():
                 future.set_exception(error)
@@ -354,6 +410,24 @@ class AsyncStream:
         for future in drainers:
             if not future.done():
                 future.set_result(None)
+
+    def _unsent(self) -> int:
+        """Bytes that were written and will not be sent."""
+        return self.queued
+
+    def _any_written(self) -> bool:
+        """Whether anything was written, sent or not."""
+        return bool(self._handle.sent or self._unsent())
+
+    def _writing_ended(self) -> bool:
+        """Whether everything was sent, and the end of it."""
+        raise NotImplementedError
+
+    def _delivery(self) -> str:
+        """What a lost connection lets assume about the bytes that were written."""
+        if not self._unsent():
+            return "unknown"
+        return "partial" if self._handle.sent else "none"
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -132,9 +132,10 @@ class Engine:
             try:
                 self._connection.receive_eof(self._clock.monotonic_ns())
                 self.dispatch()
-                cause = ConnectionLost(f"{self._connection.peer_name} ended the connection")
+                cause = self._connection.failure or ConnectionLost(f"{self._connection.peer_name} ended the connection")
             except MainstemError as violation:
-                cause = violation
+                cause = ConnectionLost(f"{self._connection.peer_name} ended the connection inside a message")
+                cause.__cause__ = violation
         else:
             cause = ConnectionLost(f"the connection to {self._connection.peer_name} broke: {error}")
             cause.__cause__ = error

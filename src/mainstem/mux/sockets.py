@@ -52,7 +52,7 @@ class Endpoint:
         except TimeoutError:
             raise TimedOut(f"{self} did not answer within {timeout:g} s", timeout=timeout) from None
         except OSError as error:
-            raise ConnectionLost(f"{self} cannot be reached: {error}") from error
+            raise ConnectionLost(f"{self} cannot be reached: {error}", delivery="none") from error
 
 
 class Listener(Generic[E]):

@@ -141,9 +141,11 @@ class TunnelEnd:
 
     async def cut_off(self, stream: BymuxStream) -> None:
         """Ends a stream and notifies the peer that its data did not end there."""
-        with contextlib.suppress(MainstemError):
-            self._control.write(_ID.pack(stream.id))
-            await self._control.flush()  # the notice leaves before the Close does
+        try:
+            with contextlib.suppress(MainstemError):
+                self._control.write(_ID.pack(stream.id))
+                await self._control.flush()  # the notice leaves before the Close does
+        finally:
             stream.abort()
 
     async def relay(self, stream: BymuxStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

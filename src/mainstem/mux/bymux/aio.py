@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, TimedOut
 from mainstem.mux.bymux import events
-from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
+from mainstem.mux.bymux.aio_stream import CLOSE_TIMEOUT_S, PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
-from mainstem.mux.engine import Engine, wait_for_tasks
+from mainstem.mux.engine import Engine, logger, wait_for_tasks
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Endpoint, Listener
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mainstem.mux.bymux.settings import Settings
     from mainstem.mux.bymux.stream import Stream
     from mainstem.mux.transports import Transport
-
-CLOSE_TIMEOUT_S = 10.0
 
 
 class Connection(Engine):
@@ -162,10 +160,15 @@ class Connection(Engine):
         Returns:
             The stream; ``None`` once there will be no more.
 
+        Raises:
+            MainstemError: What broke the connection, unless it was closed.
+
         Example:
             >>> stream = await connection.accept_stream()
         """
         while not self._accepted:
+            if self.failure is not None and not isinstance(self.failure, ClosedError):
+                raise self.failure
             if self.failure is not None or self.sans_io.peer & Half.CLOSED:
                 return None
             waiter: asyncio.Future[None] = self._loop.create_future()
@@ -211,12 +214,14 @@ class Connection(Engine):
             stream: The stream to ping; ``None`` for the connection.
 
         Raises:
-            ClosedError: The connection is over.
             LocalProtocolError: A ping is forbidden now, or too many are outstanding.
+            MainstemError: What ended the connection.
 
         Example:
             >>> connection.send_ping()
         """
+        if self.failure is not None:
+            raise self.failure
         self.sans_io.ping(stream, now_ns=self._clock.monotonic_ns())
         self.schedule_flush()
 
@@ -228,9 +233,13 @@ class Connection(Engine):
         Args:
             timeout: Seconds to wait for the active streams; those that are left are aborted.
 
+        Raises:
+            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
+
         Example:
             >>> await connection.close(timeout=1)
         """
+        unsent = 0
         if self.failure is None:
             self.sans_io.finish()
             self.dispatch()
@@ -239,12 +248,18 @@ class Connection(Engine):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self.wait_ended()
+            if self.failure is None:
+                unsent = sum(stream.queued for stream in self._streams)
             self.end(abort=True)
         await self.wait_ended()
         for task in list(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()
         await wait_for_tasks(self._tasks - {asyncio.current_task()}, timeout)
+        if unsent:
+            error = ClosedError(f"the connection was closed here; {unsent} bytes of its streams were not sent")
+            error.unsent = unsent
+            raise error
 
     def abort(self) -> None:
         """Ends the connection at once.
@@ -274,14 +289,14 @@ class Connection(Engine):
             _wake(self._accepters)
 
     async def _handle(self, stream: BymuxStream, handler: Callable[[BymuxStream], Awaitable[object]]) -> None:
-        async with stream:
-            try:
+        try:
+            async with stream:
                 await handler(stream)
-            except MainstemError:
-                # A stream that broke under its handler is not the handler's fault.
-                if not stream.broken:
-                    raise
-                stream.abort()
+        except MainstemError as error:
+            # A stream that broke under its handler is not the handler's fault.
+            if not stream.broken:
+                raise
+            logger.debug("a stream of %s broke under its handler: %s", self.sans_io.peer_name, error)
 
     def _on_stream_ended(self, event: events.StreamEnded) -> None:
         stream: BymuxStream = event.stream.owner

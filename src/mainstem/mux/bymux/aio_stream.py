@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from mainstem.mux.bymux.stream import Stream
 
 PING_TIMEOUT_S = 10.0
+# Seconds without progress after which closing gives up.
+CLOSE_TIMEOUT_S = 10.0
 
 
 class BymuxStream(AsyncStream):
@@ -66,19 +67,23 @@ class BymuxStream(AsyncStream):
         Example:
             >>> stream.write(b"tide")
         """
-        if self._write_error is not None:
-            raise self._write_error
+        self._check_writable()
         if self._stopped is not None:
             raise self._stopped
         stream = self._handle
         self._sans_io.write(stream, data)
         self._written(stream.send_credit)
 
-    async def close(self) -> None:
+    async def close(self, timeout: float | None = CLOSE_TIMEOUT_S) -> None:
         """Ends the writing half after everything written; returns when it has left. Twice is fine.
 
+        Args:
+            timeout: Seconds in which no byte leaves, because the peer gives no credit, until the stream is aborted (10 by
+                default); ``None`` waits without a limit.
+
         Raises:
-            MainstemError: What ended the writing half before everything had left.
+            TimedOut: The timeout passed; ``unsent`` bytes were not sent.
+            MainstemError: What ended the writing half before everything had left, with ``unsent``.
 
         Example:
             >>> stream.write(b"the whole request")
@@ -90,7 +95,12 @@ class BymuxStream(AsyncStream):
         if self._write_error is None and not stream.close_wanted and not stream.own & Half.CLOSED:
             self._sans_io.close(stream)
             self._engine.schedule_flush()
-        await self.flush()
+        try:
+            await self._flush_in_time(timeout)
+        except TimedOut:
+            if self._write_failure is None:
+                self.abort()
+            raise
 
     def stop_read(self) -> None:
         """Gives no more credit: what still arrives is dropped, and the peer is asked to stop. Twice is fine.
@@ -115,6 +125,7 @@ class BymuxStream(AsyncStream):
         if self._engine.failure is None and not stream.own & Half.CLOSED:
             self._sans_io.close(stream, discard=True)
         self.fail_writes(ClosedError(f"stream {stream.id} was aborted here"))
+        self._write_failure = None
         self.stop_read()
 
     def deliver_to(self, call: Callable[[bytes], None]) -> None:
@@ -156,18 +167,29 @@ class BymuxStream(AsyncStream):
         if kind is not None:
             self.abort()
             return
-        with contextlib.suppress(MainstemError):
+        reported = self._reported
+        try:
             await self.close()
-        if not self._eof:
-            self.stop_read()
-        else:
-            self._drop_unread()
+        except MainstemError:
+            if not reported:
+                raise
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            if not self._eof:
+                self.stop_read()
+            else:
+                self._drop_unread()
 
     def _drop_unread(self) -> None:
         self._drop_buffer()
         if self._engine.failure is None:
             self._sans_io.discard(self._handle)
         self.feed_eof()
+
+    def _writing_ended(self) -> bool:
+        return bool(self._handle.own & Half.CLOSED)
 
     def _consumed(self, count: int) -> None:
         stream = self._handle
@@ -202,7 +224,9 @@ class BymuxStream(AsyncStream):
             >>> stream.read_stopped(event.lost)
         """
         if lost:
-            self.fail_writes(ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent"))
+            error = ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent")
+            error.unsent = lost
+            self.fail_writes(error)
         elif not self._closing:
             self._stopped = ClosedError(f"the peer stopped reading stream {self.id}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.mux.blocking import BlockingStream as _BlockingStream
 from mainstem.mux.blocking import LoopThread
 from mainstem.mux.bymux import aio
-from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
+from mainstem.mux.bymux.aio_stream import CLOSE_TIMEOUT_S, PING_TIMEOUT_S, BymuxStream
 
 if TYPE_CHECKING:
     from mainstem.mux.bymux.settings import Settings
@@ -24,20 +24,21 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         ...     print(stream.readexactly(4, timeout=5))
     """
 
-    def close(self, *, timeout: float | None = None) -> None:
+    def close(self, *, timeout: float | None = CLOSE_TIMEOUT_S) -> None:
         """Ends the writing half after everything written; returns when it has left. Twice is fine.
 
         Args:
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds in which no byte leaves until the stream is aborted (10 by default); ``None`` waits without a
+                limit.
 
         Raises:
-            TimedOut: The timeout passed.
-            MainstemError: What ended the writing half before everything had left.
+            TimedOut: The timeout passed; ``unsent`` bytes were not sent.
+            MainstemError: What ended the writing half before everything had left, with ``unsent``.
 
         Example:
             >>> stream.close(timeout=5)
         """
-        self._thread.run(self._stream.close(), timeout)
+        self._thread.run(self._stream.close(timeout))
 
     def stop_read(self) -> None:
         """Gives no more credit: what still arrives is dropped.
@@ -145,18 +146,23 @@ class BlockingConnection:
         """
         return self._thread.run(self._connection.ping(timeout))
 
-    def close(self, timeout: float = aio.CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Waits for the active streams, then ends the connection and its thread. Twice is fine.
 
         Args:
             timeout: Seconds to wait for the active streams; those that are left are aborted.
 
+        Raises:
+            ClosedError: Streams that were not closed had ``unsent`` bytes that were not sent.
+
         Example:
             >>> connection.close()
         """
-        if self._connection.failure is None:
-            self._thread.run(self._connection.close(timeout))
-        self._thread.stop()
+        try:
+            if self._connection.failure is None:
+                self._thread.run(self._connection.close(timeout))
+        finally:
+            self._thread.stop()
 
     def __enter__(self) -> BlockingConnection:
         return self

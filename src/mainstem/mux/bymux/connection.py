@@ -29,7 +29,7 @@ a sum of finite grants; after a violation nothing of the connection changes.
 
 from __future__ import annotations
 
-from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError
 from mainstem.mux.bymux import codec, events
 from mainstem.mux.bymux.codec import HEADER_LENGTHS, INFINITE, Packet
 from mainstem.mux.bymux.lifecycle import Lifecycle
@@ -125,7 +125,8 @@ class BymuxConnection(Lifecycle):
         if self._carry or self._body_left:
             self._violated("truncated-packet", "the byte stream ended inside a packet")
         clean = self._is_finished()
-        self.failure = ClosedError(f"the bymux connection to {self.peer_name} has ended")
+        ending = ClosedError if clean else ConnectionLost
+        self.failure = ending(f"{self.peer_name} ended the bymux connection")
         self._events.append(events.ConnectionEnded(clean))
 
     def _receive_packet(self, view: memoryview, position: int, now_ns: int) -> None:
@@ -507,6 +508,7 @@ class BymuxConnection(Lifecycle):
             out.append(header)
             queue.take(count, out)
             length = len(header) + count
+            stream.sent += count
             if credit != INFINITE:
                 credit = stream.send_credit = credit - count
         if queue.size:

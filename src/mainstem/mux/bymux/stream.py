@@ -24,7 +24,8 @@ class Stream:
         peer: The peer's half.
         send_credit: Bytes that this end may send.
         receive_credit: Bytes that the peer may send, in this end's view.
-        unconsumed: Bytes handed out and not yet consumed.
+        sent: Bytes that were given to the transport.
+    unconsumed: Bytes handed out and not yet consumed.
         ended: Whether both halves are done.
         owner: Free for the driver of the connection.
 
@@ -53,6 +54,7 @@ class Stream:
         "restorable",
         "scheduled",
         "send_credit",
+        "sent",
         "unconsumed",
     )
 
@@ -64,6 +66,7 @@ class Stream:
         self.receive_credit = receive_credit
         self.created_here = created_here
         self.queue = OutQueue()
+        self.sent = 0
         self.close_wanted = False
         self.discarding = False
         self.ended = False

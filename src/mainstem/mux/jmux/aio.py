@@ -45,13 +45,15 @@ class SessionStream(AsyncStream):
         Example:
             >>> session.write(b"tide")
         """
-        if self._write_error is not None:
-            raise self._write_error
+        self._check_writable()
         session = self._handle
         if session.response_complete and (session.ended or session.client is Half.TERMINATED):
             return
         self._sans_io.write(session, data)
         self._written(session.outbound)
+
+    def _unsent(self) -> int:
+        return self._handle.queue.size + self._handle.unsent
 
     def _consumed(self, count: int) -> None:
         session = self._handle
@@ -102,7 +104,7 @@ class JmuxEngine(Engine):
 
     def _on_failed(self, event: events.SessionFailed) -> None:
         if event.session.owner is not None:
-            error = self.sans_io.failure
+            error = self.failure or self.sans_io.failure
             assert error is not None
             event.session.owner.set_exception(error)
 

@@ -70,8 +70,7 @@ class ClientSession(SessionStream):
             >>> session.finish()
         """
         session = self._handle
-        if self._write_error is not None:
-            raise self._write_error
+        self._check_writable()
         if not session.eof_wanted and not session.ended and session.client < Half.FINISHED:
             self._engine.sans_io.finish(session)
             self._engine.schedule_flush()
@@ -105,12 +104,16 @@ class ClientSession(SessionStream):
             self._engine.schedule_flush()
         self._drop_buffer()
         self.set_exception(ClosedError(f"session {session.id} was aborted here"))
+        self._write_failure = None
 
     def leave(self, *, in_order: bool = True) -> None:
         """Ends the session as the end of its block does.
 
         Args:
             in_order: Whether the block ended without an exception; else the session is aborted.
+
+        Raises:
+            MainstemError: What ended the session before its response was complete, unless a call raised it before.
 
         Example:
             >>> session = await client.request()
@@ -122,14 +125,26 @@ class ClientSession(SessionStream):
                 self.acknowledge()
             if session.ended or (session.client is Half.FINISHED and session.ack is not Acknowledgment.REQUESTED):
                 return
+        failure = None if self._reported or session.response_complete else self._write_failure
         if not session.ended:
             self.abort()
+        if in_order and failure is not None:
+            self._reported = True
+            raise failure
 
     async def __aenter__(self) -> ClientSession:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self.leave(in_order=kind is None)
+
+    def _writing_ended(self) -> bool:
+        return self._handle.response_complete
+
+    def _delivery(self) -> str:
+        if self._handle.may_retry:
+            return "none"
+        return "unknown" if self._handle.client >= Half.FINISHED and not self._unsent() else "partial"
 
     async def _wait_for_data(self) -> None:
         session = self._handle

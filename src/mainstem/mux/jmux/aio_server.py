@@ -37,14 +37,14 @@ class ServerSession(SessionStream):
         ...     session.write(await session.read(-1))
     """
 
-    __slots__ = ("_acknowledged", "_any_written")
+    __slots__ = ("_acknowledged", "_responded")
 
     _engine: ServerEngine
 
     def __init__(self, engine: ServerEngine, session: Session) -> None:
         super().__init__(engine, session)
         self._acknowledged: asyncio.Future[bool] | None = None
-        self._any_written = False
+        self._responded = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Queues bytes of the response; :meth:`drain` waits for the client's ration.
@@ -60,7 +60,7 @@ class ServerSession(SessionStream):
         Example:
             >>> session.write(b"a part of the response")
         """
-        self._any_written = True
+        self._responded = True
         super().write(data)
 
     def finish(self, *, ack_required: bool = False) -> None:
@@ -78,8 +78,7 @@ class ServerSession(SessionStream):
             >>> session.finish()
         """
         session = self._handle
-        if self._write_error is not None:
-            raise self._write_error
+        self._check_writable()
         if session.eof_wanted or session.ended or session.server >= Half.FINISHED:
             return
         if ack_required:
@@ -136,6 +135,10 @@ class ServerSession(SessionStream):
             self._engine.schedule_flush()
         self._drop_buffer()
         self.set_exception(ClosedError(f"session {session.id} was aborted here"))
+        self._write_failure = None
+
+    def _writing_ended(self) -> bool:
+        return self._handle.server >= Half.FINISHED
 
     # ---- called by the connection
 
@@ -181,7 +184,7 @@ class ServerSession(SessionStream):
         if self._write_error is not None or session.ended:
             return
         if not session.eof_wanted and session.server is Half.OPEN:
-            if not self._any_written:
+            if not self._responded:
                 self.abort("the handler returned without a response")
                 return
             self.finish()

@@ -127,9 +127,11 @@ class BlockingClient:
         Example:
             >>> client.close()
         """
-        if not self._client.closed:
-            self._thread.run(self._client.close())
-        self._thread.stop()
+        try:
+            if not self._client.closed:
+                self._thread.run(self._client.close())
+        finally:
+            self._thread.stop()
 
     def __enter__(self) -> BlockingClient:
         return self

@@ -193,8 +193,8 @@ class ClientConnection(JmuxConnection):
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:
         if session.client is not Half.TERMINATED:
             session.untouched = not partial
-            self._events.append(events.SessionAborted(session, partial, detail))
             self._send_abort(session, b"")
+            self._events.append(events.SessionAborted(session, partial, detail))
         session.ack = Acknowledgment.NOT_REQUESTED
         self._end_if_done(session)
 
@@ -241,6 +241,7 @@ class ClientConnection(JmuxConnection):
         out.append(codec.encode_data(session.id, flags, count))
         if count:
             queue.take(count, out)
+            session.sent += count
             if session.outbound < INFINITE:
                 session.outbound -= count
         self._after_turn(session)
@@ -250,7 +251,7 @@ class ClientConnection(JmuxConnection):
 
     def _send_abort(self, session: Session, detail: bytes) -> None:
         session.client = Half.TERMINATED
-        session.queue.truncate(0)
+        session.unsent += session.queue.truncate(0)
         self.discard(session)
         self._control += codec.encode_session(Kind.ABORT, session.id, body=detail)
 

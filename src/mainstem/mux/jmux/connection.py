@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from mainstem.errors import ClosedError, LocalProtocolError, RemoteProtocolError, TimedOut
+from mainstem.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, TimedOut
 from mainstem.mux.heartbeat import Verdict
 from mainstem.mux.jmux import codec, events
 from mainstem.mux.jmux.codec import CONNECTION_HEADER_LENGTH, MAX_RATION, MESSAGE_HEADER_LENGTH, Kind, Message
@@ -146,7 +146,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         if self._carry or self._body is not None:
             self._violated("truncated-message", "the byte stream ended inside a message")
         self._events.append(events.ConnectionEnded())
-        self.fail(ClosedError(f"the jmux connection to {self.peer_name} has ended"))
+        self.fail(ConnectionLost(f"{self.peer_name} ended the jmux connection"))
 
     def _check_magic(self, carry: bytearray) -> None:
         # Byte by byte: what is not Jmux at all gets neither a header nor an Error message.
@@ -575,7 +575,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         self.sessions.clear()
 
     def _fail_session(self, session: Session) -> None:
-        session.queue.truncate(0)
+        session.unsent += session.queue.truncate(0)
         session.ended = session.failed = True
         self._events.append(events.SessionFailed(session))
 
@@ -586,7 +586,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         session.ended = True
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
-        session.queue.truncate(0)
+        session.unsent += session.queue.truncate(0)
         self._events.append(events.SessionEnded(session))
 
     def _check_may(self, session: Session, sent: Input, what: str) -> None:

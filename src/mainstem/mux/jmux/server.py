@@ -190,8 +190,8 @@ class ServerConnection(JmuxConnection):
 
     def _receive_abort(self, session: Session, partial: bool, detail: bytes) -> None:  # noqa: ARG002 - clients never set it
         if session.server is not Half.TERMINATED:
-            self._events.append(events.SessionAborted(session, True, detail))
             self._send_abort(session, partial=True, detail=b"")
+            self._events.append(events.SessionAborted(session, True, detail))
         self._end_if_done(session)
 
     def _receive_acknowledgment(self, session: Session) -> None:
@@ -236,6 +236,7 @@ class ServerConnection(JmuxConnection):
         out.append(codec.encode_data(session.id, flags, count))
         if count:
             queue.take(count, out)
+            session.sent += count
             if session.outbound < INFINITE:
                 session.outbound -= count
         self._after_turn(session)
@@ -248,7 +249,7 @@ class ServerConnection(JmuxConnection):
 
     def _send_abort(self, session: Session, *, partial: bool, detail: bytes) -> None:
         session.server = Half.TERMINATED
-        session.queue.truncate(0)
+        session.unsent += session.queue.truncate(0)
         self.discard(session)
         flags = codec.PARTIAL if partial else 0
         self._control += codec.encode_session(Kind.ABORT, session.id, flags=flags, body=detail)

@@ -22,7 +22,9 @@ class Session:
         server: The server's half.
         outbound: Bytes that this end may send.
         inbound: Bytes that the peer may send, in this end's view.
-        unconsumed: Bytes handed out and not yet consumed.
+        sent: Bytes that were given to the transport.
+    unsent: Bytes that were queued when the session ended abruptly, and dropped.
+    unconsumed: Bytes handed out and not yet consumed.
         processing: To be set once an application has seen any of the request: from then on the server can no longer
             guarantee that nothing was processed.
         owner: Free for the driver of the connection.
@@ -53,8 +55,10 @@ class Session:
         "queue",
         "response_complete",
         "scheduled",
+        "sent",
         "server",
         "unconsumed",
+        "unsent",
         "untouched",
     )
 
@@ -65,6 +69,8 @@ class Session:
         self.inbound = inbound
         self.outbound = outbound
         self.queue = OutQueue()
+        self.sent = 0
+        self.unsent = 0
         self.ack = Acknowledgment.NOT_REQUESTED
         self.ack_required = False
         self.eof_wanted = False

@@ -1,0 +1,220 @@
+"""A writer receives the failure of its writes at the latest when it closes, with the number of bytes that were not sent."""
+
+# ruff: noqa: PT012 - what is tested is how a block is left
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.support.mux_pair import bymux_pair, jmux_pair
+
+from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
+from mainstem.mux import bymux, jmux
+from mainstem.mux.blocking import LoopThread
+from mainstem.mux.bymux.blocking import BlockingConnection
+
+WINDOW = bymux.Settings(stream_window=1000)
+
+
+async def stop_reading(stream: bymux.BymuxStream) -> None:
+    await stream.readexactly(1)
+    stream.stop_read()
+    await asyncio.Event().wait()
+
+
+async def hold(stream: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_leaving_the_block_after_the_peer_stopped_reading_raises_with_the_bytes_not_sent() -> None:
+    client, _ = bymux_pair(stop_reading, settings=WINDOW)
+    with pytest.raises(ClosedError, match="bytes were not sent") as caught:
+        async with await client.open_stream() as stream:
+            await settle()
+            stream.write(bytes(50_000))
+            await settle()
+    assert 0 < caught.value.unsent < 50_000
+
+
+@pytest.mark.parametrize("verb", ["flush", "close"])
+async def test_flush_and_close_raise_also_when_the_peer_stopped_before_them(verb: str) -> None:
+    client, _ = bymux_pair(stop_reading, settings=WINDOW)
+    stream = await client.open_stream()
+    await settle()
+    stream.write(bytes(50_000))
+    await settle()
+    for _ in range(2):
+        with pytest.raises(ClosedError, match="bytes were not sent"):
+            await asyncio.wait_for(getattr(stream, verb)(), 5)
+
+
+@pytest.mark.parametrize("how", ["lost", "closed by the server"])
+async def test_leaving_the_block_after_the_connection_ended_raises(how: str) -> None:
+    client, server = bymux_pair(hold, settings=WINDOW)
+    with pytest.raises(ConnectionLost) as caught:
+        async with await client.open_stream() as stream:
+            await settle()
+            stream.write(bytes(5000))
+            await settle()
+            if how == "lost":
+                assert client._transport is not None
+                client._transport.lose(OSError("reset"))  # type: ignore[attr-defined]
+            else:
+                server.end()
+            await settle()
+    assert caught.value.unsent == 4000
+    assert caught.value.delivery == "partial"
+
+
+async def test_what_left_completely_is_unknown_and_what_never_left_is_none() -> None:
+    client, server = bymux_pair(hold, settings=WINDOW)
+    sent, unsent = await client.open_stream(), await client.open_stream()
+    await settle()
+    sent.write(b"x")
+    await settle()
+    server.end()
+    await settle()
+    fresh_client, fresh_server = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
+    unsent = await fresh_client.open_stream()
+    unsent.write(b"abc")
+    await settle()
+    fresh_server.end()
+    await settle()
+    for stream, delivery, count in ((sent, "unknown", 0), (unsent, "none", 3)):
+        with pytest.raises(ConnectionLost) as caught:
+            await stream.close()
+        assert caught.value.delivery == delivery
+        assert caught.value.unsent == count
+
+
+async def test_nothing_is_raised_when_the_block_is_left_by_another_error_or_when_it_was_raised_before() -> None:
+    client, server = bymux_pair(hold, settings=WINDOW)
+    with pytest.raises(KeyError):
+        async with await client.open_stream() as stream:
+            stream.write(bytes(5000))
+            server.end()
+            await settle()
+            raise KeyError
+    client, server = bymux_pair(hold, settings=WINDOW)
+    async with await client.open_stream() as stream:
+        stream.write(bytes(5000))
+        server.end()
+        await settle()
+        with pytest.raises(ConnectionLost):
+            await stream.drain()
+
+
+async def test_a_stream_that_was_closed_in_order_raises_nothing_when_the_connection_ends_later() -> None:
+    client, server = bymux_pair(hold)
+    async with await client.open_stream() as stream:
+        await settle()
+        stream.write(b"all of it")
+        await stream.close()
+        server.end()
+        await settle()
+
+
+async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() -> None:
+    client, _ = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
+    stream = await client.open_stream()
+    stream.write(b"abc")
+    with pytest.raises(TimedOut, match="3 bytes were not sent") as caught:
+        await asyncio.wait_for(stream.close(timeout=0.05), 10)
+    assert caught.value.unsent == 3
+    await settle()
+    assert stream.queued == 0
+
+
+async def test_closing_a_stream_that_makes_progress_takes_longer_than_the_limit() -> None:
+    async def slow(stream: bymux.BymuxStream) -> None:
+        while await stream.readexactly(100):
+            await asyncio.sleep(0.01)
+
+    client, _ = bymux_pair(slow, settings=bymux.Settings(stream_window=200))
+    stream = await client.open_stream()
+    stream.write(bytes(2000))
+    await stream.close(timeout=0.06)
+
+
+async def test_closing_a_connection_with_unsent_bytes_of_its_streams_raises() -> None:
+    client, _ = bymux_pair(hold, settings=bymux.Settings(stream_window=0))
+    stream = await client.open_stream()
+    stream.write(b"abc")
+    with pytest.raises(ClosedError, match="3 bytes of its streams were not sent") as caught:
+        await client.close(timeout=0.05)
+    assert caught.value.unsent == 3
+
+
+def test_the_blocking_api_raises_when_the_block_is_left() -> None:
+    with LoopThread() as thread:
+
+        async def start() -> tuple[bymux.Connection, bymux.Connection]:
+            return bymux_pair(hold, settings=WINDOW)
+
+        client, server = thread.run(start())
+        connection = BlockingConnection(thread, client)
+        with pytest.raises(ConnectionLost) as caught, connection.open_stream() as stream:
+            stream.write(bytes(5000))
+            thread.run(asyncio.sleep(0.02))
+            thread.call(server.end)
+            thread.run(asyncio.sleep(0.02))
+        assert caught.value.unsent == 4000
+
+
+async def test_leaving_a_request_that_failed_raises() -> None:
+    async def refuse(session: jmux.ServerSession) -> None:
+        session.abort("no")
+
+    client, endpoint = jmux_pair(refuse)
+    with pytest.raises(Cancelled, match="no"):
+        async with client.request() as session:
+            session.write(b"x")
+            await settle()
+    client, endpoint = jmux_pair(hold, settings=jmux.Settings(initial_ration=1024))
+    with pytest.raises(ConnectionLost) as caught:
+        async with client.request() as session:
+            session.write(bytes(5000))
+            await settle()
+            endpoint.servers[0].end()
+            await settle()
+    assert caught.value.delivery == "partial"
+    assert caught.value.unsent == 5000 - 1024
+
+
+@pytest.mark.parametrize("inside", [False, True])
+async def test_the_end_of_tcp_is_a_lost_connection(inside: bool) -> None:
+    """In the middle of a request, and in the middle of a message."""
+    client, endpoint = jmux_pair(hold)
+    session = await client.open_session()
+    session.write(b"x")
+    session.finish()
+    await settle()
+    there = endpoint.transports[0]
+    if inside:
+        there.handler.data_received(memoryview(b"\x84\0"))  # type: ignore[attr-defined]
+    there.lose(None)  # type: ignore[attr-defined]
+    with pytest.raises(ConnectionLost) as caught:
+        await session.read()
+    assert caught.value.delivery == "unknown"
+    bymux_client, _ = bymux_pair(hold)
+    stream = await bymux_client.open_stream()
+    await settle()
+    stream.write(b"x")
+    assert bymux_client._transport is not None
+    if inside:
+        bymux_client.data_received(memoryview(b"\x21"))
+    bymux_client._transport.lose(None)  # type: ignore[attr-defined]
+    with pytest.raises(ConnectionLost):
+        await stream.read()
+    with pytest.raises(ConnectionLost):
+        await bymux_client.ping()
+    with pytest.raises(ConnectionLost):
+        await bymux_client.accept_stream()
+    with pytest.raises(MainstemError):
+        await bymux_client.open_stream()
