@@ -28,6 +28,9 @@ Invariants:
 * A future in ``_drainers`` is completed by exactly one of ``wake_writers`` and ``fail_writes``; one whose task was cancelled
   is removed.
 
+A stream that a peer opened is served by a handler in a task of its own (``_task``). ``set_exception`` cancels it: nothing that it
+could still do for the stream has an effect.
+
 Order: bytes of one stream arrive and leave in order. Between streams nothing is ordered.
 """
 
@@ -77,10 +80,12 @@ class AsyncStream:
         "_drainers",
         "_engine",
         "_eof",
+        "_eof_seen",
         "_handle",
         "_read_error",
         "_reader",
         "_reported",
+        "_task",
         "_write_error",
         "_write_failure",
     )
@@ -92,6 +97,8 @@ class AsyncStream:
         self._credited = 0
         self._any_read = False
         self._eof = False
+        self._eof_seen = False
+        self._task: asyncio.Task[Any] | None = None
         self._read_error: MainstemError | None = None
         self._reader: asyncio.Future[None] | None = None
         self._drainers: list[asyncio.Future[None]] = []
@@ -144,6 +151,7 @@ class AsyncStream:
             return data
         while not buffer.size:
             if self._eof or not limit:
+                self._eof_seen = self._eof
                 return b""
             await self._wait_for_data()
         data = buffer.read_some(limit)
@@ -214,6 +222,7 @@ class AsyncStream:
     async def _wait_for(self, count: int | None) -> None:
         """Waits until ``count`` bytes are in the buffer (``None``: all of them), or the end. Takes nothing."""
         buffer = self._buffer
+        self._eof_seen = self._eof
         while not self._eof and (count is None or buffer.size < count):
             if count is None and buffer.size > self._engine.read_limit:
                 limit = self._engine.read_limit
@@ -222,6 +231,7 @@ class AsyncStream:
                 ahead, self._credited = buffer.size - self._credited, buffer.size
                 self._consumed(ahead)
             await self._wait_for_data()
+            self._eof_seen = self._eof
 
     def _taken(self, count: int) -> None:
         """Accounts for ``count`` bytes that a read took out of the buffer."""
@@ -380,6 +390,7 @@ class AsyncStream:
             self._reported = self._reported or self._reader is not None
         self._wake_reader()
         self.fail_writes(error)
+        self.cancel_handler()
 
     def fail_writes(self, error: MainstemError) -> None:
         """Ends the writing half; called by the connection.
@@ -410,6 +421,26 @@ class AsyncStream:
         for future in drainers:
             if not future.done():
                 future.set_result(None)
+
+    def attach_handler(self, task: asyncio.Task[Any]) -> None:
+        """Binds the stream to the task that serves it, which is cancelled when the stream breaks; called by the connection.
+
+        Args:
+            task: The handler's task.
+
+        Example:
+            >>> stream.attach_handler(task)
+        """
+        self._task = task
+
+    def cancel_handler(self) -> None:
+        """Cancels the handler's task, unless it is the caller; called by the connection.
+
+        Example:
+            >>> stream.cancel_handler()
+        """
+        if self._task is not None and self._task is not asyncio.current_task(self._task.get_loop()):
+            self._task.cancel()
 
     def _unsent(self) -> int:
         """Bytes that were written and will not be sent."""

@@ -19,6 +19,10 @@ the writes of one turn leave together. A flush takes batches of 64 KiB from the 
 not paused: what is not yet taken can still be overtaken by a pong or by another stream's turn, what the transport has cannot.
 After eight batches the other tasks have a turn.
 
+Tasks. ``spawn`` starts the handlers of streams and of the connection; they belong to the connection. A handler is cancelled when
+its stream breaks (:meth:`AsyncStream.set_exception`), which every end of the connection does to the streams that are left. One
+whose stream had ended in order before may complete; ``cancel_tasks`` (the close of a connection or listener) ends those too.
+
 How it ends. ``_fail`` runs once, whatever the cause (a lost transport, a broken rule, a time-out, ``end`` from this side): it
 records ``failure``, sends what is still due (an Error or Shutdown message), lets every stream know by way of ``_on_over``, and
 closes the transport, which has ``LINGER_S`` seconds to send its queue. ``_finish`` runs once the transport is gone and completes
@@ -52,6 +56,8 @@ FLUSH_BATCH = 64 * 1024
 FLUSH_BATCHES = 8
 # Seconds for the last bytes to leave to a peer that does not read them; then the transport is aborted.
 LINGER_S = 2.0
+# Seconds that closing waits: for streams without progress, and for handlers that were cancelled.
+CLOSE_TIMEOUT_S = 10.0
 
 
 class Engine:
@@ -70,7 +76,7 @@ class Engine:
         self._timer_due_ns = 0
         self._linger: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
         self.flush_scheduled = False
         self.over = False
         self.failure: MainstemError | None = None
@@ -207,7 +213,7 @@ class Engine:
             >>> connection.spawn(watch(connection))
         """
         task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
 
@@ -245,7 +251,7 @@ class Engine:
     # ---- internals
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("a handler for %s failed", self._connection.peer_name, exc_info=error)
 
@@ -320,8 +326,17 @@ class Engine:
 
 
 async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
-    """Waits for tasks at most ``timeout`` seconds; returns whether all ended."""
+    """Waits for tasks at most ``timeout`` seconds, but for the caller's own; returns whether all ended."""
+    tasks = tasks - {asyncio.current_task()}
     if not tasks:
         return True
-    _, pending = await asyncio.wait(tasks, timeout=timeout)
+    _, pending = await asyncio.wait(tasks, timeout=max(0.0, timeout))
     return not pending
+
+
+async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
+    """Cancels tasks, but for the caller's own, and waits at most ``timeout`` seconds for their end."""
+    for task in tasks - {asyncio.current_task()}:
+        task.cancel()
+    if not await wait_for_tasks(tasks, timeout):
+        logger.warning("%d handlers did not end within %g s after they were cancelled", len(tasks), timeout)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem.errors import ConfigurationError, ConnectionLost, TimedOut
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Listener(Generic[E]):
         self._factory = factory
         self._max = max_connections
         self._server: asyncio.Server | None = None
+        self._engines: set[E] = set()  # those with a transport or a task
         self.connections: set[E] = set()
         self.refused = 0
 
@@ -100,7 +102,9 @@ class Listener(Generic[E]):
         if len(self.connections) >= self._max:
             self.refused += 1
             return _Refusal()
+        self._engines = {engine for engine in self._engines if engine.tasks or not engine.over}
         engine = self._factory()
+        self._engines.add(engine)
         self.connections.add(engine)
         engine.on_ended(lambda: self.connections.discard(engine))
         return SocketTransport(engine)
@@ -126,16 +130,20 @@ class Listener(Generic[E]):
         if self._server is not None:
             self._server.close()
 
-    async def close(self) -> None:
-        """Stops listening and ends every connection at once. Twice is fine.
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Stops listening, ends every connection at once and cancels every handler. Twice is fine.
+
+        Args:
+            timeout: Seconds to wait for the end of the handlers (10 by default).
 
         Example:
             >>> await listener.close()
         """
         self.stop_listening()
-        ending = list(self.connections)
+        ending = list(self._engines)
         for engine in ending:
             engine.end(abort=True)
+        await cancel_and_wait({task for engine in ending for task in engine.tasks}, timeout)
         for engine in ending:
             await engine.wait_ended()
 

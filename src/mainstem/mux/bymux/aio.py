@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, TimedOut
 from mainstem.mux.bymux import events
-from mainstem.mux.bymux.aio_stream import CLOSE_TIMEOUT_S, PING_TIMEOUT_S, BymuxStream, PingWaiters
+from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
-from mainstem.mux.engine import Engine, logger, wait_for_tasks
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, logger
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Endpoint, Listener
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
@@ -48,6 +48,7 @@ class Connection(Engine):
         super().__init__(self.sans_io, clock)
         self._handler = handler
         self._on_connection = on_connection
+        self._greeter: asyncio.Task[object] | None = None
         self._openers: deque[asyncio.Future[None]] = deque()
         self._accepted: deque[BymuxStream] = deque()
         self._accepters: deque[asyncio.Future[None]] = deque()
@@ -81,7 +82,7 @@ class Connection(Engine):
         """
         super().transport_ready(transport)
         if self._on_connection is not None:
-            self.spawn(self._greet(self._on_connection))
+            self._greeter = self.spawn(self._greet(self._on_connection))
 
     async def _greet(self, on_connection: Callable[[Connection], Awaitable[object]]) -> None:
         try:
@@ -252,10 +253,7 @@ class Connection(Engine):
                 unsent = sum(stream.queued for stream in self._streams)
             self.end(abort=True)
         await self.wait_ended()
-        for task in list(self._tasks):
-            if task is not asyncio.current_task():
-                task.cancel()
-        await wait_for_tasks(self._tasks - {asyncio.current_task()}, timeout)
+        await cancel_and_wait(self.tasks, timeout)
         if unsent:
             error = ClosedError(f"the connection was closed here; {unsent} bytes of its streams were not sent")
             error.unsent = unsent
@@ -283,7 +281,7 @@ class Connection(Engine):
         stream = BymuxStream(self, event.stream)
         self._streams.add(stream)
         if self._handler is not None:
-            self.spawn(self._handle(stream, self._handler))
+            stream.attach_handler(self.spawn(self._handle(stream, self._handler)))
         else:
             self._accepted.append(stream)
             _wake(self._accepters)
@@ -292,6 +290,7 @@ class Connection(Engine):
         try:
             async with stream:
                 await handler(stream)
+            stream.stop_read()
         except MainstemError as error:
             # A stream that broke under its handler is not the handler's fault.
             if not stream.broken:
@@ -325,6 +324,8 @@ class Connection(Engine):
             stream.set_exception(error)
         self._streams.clear()
         self._pings.fail(error)
+        if self._greeter is not None and self._greeter is not asyncio.current_task(self._loop):
+            self._greeter.cancel()
         _wake(self._openers)
         _wake(self._accepters)
 

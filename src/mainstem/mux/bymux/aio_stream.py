@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import ClosedError, MainstemError, TimedOut
 from mainstem.mux.async_stream import AsyncStream
 from mainstem.mux.bymux.state import Half
+from mainstem.mux.engine import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from mainstem.mux.bymux.stream import Stream
 
 PING_TIMEOUT_S = 10.0
-# Seconds without progress after which closing gives up.
-CLOSE_TIMEOUT_S = 10.0
 
 
 class BymuxStream(AsyncStream):
     """One stream. As a context manager it is closed at the end, and aborted when the block raises.
+
+    Leaving the block in order ends the writing half. The peer is asked to stop (StopRead) only if it sends, or has sent, what
+    nothing reads any more; so a StopRead means to a handler that its response is not needed.
 
     Example:
         >>> async with await connection.open_stream() as stream:
@@ -30,7 +32,7 @@ class BymuxStream(AsyncStream):
         ...     print(await stream.read())
     """
 
-    __slots__ = ("_closing", "_connection", "_pings", "_sans_io", "_stopped", "_tap")
+    __slots__ = ("_closing", "_connection", "_left", "_pings", "_sans_io", "_stopped", "_tap")
 
     _handle: Stream
 
@@ -39,6 +41,7 @@ class BymuxStream(AsyncStream):
         self._connection = connection
         self._sans_io = connection.sans_io
         self._closing = False
+        self._left = False
         self._stopped: ClosedError | None = None
         self._tap: Callable[[bytes], None] | None = None
         self._pings = PingWaiters(connection, stream)
@@ -116,17 +119,17 @@ class BymuxStream(AsyncStream):
     def abort(self) -> None:
         """Ends both halves now; what was queued is dropped.
 
-        bymux has no packet for it: the peer receives an orderly end.
+        bymux has no packet for it: a reader at the peer sees the end of data. A handler there is cancelled.
 
         Example:
             >>> stream.abort()
         """
         stream = self._handle
+        self.stop_read()
         if self._engine.failure is None and not stream.own & Half.CLOSED:
             self._sans_io.close(stream, discard=True)
         self.fail_writes(ClosedError(f"stream {stream.id} was aborted here"))
         self._write_failure = None
-        self.stop_read()
 
     def deliver_to(self, call: Callable[[bytes], None]) -> None:
         """Passes what arrives to a function in place of a reader, ordered with the events of other streams.
@@ -177,10 +180,12 @@ class BymuxStream(AsyncStream):
             self.abort()
             raise
         finally:
-            if not self._eof:
+            if not self._eof and (self._buffer.size or not self._handle.receive_credit):
                 self.stop_read()
-            else:
+            elif self._eof:
                 self._drop_unread()
+            else:
+                self._left = True
 
     def _drop_unread(self) -> None:
         self._drop_buffer()
@@ -208,11 +213,32 @@ class BymuxStream(AsyncStream):
         Example:
             >>> stream.feed_data(event.data)
         """
-        if self._tap is None:
+        if self._left:
+            self.stop_read()
+        elif self._tap is None:
             super().feed_data(data)
         else:
             self._consumed(len(data))
             self._tap(data)
+
+    def feed_eof(self) -> None:
+        """Marks the end of the peer's bytes; called by the connection.
+
+        Example:
+            >>> stream.feed_eof()
+        """
+        super().feed_eof()
+        if self._handle.peer is Half.DONE:
+            self._peer_done()
+
+    def _peer_done(self) -> None:
+        """The peer neither reads nor writes: cancels a handler that serves nothing any more.
+
+        Not one that has ended its own half, and not one that may have to read: the peer's data is complete. A peer that stops
+        reading and then closes without having written in between gave the stream up.
+        """
+        if not self._closing and (self._handle.abandoned or self._eof_seen):
+            self.cancel_handler()
 
     def read_stopped(self, lost: int) -> None:
         """The peer stopped reading; called by the connection.
@@ -223,6 +249,8 @@ class BymuxStream(AsyncStream):
         Example:
             >>> stream.read_stopped(event.lost)
         """
+        if self._handle.peer is Half.DONE:
+            self._peer_done()
         if lost:
             error = ClosedError(f"the peer stopped reading stream {self.id}: {lost} bytes were not sent")
             error.unsent = lost

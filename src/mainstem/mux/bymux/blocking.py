@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mainstem.mux.blocking import BlockingStream as _BlockingStream
 from mainstem.mux.blocking import LoopThread
 from mainstem.mux.bymux import aio
-from mainstem.mux.bymux.aio_stream import CLOSE_TIMEOUT_S, PING_TIMEOUT_S, BymuxStream
+from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
+from mainstem.mux.engine import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from mainstem.mux.bymux.settings import Settings

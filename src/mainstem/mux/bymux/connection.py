@@ -170,6 +170,8 @@ class BymuxConnection(Lifecycle):
                     "write-beyond-credit", f"Write of {amount} bytes on stream {stream.id} with credit {credit}"
                 )
             stream.receive_credit = credit - amount
+        if stream.abandoned and amount:
+            stream.abandoned = False
         self._body_stream = stream
         self._body_left = amount
 
@@ -213,6 +215,7 @@ class BymuxConnection(Lifecycle):
         self._events.append(events.PongReceived(stream, rtt_ns))
 
     def _receive_end(self, stream: Stream, packet: Packet, half: Half) -> None:
+        stream.abandoned = stream.abandoned or (stream.peer is Half.OPEN and packet is Packet.STOP_READ)
         stream.peer = half
         response = RESPONSE[stream.own][packet]
         if packet is Packet.CLOSE:

@@ -26,7 +26,8 @@ class Stream:
         receive_credit: Bytes that the peer may send, in this end's view.
         sent: Bytes that were given to the transport.
     unconsumed: Bytes handed out and not yet consumed.
-        ended: Whether both halves are done.
+        abandoned: Whether the peer sent StopRead before Close, and nothing in between.
+    ended: Whether both halves are done.
         owner: Free for the driver of the connection.
 
     Example:
@@ -36,6 +37,7 @@ class Stream:
     """
 
     __slots__ = (
+        "abandoned",
         "close_wanted",
         "created_here",
         "discarding",
@@ -67,6 +69,7 @@ class Stream:
         self.created_here = created_here
         self.queue = OutQueue()
         self.sent = 0
+        self.abandoned = False
         self.close_wanted = False
         self.discarding = False
         self.ended = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, MainstemError
-from mainstem.mux.engine import wait_for_tasks
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, wait_for_tasks
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.server import ServerConnection
@@ -29,39 +29,21 @@ SHUTDOWN_TIMEOUT_S = 10.0
 class ServerSession(SessionStream):
     """One request and the response to it.
 
-    When the handler returns, a response that was begun is finished. A handler that returns without a response, or raises,
-    aborts the session.
+    When the handler returns, the response is complete; it may be empty. A handler that raises, or is cancelled, aborts the
+    session. It is cancelled when the client aborts, when the connection ends, and when the listener closes.
 
     Example:
         >>> async def handler(session):
         ...     session.write(await session.read(-1))
     """
 
-    __slots__ = ("_acknowledged", "_responded")
+    __slots__ = ("_acknowledged",)
 
     _engine: ServerEngine
 
     def __init__(self, engine: ServerEngine, session: Session) -> None:
         super().__init__(engine, session)
         self._acknowledged: asyncio.Future[bool] | None = None
-        self._responded = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Queues bytes of the response; :meth:`drain` waits for the client's ration.
-
-        Args:
-            data: The bytes; what is mutable is copied.
-
-        Raises:
-            Cancelled: The client aborted the session.
-            LocalProtocolError: The response was finished.
-            MainstemError: What ended the session or the connection.
-
-        Example:
-            >>> session.write(b"a part of the response")
-        """
-        self._responded = True
-        super().write(data)
 
     def finish(self, *, ack_required: bool = False) -> None:
         """Marks the response as complete. Twice is fine.
@@ -85,6 +67,15 @@ class ServerSession(SessionStream):
             self._acknowledged = asyncio.get_running_loop().create_future()
         self._engine.sans_io.finish(session, ack_required=ack_required)
         self._engine.schedule_flush()
+
+    @property
+    def caller_waiting(self) -> bool:
+        """Whether the client still waits for the response; may be read in any thread.
+
+        False once the client aborted the session, the connection ended, or the response is complete. A handler that waits for
+        something is cancelled then anyway; one that computes can ask.
+        """
+        return not self.broken and self._engine.failure is None and self._handle.server is Half.OPEN
 
     async def acknowledged(self) -> bool:
         """Waits until the client has acknowledged the response.
@@ -184,11 +175,8 @@ class ServerSession(SessionStream):
         if self._write_error is not None or session.ended:
             return
         if not session.eof_wanted and session.server is Half.OPEN:
-            if not self._responded:
-                self.abort("the handler returned without a response")
-                return
             self.finish()
-        await self._drain_to(0, 0)
+        await self._flush_in_time(CLOSE_TIMEOUT_S)
         if session.client is Half.OPEN and self._engine.failure is None:
             self._engine.sans_io.close(session)
             self._engine.schedule_flush()
@@ -214,12 +202,11 @@ class ServerEngine(JmuxEngine):
     async def shut_down(self, deadline: float) -> None:
         """Lets running handlers finish until ``deadline`` (loop time), then sends Shutdown and ends the connection."""
         self._draining = True
-        if not await wait_for_tasks(self._tasks, max(0.0, deadline - self._loop.time())):
+        if not await wait_for_tasks(self.tasks, max(0.0, deadline - self._loop.time())):
             for session in list(self.sans_io.sessions.values()):
                 if session.owner is not None and session.processing and session.server is not Half.TERMINATED:
                     session.owner.abort("shutting down")
-            for task in list(self._tasks):
-                task.cancel()
+            await cancel_and_wait(self.tasks, CLOSE_TIMEOUT_S)
         if self.failure is None:
             if self.sans_io.established:
                 self.sans_io.shut_down(b"shutting down")
@@ -235,7 +222,7 @@ class ServerEngine(JmuxEngine):
         session = ServerSession(self, event.session)
         if not self._draining:
             event.session.processing = True
-            self.spawn(session.run(self._handler))
+            session.attach_handler(self.spawn(session.run(self._handler)))
 
     def _on_acknowledged(self, event: events.Acknowledged) -> None:
         event.session.owner.acknowledgment_received(event.positive)

@@ -1,0 +1,80 @@
+"""Closing a listener ends its handlers, and says which did not end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from mainstem.mux import bymux, jmux
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
+    started, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def slow(stream: Any) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned.set()
+
+    listener = await protocol.serve(slow, "127.0.0.1", 0)
+    client = await protocol.connect("127.0.0.1", listener.port)
+    stream = await (client.open_stream() if protocol is bymux else client.open_session())
+    stream.write(b"x")
+    await asyncio.wait_for(started.wait(), 10)
+    await listener.close()
+    assert cleaned.is_set()
+    await client.close()
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCaptureFixture) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(stream: Any) -> None:
+        started.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    listener = await protocol.serve(stubborn, "127.0.0.1", 0)
+    client = await protocol.connect("127.0.0.1", listener.port)
+    stream = await (client.open_stream() if protocol is bymux else client.open_session())
+    stream.write(b"x")
+    await asyncio.wait_for(started.wait(), 10)
+    with caplog.at_level(logging.WARNING):
+        await asyncio.wait_for(listener.close(timeout=0.1), 10)
+    assert "did not end" in caplog.text
+    release.set()
+    await client.close()
+
+
+async def test_a_handler_whose_stream_ended_in_order_is_cancelled_with_the_listener() -> None:
+    cancelled = asyncio.Event()
+
+    async def after(stream: bymux.BymuxStream) -> None:
+        await stream.read(-1)
+        await stream.close()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    listener = await bymux.serve(after, "127.0.0.1", 0)
+    async with await bymux.connect("127.0.0.1", listener.port) as connection, await connection.open_stream() as stream:
+        await stream.close()
+        await stream.read(-1)
+    await asyncio.sleep(0.05)
+    assert not cancelled.is_set()
+    await listener.close()
+    assert cancelled.is_set()

@@ -1,0 +1,230 @@
+"""A handler ends with what it serves, and a complete request is not lost with its sender."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.mux_pair import bymux_pair, jmux_pair
+
+from mainstem.errors import ClosedError
+from mainstem.mux import bymux, jmux
+
+
+class Handler:
+    """Reads everything if asked to, then computes for ever; records how it ended."""
+
+    def __init__(self, *, read_first: bool = False) -> None:
+        self.read_first = read_first
+        self.started = asyncio.Event()
+        self.outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.stream: Any = None
+
+    async def __call__(self, stream: Any) -> None:
+        self.stream = stream
+        try:
+            if self.read_first:
+                await stream.read(-1)
+            self.started.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.outcome.set_result("cancelled")
+            raise
+
+    async def ended(self) -> str:
+        return await asyncio.wait_for(self.outcome, 5)
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+async def test_a_bymux_handler_is_cancelled_when_its_peer_aborts_the_stream(complete: bool) -> None:
+    handler = Handler(read_first=complete)
+    client, _ = bymux_pair(handler)
+    stream = await client.open_stream()
+    await settle()
+    stream.write(b"request")
+    if complete:
+        await stream.close()
+    await settle()
+    await asyncio.wait_for(handler.started.wait(), 5)
+    stream.abort()
+    assert await handler.ended() == "cancelled"
+
+
+async def test_a_jmux_handler_is_cancelled_when_its_client_aborts_and_can_ask_whether_it_waits() -> None:
+    handler = Handler(read_first=True)
+    client, _ = jmux_pair(handler)
+    calling = asyncio.ensure_future(client.call(b"request"))
+    await asyncio.wait_for(handler.started.wait(), 5)
+    assert handler.stream.caller_waiting
+    calling.cancel()
+    assert await handler.ended() == "cancelled"
+    assert not handler.stream.caller_waiting
+
+
+async def test_a_jmux_handler_that_computes_in_a_thread_can_ask() -> None:
+    seen: list[bool] = []
+    go_on = asyncio.Event()
+
+    async def compute(session: jmux.ServerSession) -> None:
+        await session.read(-1)
+
+        def work() -> None:
+            seen.append(session.caller_waiting)
+            loop.call_soon_threadsafe(go_on.set)
+            while session.caller_waiting:
+                pass
+            seen.append(False)
+
+        await asyncio.to_thread(work)
+
+    loop = asyncio.get_running_loop()
+    client, _ = jmux_pair(compute)
+    calling = asyncio.ensure_future(client.call(b"x"))
+    await asyncio.wait_for(go_on.wait(), 5)
+    calling.cancel()
+    await settle()
+    await asyncio.sleep(0.05)
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("how", ["lost", "ended here", "ended there"])
+async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None:
+    bymux_handler, jmux_handler = Handler(), Handler()
+    client, server = bymux_pair(bymux_handler)
+    await client.open_stream()
+    jmux_client, endpoint = jmux_pair(jmux_handler)
+    session = await jmux_client.open_session()
+    session.write(b"x")
+    await asyncio.wait_for(bymux_handler.started.wait(), 5)
+    await asyncio.wait_for(jmux_handler.started.wait(), 5)
+    if how == "lost":
+        server._transport.lose(OSError("reset"))  # type: ignore[union-attr]
+        endpoint.servers[0]._transport.lose(OSError("reset"))  # type: ignore[union-attr]
+    elif how == "ended here":
+        server.end(abort=True)
+        endpoint.servers[0].end(abort=True)
+    else:
+        client.abort()
+        await jmux_client.close()
+    assert await bymux_handler.ended() == "cancelled"
+    assert await jmux_handler.ended() == "cancelled"
+
+
+async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def store(stream: bymux.BymuxStream) -> None:
+        data = b""
+        async for part in stream:
+            data += part
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)  # the peer is long gone
+        received.set_result(data)
+
+    client, _ = bymux_pair(store, settings=bymux.Settings(stream_window=1000))
+    async with client, await client.open_stream() as stream:
+        stream.write(bytes(20_000))
+    assert len(await asyncio.wait_for(received, 5)) == 20_000
+
+
+async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled() -> None:
+    done = asyncio.Event()
+
+    async def respond(stream: bymux.BymuxStream) -> None:
+        stream.write(await stream.read(-1))
+        await stream.close()
+        await asyncio.sleep(0.05)
+        done.set()
+
+    client, _ = bymux_pair(respond)
+    async with await client.open_stream() as stream:
+        stream.write(b"request")
+        await stream.close()
+        assert await stream.read(-1) == b"request"
+    await asyncio.wait_for(done.wait(), 5)
+
+
+async def test_a_writer_whose_reader_left_is_stopped() -> None:
+    stopped = asyncio.Event()
+
+    async def pour(stream: bymux.BymuxStream) -> None:
+        await stream.readexactly(1)
+        try:
+            while True:
+                stream.write(bytes(100))
+                await stream.drain()
+                await asyncio.sleep(0)
+        except (ClosedError, asyncio.CancelledError):
+            stopped.set()
+            raise
+
+    client, _ = bymux_pair(pour, settings=bymux.Settings(stream_window=1000))
+    async with await client.open_stream() as stream:
+        await settle()
+        stream.write(b"x")
+        await stream.readexactly(150)
+    await asyncio.wait_for(stopped.wait(), 5)
+
+
+async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() -> None:
+    """Close and StopRead in one piece, as peers send that want nothing back."""
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def store(stream: bymux.BymuxStream) -> None:
+        data = await stream.read(-1)
+        await asyncio.sleep(0.02)
+        received.set_result(data)
+
+    _, server = bymux_pair(store)
+    server.data_received(memoryview(bytes.fromhex("3006 2006026869 8006 a006".replace(" ", ""))))
+    assert await asyncio.wait_for(received, 5) == b"hi"
+
+
+async def test_an_empty_response_is_a_response() -> None:
+    async def silent(session: jmux.ServerSession) -> None:
+        await session.read(-1)
+
+    client, _ = jmux_pair(silent)
+    async with client.request() as session:
+        session.write(b"x")
+        session.finish()
+        assert await session.read(-1) == b""
+        assert session.delivery is jmux.Delivery.COMPLETE
+    assert await client.call(b"y") == b""
+
+
+async def test_a_handler_that_is_cancelled_aborts_its_session() -> None:
+    async def cancel_self(session: jmux.ServerSession) -> None:
+        await session.read(-1)
+        raise asyncio.CancelledError
+
+    from mainstem.errors import Cancelled
+
+    client, _ = jmux_pair(cancel_self)
+    with pytest.raises(Cancelled):
+        await client.call(b"x")
+
+
+async def test_a_client_that_gives_no_ration_does_not_hold_a_handler_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mainstem.mux.jmux import aio_server
+
+    monkeypatch.setattr(aio_server, "CLOSE_TIMEOUT_S", 0.05)
+    done = asyncio.Event()
+
+    async def respond(session: jmux.ServerSession) -> None:
+        session.write(bytes(5000))
+        done.set()
+
+    client, endpoint = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024))
+    session = await client.open_session()
+    session.write(b"x")
+    await asyncio.wait_for(done.wait(), 5)
+    async with asyncio.timeout(5):
+        while endpoint.servers[0].tasks:
+            await asyncio.sleep(0.01)
