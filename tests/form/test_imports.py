@@ -68,7 +68,7 @@ DOORS: dict[str, set[str]] = {
     "mux/transports.py": {"asyncio", "socket"},
     "mux/engine.py": {"asyncio"},
     "mux/async_stream.py": {"asyncio"},
-    "mux/jmux/aio_client.py": {"asyncio"},
+    "mux/jmux/aio_client.py": {"asyncio", "random"},
     "mux/jmux/aio_server.py": {"asyncio"},
     "mux/sockets.py": {"asyncio"},
     "mux/tunnel.py": {"asyncio", "random", "socket"},

@@ -247,21 +247,17 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
         writer.close()
 
     async with await asyncio.start_server(rude, "127.0.0.1", 0) as server:
-        client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
-        session = await client.request()
-        session.write(b"x")
         with pytest.raises(RemoteProtocolError):
-            await asyncio.wait_for(session.read(), 30)
-        assert session.may_retry
-        await client.close()
+            await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        await asyncio.sleep(0.05)
     quick = jmux.Settings(handshake_timeout_ns=50_000_000)
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-        client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=quick)
-        session = await client.request()
-        session.write(b"x")
+        port = server.sockets[0].getsockname()[1]
         with pytest.raises(TimedOut):
-            await asyncio.wait_for(session.read(), 30)
-        await client.close()
+            await jmux.connect("127.0.0.1", port, settings=quick)
+        with pytest.raises(TimedOut):
+            await jmux.connect("127.0.0.1", port, timeout=0.05)
+        await asyncio.sleep(0.05)  # the silent server sees the end of its connections
 
 
 def test_the_blocking_api() -> None:

@@ -101,7 +101,7 @@ class AsyncStream:
         self._task: asyncio.Task[Any] | None = None
         self._read_error: MainstemError | None = None
         self._reader: asyncio.Future[None] | None = None
-        self._drainers: list[asyncio.Future[None]] = []
+        self._drainers: list[asyncio.Future[bool]] = []
         self._write_error: MainstemError | None = None
         self._write_failure: MainstemError | None = None
         self._reported = False
@@ -331,10 +331,11 @@ class AsyncStream:
             if handle.queue.size > limit:
                 self._check_writable()
                 handle.notify_below = max(handle.notify_below, level)
-                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
                 self._drainers.append(future)
                 try:
-                    await future
+                    if await future:
+                        self._check_writable()
                 finally:
                     if future in self._drainers:
                         self._drainers.remove(future)
@@ -405,11 +406,7 @@ class AsyncStream:
             self._write_error = error
             if error.unsent or (self._any_written() and not self._writing_ended()):
                 self._write_failure = error
-        drainers, self._drainers = self._drainers, []
-        self._reported = self._reported or bool(drainers)
-        for future in drainers:
-            if not future.done():
-                future.set_exception(error)
+        self._complete_drainers(failed=True)
 
     def wake_writers(self) -> None:
         """Wakes the tasks in :meth:`drain` and :meth:`flush`; called by the connection.
@@ -417,10 +414,14 @@ class AsyncStream:
         Example:
             >>> stream.wake_writers()
         """
+        self._complete_drainers(failed=False)
+
+    def _complete_drainers(self, *, failed: bool) -> None:
+        # A result and not an exception: that of a future whose task was cancelled meanwhile would be logged by asyncio.
         drainers, self._drainers = self._drainers, []
         for future in drainers:
             if not future.done():
-                future.set_result(None)
+                future.set_result(failed)
 
     def attach_handler(self, task: asyncio.Task[Any]) -> None:
         """Binds the stream to the task that serves it, which is cancelled when the stream breaks; called by the connection.

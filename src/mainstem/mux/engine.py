@@ -82,6 +82,25 @@ class Engine:
         self.failure: MainstemError | None = None
 
     @property
+    def peer_address(self) -> Any:
+        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        return None if self._transport is None else self._transport.get_extra_info("peername")
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
+
+        ``None`` without TLS. A client's certificate is requested by ``verify_mode`` of the server's context, and was verified
+        then; with ``CERT_NONE`` this is empty.
+        """
+        return None if self._transport is None else self._transport.get_extra_info("peercert")
+
+    @property
+    def ssl_object(self) -> Any:
+        """The TLS connection, an :class:`ssl.SSLObject`; ``None`` without TLS."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+
+    @property
     def read_limit(self) -> int:
         """Bytes that one ``read(-1)`` collects at most."""
         return self._connection.settings.read_limit

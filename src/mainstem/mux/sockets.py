@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mainstem.errors import ConfigurationError, ConnectionLost, TimedOut
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait
+from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError, TimedOut
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # Connections that one listener serves at once; each may hold its windows' worth of memory.
 MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
+# Broken rules of peers that a listener logs one by one, in so many seconds; the others are counted.
+LOG_BURST = 10
+LOG_INTERVAL_S = 60.0
 
 E = TypeVar("E", bound="Engine")
 
@@ -66,6 +69,9 @@ class Listener(Generic[E]):
         self._engines: set[E] = set()  # those with a transport or a task
         self.connections: set[E] = set()
         self.refused = 0
+        self._log_since = float("-inf")
+        self._logged = 0
+        self._suppressed = 0
 
     async def start(
         self,
@@ -106,8 +112,26 @@ class Listener(Generic[E]):
         engine = self._factory()
         self._engines.add(engine)
         self.connections.add(engine)
-        engine.on_ended(lambda: self.connections.discard(engine))
+        engine.on_ended(lambda: self._on_ended(engine))
         return SocketTransport(engine)
+
+    def _on_ended(self, engine: E) -> None:
+        self.connections.discard(engine)
+        if isinstance(engine.failure, RemoteProtocolError):
+            self._log_violation(engine.failure)
+
+    def _log_violation(self, error: RemoteProtocolError) -> None:
+        """Logs a broken rule; a flood of them is ``LOG_BURST`` lines a minute, and then a count."""
+        now = asyncio.get_running_loop().time()
+        if now - self._log_since >= LOG_INTERVAL_S:
+            if self._suppressed:
+                logger.warning("%d more connections ended for broken rules", self._suppressed)
+            self._log_since, self._logged, self._suppressed = now, 0, 0
+        if self._logged >= LOG_BURST:
+            self._suppressed += 1
+            return
+        self._logged += 1
+        logger.warning("a connection of %s ended, rule %s: %s", error.peer or "a peer", error.rule, error)
 
     @property
     def port(self) -> int:

@@ -53,6 +53,10 @@ class Transport(Protocol):
     paused: bool
     peer: str
 
+    def get_extra_info(self, name: str) -> Any:
+        """Facts about the way to the peer, with the names of :meth:`asyncio.BaseTransport.get_extra_info`."""
+        ...
+
     def write(self, segments: list[bytes | memoryview]) -> None:
         """Queues bytes in pieces; may set ``paused``."""
         ...
@@ -109,6 +113,10 @@ class SocketTransport(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came in."""
         self._handler.data_received(self._buffer[:nbytes])
+
+    def get_extra_info(self, name: str) -> Any:
+        """Facts about the socket, as asyncio names them."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
@@ -207,6 +215,10 @@ class _TaskTransport:
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._guard(work())) for work in self._work()]
 
+    def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - a publication has none
+        """Facts about the way to the peer."""
+        return None
+
     def _work(self) -> list[Callable[[], Any]]:
         raise NotImplementedError
 
@@ -269,6 +281,10 @@ class StreamPairTransport(_TaskTransport):
         super().__init__(handler, peer=peer)
         self._reader = reader
         self._writer = writer
+
+    def get_extra_info(self, name: str) -> Any:
+        """Facts about the writer's transport, as asyncio names them."""
+        return self._writer.get_extra_info(name)
 
     def _work(self) -> list[Callable[[], Any]]:
         return [self._receive, self._send]

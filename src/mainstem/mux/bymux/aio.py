@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import ClosedError, LocalProtocolError, MainstemError, TimedOut
+from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, TimedOut
 from mainstem.mux.bymux import events
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
@@ -89,6 +89,8 @@ class Connection(Engine):
             await on_connection(self)
         except MainstemError as error:
             self.end(error)
+        except asyncio.IncompleteReadError as error:
+            self.end(ConnectionLost(f"{self.sans_io.peer_name} ended a stream early: {error}"))
 
     # ---- streams
 
@@ -291,9 +293,9 @@ class Connection(Engine):
             async with stream:
                 await handler(stream)
             stream.stop_read()
-        except MainstemError as error:
-            # A stream that broke under its handler is not the handler's fault.
-            if not stream.broken:
+        except (MainstemError, asyncio.IncompleteReadError) as error:
+            # A stream that broke, or ended early, under its handler is not the handler's fault.
+            if not (stream.broken or stream.at_eof()):
                 raise
             logger.debug("a stream of %s broke under its handler: %s", self.sans_io.peer_name, error)
 

@@ -300,18 +300,21 @@ class PingWaiters:
     def __init__(self, connection: Connection, stream: Stream | None) -> None:
         self._connection = connection
         self._stream = stream
-        self._waiters: deque[asyncio.Future[float]] = deque()
+        self._waiters: deque[asyncio.Future[float | MainstemError]] = deque()
 
     async def ping(self, timeout: float) -> float:
         """Sends a ping and waits for its pong; returns the round trip in seconds."""
         self._connection.send_ping(self._stream)
-        future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[float | MainstemError] = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
         try:
             async with asyncio.timeout(timeout):
-                return await future
+                result = await future
         except TimeoutError:
             raise TimedOut(f"no pong within {timeout:g} s", timeout=timeout) from None
+        if isinstance(result, MainstemError):
+            raise result
+        return result
 
     def received(self, rtt_ns: int) -> None:
         """Completes the oldest ping; a negative round trip is that of an unsolicited pong."""
@@ -325,4 +328,4 @@ class PingWaiters:
         waiters, self._waiters = self._waiters, deque()
         for future in waiters:
             if not future.done():
-                future.set_exception(error)
+                future.set_result(error)

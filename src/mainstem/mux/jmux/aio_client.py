@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import ClosedError, MainstemError
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError, TimedOut
+from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.client import ClientConnection
 from mainstem.mux.jmux.state import Acknowledgment, Delivery, Half
@@ -20,11 +22,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstem.clock import Clock
-    from mainstem.mux.jmux import events
     from mainstem.mux.jmux.settings import Settings
 
 # Connections of one client: 128 requests in flight on each.
 MAX_CONNECTIONS = 8
+# Seconds between attempts of a call: doubled each time up to the maximum, and multiplied by a random number in 0.5..1.
+RETRY_FIRST_S = 0.05
+RETRY_MAX_S = 1.0
 
 
 class ClientSession(SessionStream):
@@ -132,6 +136,23 @@ class ClientSession(SessionStream):
             self._reported = True
             raise failure
 
+    async def close(self) -> None:
+        """Ends the session as the end of its block does. Twice is fine.
+
+        Raises:
+            MainstemError: What ended the session before its response was complete, unless a call raised it before.
+
+        Example:
+            >>> session = await client.request()
+            >>> await session.close()
+        """
+        self.leave()
+
+    @property
+    def connection(self) -> ClientEngine:
+        """The connection that the session belongs to, with the server's address and certificate."""
+        return self._engine
+
     async def __aenter__(self) -> ClientSession:
         return self
 
@@ -191,6 +212,20 @@ class ClientEngine(JmuxEngine):
         super().__init__(ClientConnection(settings, now_ns=clock.monotonic_ns()), clock)
         self._on_free = on_free
         self._on_lost = on_lost
+        self._header_or_end = self._loop.create_future()
+        self._handlers[events.ConnectionEstablished] = lambda _: self._settle()
+
+    async def established(self) -> None:
+        """Waits for the server's header. Raises what ended the connection before it came."""
+        await asyncio.shield(self._header_or_end)
+        if isinstance(self.failure, ConnectionLost):
+            raise ConnectionLost(str(self.failure), delivery="none") from self.failure
+        if self.failure is not None:
+            raise self.failure
+
+    def _settle(self) -> None:
+        if not self._header_or_end.done():
+            self._header_or_end.set_result(None)
 
     def _on_session_ended(self, event: events.SessionEnded) -> None:
         super()._on_session_ended(event)
@@ -198,7 +233,12 @@ class ClientEngine(JmuxEngine):
 
     def _on_over(self, error: MainstemError) -> None:
         super()._on_over(error)
+        self._settle()
         self._on_lost(self)
+
+
+class _SafeToRetry(Exception):
+    """An attempt failed, and the server has processed nothing of it."""
 
 
 class Client:
@@ -219,7 +259,9 @@ class Client:
         max_connections: int,
         timeout: float,
         clock: Clock = SYSTEM_CLOCK,
+        entropy: random.Random | None = None,
     ) -> None:
+        self._entropy = entropy or random.SystemRandom()
         self._endpoint = endpoint
         self._settings = settings
         self._max = max_connections
@@ -282,40 +324,67 @@ class Client:
                     self._on_free()  # the free session is for the next task
                 raise
 
-    async def call(self, data: bytes, *, attempts: int = 2) -> bytes:
+    async def call(self, data: bytes, *, attempts: int = 2, timeout: float | None = None) -> bytes:
         """Sends a whole request and waits for the whole response.
 
-        The request is sent again only where the specification guarantees that the server processed nothing of it.
+        The request is sent again only where the specification guarantees that the server processed nothing of it, or when the
+        server could not be reached, after a pause that doubles with each attempt.
 
         Args:
             data: The request.
             attempts: How often the request is sent at most.
+            timeout: Seconds for all attempts together, after which the session is aborted, which cancels its handler;
+                ``None`` waits without a limit.
 
         Returns:
             The response.
 
         Raises:
+            TimedOut: The timeout passed.
+            LimitExceeded: The response is longer than the settings' ``read_limit``.
             Cancelled: The server aborted the session.
-            MainstemError: What ended the session or the connection.
+            ConnectionLost: The connection broke, or the server cannot be reached.
+            MainstemError: What else ended the session or the connection.
 
         Example:
-            >>> response = await client.call(b"whole request")
+            >>> response = await client.call(b"whole request", timeout=5)
         """
-        while True:
-            attempts -= 1
-            session = await self.open_session()
-            try:
-                session.write(data)
-                session.finish()
-                response = await session.read(-1)
-                session.leave()
-                return response
-            except MainstemError:
-                if attempts <= 0 or not session.may_retry:
-                    raise
-            except BaseException:
-                session.leave(in_order=False)
+        deadline = asyncio.timeout(timeout)
+        try:
+            async with deadline:
+                pause = RETRY_FIRST_S
+                for _ in range(attempts - 1):
+                    with contextlib.suppress(_SafeToRetry):
+                        return await self._attempt(data, may_retry=True)
+                    await asyncio.sleep(pause * self._entropy.uniform(0.5, 1.0))
+                    pause = min(pause * 2, RETRY_MAX_S)
+                return await self._attempt(data, may_retry=False)
+        except TimeoutError as error:
+            if isinstance(error, MainstemError) or not deadline.expired():
                 raise
+            raise TimedOut(f"no response within {timeout:g} s", timeout=timeout) from None
+
+    async def _attempt(self, data: bytes, *, may_retry: bool) -> bytes:
+        """Sends the request once. Raises ``_SafeToRetry`` where ``may_retry`` and nothing can have been processed."""
+        session: ClientSession | None = None
+        try:
+            session = await self.open_session()
+            session.write(data)
+            session.finish()
+            response = await session.read(-1)
+            session.leave()
+            return response
+        except MainstemError as error:
+            untouched = isinstance(error, ConnectionLost) if session is None else session.may_retry
+            if session is not None:
+                session.leave(in_order=False)
+            if may_retry and untouched:
+                raise _SafeToRetry from error
+            raise
+        except BaseException:
+            if session is not None:
+                session.leave(in_order=False)
+            raise
 
     async def add_connection(self) -> None:
         """Connects once more, unless a session is free meanwhile or the limit of connections is reached.
@@ -333,9 +402,18 @@ class Client:
             if len(self._engines) >= self._max:
                 return
             engine = ClientEngine(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
-            await self._endpoint.connect(engine, self._timeout)
-            if engine.failure is None:
-                self._engines.append(engine)
+            deadline = asyncio.timeout(self._timeout)
+            try:
+                async with deadline:
+                    await self._endpoint.connect(engine, self._timeout)
+                    await engine.established()
+            except BaseException as error:
+                engine.end(abort=True)
+                if isinstance(error, TimeoutError) and deadline.expired():
+                    text = f"{self._endpoint} did not send its connection header within {self._timeout:g} s"
+                    raise TimedOut(text, timeout=self._timeout) from None
+                raise
+            self._engines.append(engine)
 
     def _on_free(self) -> None:
         """A session id is free: one waiting task may have it."""
@@ -397,7 +475,7 @@ async def connect(
         server_hostname: The name that the server's certificate must have; ``host`` by default.
         settings: The configuration of each connection.
         max_connections: Connections at once (8 by default), each with 128 sessions.
-        timeout: Seconds for each connecting.
+        timeout: Seconds for each connecting, the server's header included.
 
     Returns:
         A client with its first connection.
@@ -405,6 +483,7 @@ async def connect(
     Raises:
         ConnectionLost: The server cannot be reached.
         TimedOut: Connecting took too long.
+        RemoteProtocolError: The server does not speak Jmux.
         ConfigurationError: Neither host and port nor path.
 
     Example:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, MainstemError
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, wait_for_tasks
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.server import ServerConnection
@@ -67,6 +67,11 @@ class ServerSession(SessionStream):
             self._acknowledged = asyncio.get_running_loop().create_future()
         self._engine.sans_io.finish(session, ack_required=ack_required)
         self._engine.schedule_flush()
+
+    @property
+    def connection(self) -> ServerEngine:
+        """The connection that the session belongs to, with the client's address and certificate."""
+        return self._engine
 
     @property
     def caller_waiting(self) -> bool:
@@ -160,11 +165,12 @@ class ServerSession(SessionStream):
         try:
             await handler(self)
             await self._complete()
-        except MainstemError:
-            broken = self.broken
+        except (MainstemError, asyncio.IncompleteReadError) as error:
+            broken = self.broken or (isinstance(error, asyncio.IncompleteReadError) and self.at_eof())
             self.abort("the handler failed")
             if not broken:
                 raise
+            logger.debug("a session of %s broke under its handler: %s", self._engine.sans_io.peer_name, error)
         except BaseException:
             self.abort("the handler failed")
             raise

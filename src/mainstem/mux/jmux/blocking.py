@@ -106,7 +106,7 @@ class BlockingClient:
         Args:
             data: The request.
             attempts: How often the request is sent at most.
-            timeout: Seconds to wait; ``None`` waits without a limit.
+            timeout: Seconds for all attempts together; ``None`` waits without a limit.
 
         Returns:
             The response.
@@ -119,7 +119,7 @@ class BlockingClient:
         Example:
             >>> response = client.call(b"whole request", timeout=5)
         """
-        return self._thread.run(self._client.call(data, attempts=attempts), timeout)
+        return self._thread.run(self._client.call(data, attempts=attempts, timeout=timeout))
 
     def close(self) -> None:
         """Ends every connection and the thread. Twice is fine.

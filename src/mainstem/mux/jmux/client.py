@@ -147,8 +147,6 @@ class ClientConnection(JmuxConnection):
         header = codec.decode_connection_header(data)
         if header.version != codec.VERSION:
             self._violated("bad-version", f"unexpected protocol version: {header.version}")
-        if header.reserved:
-            self._violated("reserved-bits", f"bad connection header: reserved byte {header.reserved:02X}")
         self._establish(header)
         for session in self.sessions.values():
             session.outbound = self._outbound_ration

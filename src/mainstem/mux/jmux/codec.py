@@ -1,7 +1,8 @@
 """Jmux messages as bytes.
 
 Both directions begin with an eight-byte connection header; messages follow, each with a four-byte header whose first byte
-names the type. Integers are big-endian. Every reserved bit is checked.
+names the type. Integers are big-endian. Reserved bits are written as zero and ignored when read; the lowest bit of the first byte
+is part of the type's bit pattern, and a session id has seven bits.
 """
 
 from __future__ import annotations
@@ -145,14 +146,12 @@ def decode_message(data: bytes | bytearray | memoryview, offset: int = 0) -> Mes
     kind = KINDS[first]
     if kind is Kind.DATA and second < MAX_SESSIONS:
         return Message(kind, second, first & 0x1E, value)
+    if kind is not None and kind in CONNECTION_KINDS:
+        return Message(kind, -1, 0, value)
     if kind is None or second >= MAX_SESSIONS:
         raise ValueError(bad_header(data, offset))
-    if kind in CONNECTION_KINDS:
-        if second:
-            raise ValueError(bad_header(data, offset))
-        return Message(kind, -1, 0, value)
-    if value and kind in (Kind.CLOSE, Kind.ACKNOWLEDGMENT):
-        raise ValueError(bad_header(data, offset))
+    if kind is Kind.CLOSE or kind is Kind.ACKNOWLEDGMENT:
+        value = 0  # reserved
     return Message(kind, second, first & 0x0E, value)
 
 

@@ -187,6 +187,8 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         kind = message.kind
         if kind is Kind.SHUTDOWN and self.role is Role.SERVER:
             self._violated("shutdown-sent-by-client", "Shutdown sent by client")
+        if kind is Kind.ABORT and message.flags & codec.PARTIAL and self.role is Role.SERVER:
+            self._violated("partial-sent-by-client", "Abort/partial sent by client")
         if kind in codec.WITH_BODY:
             if kind is Kind.ABORT:
                 self._body_session = self._session_for(message, Input.ABORT)

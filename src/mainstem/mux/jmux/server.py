@@ -139,8 +139,6 @@ class ServerConnection(JmuxConnection):
         negotiates = header.version > codec.VERSION and header.reserved & codec.NEGOTIATE
         if header.version != codec.VERSION and not negotiates:
             self._violated("bad-version", f"bad protocol version: {header.version}")
-        if header.reserved & ~codec.NEGOTIATE:
-            self._violated("reserved-bits", f"bad connection header: reserved byte {header.reserved:02X}")
         self._establish(header)
 
     def _receive_data_header(self, message: Message) -> Session:

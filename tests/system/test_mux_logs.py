@@ -1,0 +1,87 @@
+"""What a server logs of its peers: a broken rule once, and nothing with a traceback when they go away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+import pytest
+
+from mainstem.mux import bymux, jmux
+
+pytestmark = pytest.mark.system
+
+
+async def hold(stream: Any) -> None:
+    await stream.readexactly(10)
+    stream.write(bytes(1_000_000))
+    await stream.drain()
+
+
+def garbage(port: int, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.sendall(data)
+        peer.settimeout(5)
+        try:
+            while peer.recv(4096):
+                pass
+        except OSError:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("protocol", "data", "rule"),
+    [(bymux, b"\xc0", "undefined-packet-type"), (jmux, b"Jmux\x01\0\x80\0\x80\x05\0\0", "inactive-session")],
+)
+async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
+    protocol: Any, data: bytes, rule: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await protocol.serve(hold, "127.0.0.1", 0) as listener:
+        await asyncio.to_thread(garbage, listener.port, data)
+        await asyncio.sleep(0.05)
+        records = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert len(records) == 1
+        assert records[0].levelno == logging.WARNING
+        assert records[0].exc_info is None
+        assert "127.0.0.1:" in records[0].getMessage()
+        assert rule in records[0].getMessage()
+        for _ in range(30):
+            await asyncio.to_thread(garbage, listener.port, data)
+        await asyncio.sleep(0.05)
+        assert len(caplog.records) == 10, "a flood is cut"
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+@pytest.mark.parametrize("how", ["early end", "reset", "abort", "inside a message"])
+async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with await protocol.serve(hold, "127.0.0.1", 0) as listener:
+        client = await protocol.connect("127.0.0.1", listener.port)
+        stream = await (client.open_stream() if protocol is bymux else client.open_session())
+        stream.write(b"abc" if how == "early end" else bytes(10))
+        await stream.drain()
+        await asyncio.sleep(0.05)
+        connection = client if protocol is bymux else stream.connection
+        if how == "early end":
+            await (stream.close() if protocol is bymux else asyncio.sleep(0))
+            if protocol is jmux:
+                stream.finish()
+        elif how == "reset":
+            raw = connection._transport.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.end(abort=True)
+        elif how == "abort":
+            stream.abort()
+        else:
+            connection._transport.write([b"\x21" if protocol is bymux else b"\x80"])
+            connection.end()
+        await asyncio.sleep(0.1)
+        await client.close()
+        await asyncio.sleep(0.05)
+    import gc
+
+    gc.collect()
+    await asyncio.sleep(0)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -1,0 +1,114 @@
+"""Calls have deadlines that reach the server, attempts have pauses, and connecting ends with the server's header."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.mux_pair import MemoryTransport, jmux_pair
+
+from mainstem.errors import Cancelled, ConnectionLost, TimedOut
+from mainstem.mux.jmux.aio_client import Client
+
+if TYPE_CHECKING:
+    from mainstem.mux import jmux
+    from mainstem.mux.transports import TransportHandler
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def test_a_call_that_times_out_cancels_its_handler() -> None:
+    cancelled = asyncio.Event()
+
+    async def slow(session: jmux.ServerSession) -> None:
+        await session.read(-1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    client, endpoint = jmux_pair(slow)
+    with pytest.raises(TimedOut, match="no response within"):
+        await asyncio.wait_for(client.call(b"x", timeout=0.05), 5)
+    await asyncio.wait_for(cancelled.wait(), 5)
+    await settle()
+    assert endpoint.transports[0].sent.endswith(bytes.fromhex("20000000"))  # type: ignore[attr-defined]
+
+
+async def test_the_timeout_of_a_call_covers_all_attempts() -> None:
+    attempts = 0
+
+    async def refuse(session: jmux.ServerSession) -> None:
+        nonlocal attempts
+        attempts += 1
+        session.reject("busy")
+
+    client, _ = jmux_pair(refuse)
+    with pytest.raises(TimedOut):
+        await asyncio.wait_for(client.call(b"x", attempts=1000, timeout=0.2), 5)
+    assert 2 <= attempts <= 6, "the pauses double"
+    attempts = 0
+    with pytest.raises(Cancelled, match="busy"):
+        await asyncio.wait_for(client.call(b"x", attempts=3), 5)
+    assert attempts == 3
+
+
+async def test_pauses_between_attempts_have_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(session: jmux.ServerSession) -> None:
+        session.reject("busy")
+
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def record(seconds: float, *arguments: Any) -> None:
+        if seconds:
+            pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", record)
+    client, _ = jmux_pair(refuse)
+    client._entropy = random.Random(1)
+    with pytest.raises(Cancelled):
+        await client.call(b"x", attempts=7)
+    assert len(pauses) == 6
+    for pause, most in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.8, 1.0), strict=True):
+        assert most / 2 <= pause <= most
+    assert len({pause / most for pause, most in zip(pauses, (0.05, 0.1, 0.2, 0.4, 0.8, 1.0), strict=True)}) > 1
+
+
+class SilentEndpoint:
+    """A server that accepts and sends nothing, and then ends."""
+
+    def __init__(self) -> None:
+        self.transport: MemoryTransport | None = None
+
+    async def connect(self, handler: TransportHandler, timeout: float) -> None:
+        self.transport = MemoryTransport(handler)
+        handler.transport_ready(self.transport)
+
+
+async def test_connecting_ends_with_the_header_or_an_error() -> None:
+    endpoint = SilentEndpoint()
+    client = Client(endpoint, settings=None, max_connections=1, timeout=0.05)  # type: ignore[arg-type]
+    with pytest.raises(TimedOut, match="header"):
+        await asyncio.wait_for(client.add_connection(), 5)
+    assert client.connections == 0
+    client = Client(endpoint, settings=None, max_connections=1, timeout=5)  # type: ignore[arg-type]
+    connecting = asyncio.ensure_future(client.add_connection())
+    await settle()
+    assert not connecting.done()
+    assert endpoint.transport is not None
+    endpoint.transport.lose(None)
+    with pytest.raises(ConnectionLost) as caught:
+        await asyncio.wait_for(connecting, 5)
+    assert caught.value.delivery == "none"
+    connecting = asyncio.ensure_future(client.add_connection())
+    await settle()
+    connecting.cancel()
+    await settle()
+    assert endpoint.transport.ended, "a cancelled connect leaves no connection behind"
