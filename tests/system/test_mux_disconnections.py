@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 STREAMS, CUTS = 1000, 20
 AT_ONCE = 100
 # Both directions of a thousand streams are some 15 MB, so that the cuts fall into the first half of them.
-MOST = 600_000
+MOST = 450_000
 SIZES = (0, 1, 10, 1000, 10_000, 40_000)
 
 
