@@ -1,9 +1,11 @@
-"""The list of extension modules; everything else is in pyproject.toml.
+"""The extension modules and the description for the package index; everything else is in pyproject.toml.
 
-With MAINSTEM_COMPILE=no there are none: ``tools/setup.py`` compiles them in place by itself.
+With MAINSTEM_COMPILE=no there are no extension modules: ``tools/setup.py`` compiles them in place by itself.
 """
 
 import os
+import re
+import tomllib
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -16,7 +18,22 @@ MODULES = sorted(path for path in CORE.rglob("*.py") if path.stem not in UNCOMPI
 if os.environ.get("MAINSTEM_COMPILE") == "no":
     MODULES = []
 
+
+def description() -> str:
+    """README.md for a package index, where relative links lead nowhere.
+
+    They become absolute under the URL ``Source`` of pyproject.toml, and plain text while there is none.
+    """
+    source = tomllib.loads(Path("pyproject.toml").read_text())["project"].get("urls", {}).get("Source", "")
+    if source:
+        return re.sub(r"\]\((?!\w+:|#)", f"]({source}/blob/main/", Path("README.md").read_text())
+    without_images = re.sub(r"!\[[^]]*\]\((?!\w+:)[^)]*\)\n*", "", Path("README.md").read_text())
+    return re.sub(r"\[([^]]*)\]\((?!\w+:|#)[^)]*\)", r"\1", without_images)
+
+
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     ext_modules=cythonize(
         [
             Extension(
@@ -38,5 +55,5 @@ setup(
             "initializedcheck": False,
             "freethreading_compatible": True,
         },
-    )
+    ),
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,3 +89,26 @@ def faults(target: griffe.Object) -> Iterator[str]:
 def test_everything_public_is_documented(package: griffe.Module, module_name: str) -> None:
     lacking = [f"{target.path}: {fault}" for target in public_objects(package, module_name) for fault in faults(target)]
     assert lacking == []
+
+
+def is_private(package: str) -> bool:
+    text = (ROOT / "src" / package.replace(".", "/") / "__init__.py").read_text()
+    return (ast.get_docstring(ast.parse(text)) or "").startswith("Private")
+
+
+def test_every_package_is_public_or_says_that_it_is_private() -> None:
+    unclear = []
+    for path in sorted((ROOT / "src" / "mainstem").rglob("__init__.py")):
+        names = path.relative_to(ROOT / "src").parent.parts
+        packages = [".".join(names[: length + 1]) for length in range(len(names))]
+        has_public_parts = any(module == packages[-1] or module.startswith(packages[-1] + ".") for module in PUBLIC)
+        if not has_public_parts and not any(is_private(package) for package in packages):
+            unclear.append(packages[-1])
+    assert unclear == []
+
+
+def test_the_reference_pages_are_written_from_the_list() -> None:
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "write_reference.py"), "--check"], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr

@@ -1,1 +1,1 @@
-"""The compiled part, private: pointers and atomics live here and nowhere else (ARCHITECTURE.md, "The compiled part")."""
+"""Private: the compiled part. Pointers and atomics live here and nowhere else (ARCHITECTURE.md, "The compiled part")."""

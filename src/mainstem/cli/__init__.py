@@ -82,8 +82,10 @@ def build(arguments: Sequence[str]) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits. An error of Mainstem's or of the operating system's is one sentence
-    on standard error, without a stack trace."""
+    """Runs the command line and exits.
+
+    An error of Mainstem's or of the operating system's is one sentence on standard error, without a stack trace.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         import typer  # noqa: F401 - for a clear message when it is missing

@@ -1,1 +1,1 @@
-"""The demonstration: a real table, published over a lossy network, recorded, analysed with Spark, and checked row for row."""
+"""Private: the demonstration, a real table, published over a lossy network, recorded, analysed with Spark, every row checked."""

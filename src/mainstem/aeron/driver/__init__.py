@@ -1,1 +1,1 @@
-"""The media driver: the process between clients and the network."""
+"""Private, but for ``settings``: the media driver, the process between clients and the network."""

@@ -1,4 +1,4 @@
-"""QUIC behind one interface: a `Link` moves bytes, events and commands between a QUIC library and the protocol engine.
+"""Private: QUIC behind one interface: a `Link` moves bytes, events and commands between a QUIC library and the protocol engine.
 
 Two libraries are supported: ``qh3`` (the default: its core is compiled and several times faster) and ``aioquic`` (the
 reference in Python). Both sides of a connection may use either.

@@ -1,1 +1,1 @@
-"""What captures and recordings show, as tables, as a verdict in words, and as one HTML page."""
+"""Private: what captures and recordings show, as tables, as a verdict in words, and as one HTML page."""

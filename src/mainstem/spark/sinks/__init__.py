@@ -1,1 +1,1 @@
-"""Spark sinks: DataFrames onto channels."""
+"""Private: Spark sinks, DataFrames onto channels."""

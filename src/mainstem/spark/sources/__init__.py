@@ -1,1 +1,1 @@
-"""Spark data sources; each is thin over a part of Mainstem that does not import Spark."""
+"""Private: Spark data sources; each is thin over a part of Mainstem that does not import Spark."""
