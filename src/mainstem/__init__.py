@@ -14,9 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from mainstem._version import __version__ as __version__
-
 if TYPE_CHECKING:
+    from mainstem._version import __version__ as __version__
     from mainstem.aeron import aio
     from mainstem.aeron.client import (
         Action,
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 _CLIENT = "mainstem.aeron.client"
 _ERRORS = "mainstem.errors"
 _HOMES = {
+    "__version__": "mainstem._version",
     "Action": _CLIENT,
     "Aeron": _CLIENT,
     "BufferClaim": _CLIENT,
