@@ -24,6 +24,7 @@ __all__ = [
     "ClosedError",
     "ConfigurationError",
     "ConnectionLost",
+    "CorruptLogError",
     "DriverTimeout",
     "InternalError",
     "LocalProtocolError",
@@ -481,6 +482,31 @@ class LostInTransit(ChannelError):
         ... except LostInTransit:
         ...     print("the half never arrived")
     """
+
+
+class CorruptLogError(MainstemError):
+    """A frame in a log buffer is not possible: another process has spoilt the log. Nothing behind it is read.
+
+    Args:
+        message: The sentence.
+        log_file: The path of the log buffer file.
+        position: The position of the frame in the stream.
+
+    Attributes:
+        log_file: As the argument.
+        position: As the argument.
+
+    Example:
+        >>> try:
+        ...     subscription.poll(handler)
+        ... except CorruptLogError as error:
+        ...     print(error.log_file, error.position)
+    """
+
+    def __init__(self, message: str, *, log_file: str, position: int) -> None:
+        self.log_file = log_file
+        self.position = position
+        super().__init__(message)
 
 
 class InternalError(MainstemError):

@@ -404,6 +404,48 @@ def test_the_end_of_a_stream_is_seen_when_everything_was_read(log: Log):
     assert image.is_end_of_stream
 
 
+READS = {
+    "poll": lambda image, bag: image.poll(bag, 100),
+    "bounded_poll": lambda image, bag: image.bounded_poll(bag, T, fragment_limit=100),
+    "poll_messages": lambda image, bag: image.poll_messages(bag, 100),
+    "controlled_poll": lambda image, bag: image.controlled_poll(bag, 100),
+    "block_poll": lambda image, bag: image.block_poll(bag, 1 << 30),
+    "poll_bytes": lambda image, bag: bag.extend(image.poll_bytes(100)),
+    "scan": lambda image, bag: image.scan(image.log.__class__(bytearray(8000)), image.log.__class__(bytearray(4000))),
+    "readable": lambda image, bag: image.readable(),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("length", [1, 31, T - 64 + 1, T, 3 * T, (1 << 31) - 1])
+@pytest.mark.parametrize("kind", [layout.TYPE_DATA, layout.TYPE_PAD])
+def test_a_length_that_leaves_the_term_is_an_error_and_no_frame(log: Log, name: str, length: int, kind: int):
+    log.concurrent().offer_many([b"first", b"spoilt", b"third"])
+    log.memory.put_u8(64 + 6, kind)
+    log.memory.put_i32(64, length)
+    image, bag = log.image(), Bag()
+    reason = f"log 9, position 64: a frame of {length} bytes is not possible where {T - 64} are left of the term"
+    if name == "readable":
+        image.release(64)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=reason):
+            READS[name](image, bag)
+    assert len(bag) <= 1
+    assert log.position in (0, 64)
+
+
+def test_the_longest_frame_that_fits_is_read(log: Log):
+    log.concurrent().offer(b"x")
+    for offset in (0, 2 * T - 32):
+        log.counters.put_i64(POSITION * 128, offset)
+        log.memory.put_i32(offset, 2 * T - offset if offset else T)
+        log.memory.put_u8(offset + 5, layout.FLAG_UNFRAGMENTED)
+        log.memory.put_u8(offset + 6, layout.TYPE_DATA)
+        bag = Bag()
+        assert log.image().poll(bag) == 1
+        assert [len(payload) for payload in bag] == [0 if offset else T - 32]
+
+
 def test_an_image_starts_at_its_position_counter(log: Log):
     log.concurrent().offer_many([b"a", b"b"])
     log.counters.put_i64(2 * 128, 64)

@@ -15,6 +15,8 @@ Invariants:
 - What lies between the position and the tail is neither cleaned nor overwritten, in this process or another: the driver
   keeps the window behind the lowest subscriber. So payloads are handed over where they lie, without a copy, and stay
   valid until the store.
+- A frame is handed over only when its length is that of a header at least and at most what is left of its term: no
+  length that another process spoilt leads beyond the log.
 - A poll ends at the end of a term. Padding is passed and never counted.
 - One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
   position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
@@ -212,8 +214,10 @@ class ImageReader:
         start: cython.longlong = self.place(position)
         p: cython.longlong = start
         at: cython.longlong
-        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        end: cython.longlong = term_end
         length: cython.longlong
+        spoilt: cython.longlong = 0  # the length of a frame that is not possible
         count: cython.longlong = 0
         fragment: Fragment = self.fragment
         assembler: FragmentAssembler = None
@@ -225,10 +229,15 @@ class ImageReader:
         try:
             while count < limit and p < end:
                 length = ld32(base, p)
-                if length <= 0:
-                    break  # nothing there, or a producer is still writing it: what follows is not read
+                if length < DATA_HEADER_LENGTH:
+                    spoilt = length  # 0 or below: nothing there, or a producer is still writing it
+                    break
                 at = p
                 p += align_frame(length)
+                if p > term_end:
+                    spoilt = length
+                    p = at
+                    break
                 prefetch(base, p)  # the next header arrives while the handler works on this message
                 if get16(base, at + FRAME_TYPE_OFFSET) == TYPE_PAD:
                     continue
@@ -245,6 +254,8 @@ class ImageReader:
                         handler(fragment)
                 if self.is_closed:
                     break
+            if spoilt > 0:
+                raise self.corrupt_frame(position + p - start, spoilt)
         finally:
             self.leave(p - start)
         return count
@@ -273,7 +284,7 @@ class ImageReader:
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
         p: cython.longlong = start
-        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         aligned: cython.longlong
         length: cython.longlong
         count: cython.longlong = 0
@@ -283,10 +294,12 @@ class ImageReader:
             assembler = handler
         fragment.base = base
         try:
-            while count < limit and p < end:
+            while count < limit and p < term_end:
                 length = ld32(base, p)
                 if length <= 0:
                     break
+                if length < DATA_HEADER_LENGTH or length > term_end - p:
+                    raise self.corrupt_frame(position + p - start, length)
                 aligned = align_frame(length)
                 p += aligned
                 if get16(base, p - aligned + FRAME_TYPE_OFFSET) == TYPE_PAD:
@@ -326,7 +339,8 @@ class ImageReader:
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
         p: cython.longlong = start
-        end: cython.longlong = start + min(limit, self.term_length - (position & (self.term_length - 1)))
+        term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        end: cython.longlong = min(start + limit, term_end)
         length: cython.longlong
         fragment: Fragment = self.fragment
         try:
@@ -334,6 +348,8 @@ class ImageReader:
                 length = ld32(base, p)
                 if length <= 0:
                     break
+                if length < DATA_HEADER_LENGTH or length > term_end - p:
+                    raise self.corrupt_frame(position + p - start, length)
                 length = align_frame(length)
                 if get16(base, p + FRAME_TYPE_OFFSET) == TYPE_PAD:
                     if p == start:
@@ -363,16 +379,18 @@ class ImageReader:
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
         p: cython.longlong = start
-        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         length: cython.longlong
         count: cython.longlong = 0
         fragment: Fragment = self.fragment
         fragment.base = base
         try:
-            while count < limit and p < end:
+            while count < limit and p < term_end:
                 length = ld32(base, p)
                 if length <= 0:
                     break
+                if length < DATA_HEADER_LENGTH or length > term_end - p:
+                    raise self.corrupt_frame(position + p - start, length)
                 if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
                     fragment.p = p
                     fragment.start = p + DATA_HEADER_LENGTH
@@ -440,16 +458,19 @@ class ImageReader:
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
         p: cython.longlong = start
-        end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         length: cython.longlong
         room: cython.longlong = min(offsets.capacity // 8, lengths.capacity // 4)
         count: cython.longlong = 0
         if limit >= 0 and limit < room:
             room = limit
-        while p < end:
+        while p < term_end:
             length = ld32(base, p)
             if length <= 0:
                 break
+            if length < DATA_HEADER_LENGTH or length > term_end - p:
+                self.leave(0)
+                raise self.corrupt_frame(position + p - start, length)
             if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
                 if count >= room:
                     break
@@ -470,12 +491,38 @@ class ImageReader:
         st64(self.position_base, self.position_offset, position)
 
     def readable(self) -> tuple[int, int]:
-        """(offset in the log of the next frame, end of its term), for code that walks the log itself."""
+        """(offset in the log of the next frame, end of its term), for code that walks the log itself.
+
+        Raises as the polls do when the next frame's length is not possible.
+        """
         if self.is_closed:
             return 0, 0
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
-        return start, start + self.term_length - (position & (self.term_length - 1))
+        term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
+        length: cython.longlong = ld32(self.base, start)
+        if length > 0 and (length < DATA_HEADER_LENGTH or length > term_end - start):
+            raise self.corrupt_frame(position, length)
+        return start, term_end
+
+    def corrupt_frame(self, position: cython.longlong, length: cython.longlong) -> Exception:
+        """Returns the error for a frame whose length is not possible; a subclass may name the log's file.
+
+        Args:
+            position: The frame's position in the stream.
+            length: Its length, in bytes.
+
+        Returns:
+            The error to raise.
+
+        Example:
+            >>> raise image.corrupt_frame(4096, 5)
+        """
+        left: cython.longlong = self.term_length - (position & (self.term_length - 1))
+        return ValueError(
+            f"log {self.correlation_id}, position {position}: a frame of {length} bytes is not possible where {left} are"
+            " left of the term"
+        )
 
 
 @cython.cclass

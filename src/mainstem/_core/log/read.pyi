@@ -68,7 +68,23 @@ class ImageReader:
     def release(self, position: int) -> None:
         """Moves the position forward to what ``scan`` returned. ValueError for any place that cannot be."""
     def readable(self) -> tuple[int, int]:
-        """(offset in the log of the next frame, end of its term), for code that walks the log itself."""
+        """(offset in the log of the next frame, end of its term), for code that walks the log itself.
+
+        Raises as the polls do when the next frame's length is not possible.
+        """
+    def corrupt_frame(self, position: int, length: int) -> Exception:
+        """Returns the error for a frame whose length is not possible; a subclass may name the log's file.
+
+        Args:
+            position: The frame's position in the stream.
+            length: Its length, in bytes.
+
+        Returns:
+            The error to raise.
+
+        Example:
+            >>> raise image.corrupt_frame(4096, 5)
+        """
 
 class SubscriptionReader:
     """All images of one subscription, polled in turn by one call; each call starts with the next image."""

@@ -8,6 +8,7 @@ from mainstem._core.log.columns import Columns, Fragments
 from mainstem._core.log.read import ImageReader
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
+from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,7 @@ class Image(ImageReader):
 
     Attributes:
         subscription: The subscription that the image belongs to.
+        log_file: The path of its log buffer file.
         source_identity: Where it comes from: ``ip:port``, or ``aeron:ipc``.
         session_id: The publication's session id.
         position: How far this subscriber has read.
@@ -33,11 +35,18 @@ class Image(ImageReader):
     """
 
     def __init__(
-        self, subscription: Subscription, log: AtomicBuffer, positions: AtomicBuffer, counter_id: int, source: str
+        self,
+        subscription: Subscription,
+        log: AtomicBuffer,
+        positions: AtomicBuffer,
+        counter_id: int,
+        source: str,
+        log_file: str = "",
     ) -> None:
         super().__init__(log, positions, counter_id)
         self.subscription = subscription
         self.source_identity = source
+        self.log_file = log_file
         self.position_counter_id = counter_id
         self._fragments = Fragments()
         self._columns = Columns(COLUMNS)
@@ -94,6 +103,22 @@ class Image(ImageReader):
         offset, end = self.readable()
         passed = columns.add_messages(self.log, offset, end, position, self._fragments, limit)
         self.release(position + passed)
+
+    def corrupt_frame(self, position: int, length: int) -> Exception:
+        """Returns the error for a frame whose length is not possible, for the polls.
+
+        Args:
+            position: The frame's position in the stream.
+            length: Its length, in bytes.
+
+        Returns:
+            A CorruptLogError with the log's file.
+
+        Example:
+            >>> raise image.corrupt_frame(4096, -5)
+        """
+        sentence = f"{self.log_file or 'log'}: {super().corrupt_frame(position, length)}"
+        return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Rejects the stream: its publisher receives the reason, and the image becomes unavailable.

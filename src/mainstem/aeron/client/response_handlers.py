@@ -70,6 +70,7 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
         conductor.cnc.counters_values,
         response.subscriber_position_id,
         response.source_identity,
+        response.log_file,
     )
     if subscription.on_available_image is not None:
         conductor.guard(subscription.on_available_image, image)

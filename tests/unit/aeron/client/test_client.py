@@ -16,6 +16,7 @@ from mainstem.errors import (
     BackPressured,
     ClientTimeout,
     ClosedError,
+    CorruptLogError,
     DriverTimeout,
     LocalProtocolError,
     NotConnected,
@@ -150,6 +151,27 @@ def test_scan_and_release_take_any_writable_buffers(world: World):
     assert [image.log.get_bytes(offsets[i], lengths[i]) for i in range(count)] == [b"one", b"three"]
     image.release(position)
     assert image.position == 128
+
+
+def test_a_spoilt_log_is_an_error_that_names_it_and_the_position(world: World):
+    publication = world.aeron.add_publication(CHANNEL, 5)
+    subscription = world.aeron.add_subscription(CHANNEL, 5)
+    world.run()
+    publication.offer_many([b"one", b"two"])
+    path = f"{DIRECTORY}/{publication.registration_id}.logbuffer"
+    world.driver.files.map(path).put_i32(64, 1 << 30)
+    assert subscription.poll_bytes(1) == [b"one"]
+    for read in (
+        subscription.poll_bytes,
+        lambda: subscription.poll(print),
+        subscription.poll_arrow,
+        lambda: next(subscription.messages(timeout=1)),
+        subscription.images[0].readable,
+    ):
+        with pytest.raises(CorruptLogError, match="position 64: a frame of 1073741824 bytes") as error:
+            read()
+        assert (error.value.log_file, error.value.position) == (path, 64)
+        assert path in str(error.value)
 
 
 def test_a_controlled_poll_takes_actions(world: World):
