@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mainstem.spark.report.options import Watcher
 
 POLL_SECONDS = 0.1
+MARKER = ".mainstem-demo"  # in the demo's folder of work: the next demo may delete it
 # Without any progress for so long something is broken, and waiting on would be for ever.
 STALL_SECONDS = 60.0
 # A cold JVM on a slow machine takes its time over the first micro-batch.
@@ -88,11 +89,15 @@ def run(options: DemoOptions, watcher: Watcher) -> Result:
 
 
 def _fresh_folder(out: Path) -> Path:
-    """The demo's own folders below ``out``, empty; nothing else there is touched."""
+    """Empties the demo's own folders below ``out``. Raises ConfigurationError for folders that no demo has made."""
     work = out / "work"
+    is_of_a_demo = (work / MARKER).exists() or (out / "report.html").exists()
     for folder in (work, out / "table"):
+        if folder.exists() and not is_of_a_demo and any(folder.iterdir()):
+            raise ConfigurationError(f"--out: {folder} is there and no demo has made it: name another directory")
         shutil.rmtree(folder, ignore_errors=True)
     work.mkdir(parents=True)
+    (work / MARKER).touch()
     return work
 
 
