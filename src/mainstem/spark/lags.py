@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
+from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader, open_recordings
+from mainstem.spark.sources.offsets import parse_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,9 +65,10 @@ def _lags(sources: Iterable[Any], path: Path | str, clock: Clock) -> list[Lag]:
 
 def _offsets(text: Any) -> dict[int, int]:
     try:
-        offsets = json.loads(text) if isinstance(text, str) else text
-        return {int(key): int(value) for key, value in offsets.items()}
-    except (AttributeError, TypeError, ValueError):
+        offset = json.loads(text) if isinstance(text, str) else text
+        positions = parse_offset({key: value for key, value in offset.items() if key != "run"}).positions
+        return {int(key): position for key, position in positions.items()}
+    except (AttributeError, KeyError, TypeError, ValueError, ConfigurationError):
         return {}
 
 

@@ -1,6 +1,7 @@
 """States of folds as bytes, for a checkpoint: dataclasses of numbers, texts, lists and dicts, as JSON.
 
-A class is written under the name that it is registered with, not under its own: checkpoints outlive a renaming of the class.
+A class is written under the name that it is registered with, not under its own: checkpoints outlive a renaming of the class. A
+later release may have further fields, with defaults: states without them are read. What cannot be read so makes a new version.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +21,9 @@ _NAMES: dict[type, str] = {}
 _MARK = "#"
 WRITTEN_AS = "written as"
 """The key of a field's metadata that holds its name in checkpoints, where that is not the field's own."""
+VERSION = 1
+# Version 0 is the state alone.
+_VERSION, _STATE = "version", "state"
 T = TypeVar("T")
 
 
@@ -54,14 +60,23 @@ def _instance(values: dict[str, Any]) -> Any:
         return values
     kind = _CLASSES[name]
     names = {_written(item): item.name for item in fields(kind)}
+    if unknown := sorted(values.keys() - names.keys()):
+        raise ConfigurationError(f"the checkpoint's {name} has {unknown[0]!r}, which this release does not have")
     return kind(**{names[key]: value for key, value in values.items()})
 
 
 def dump(state: object) -> bytes:
     """A state as bytes. Keys of its dicts must be texts."""
-    return json.dumps(state, default=_plain, separators=(",", ":")).encode()
+    return json.dumps({_VERSION: VERSION, _STATE: state}, default=_plain, separators=(",", ":")).encode()
 
 
 def load(data: bytes) -> Any:
-    """The state that ``dump`` wrote."""
-    return json.loads(data, object_hook=_instance)
+    """The state that ``dump`` wrote, in this release or an earlier one. Raises ConfigurationError for a later one's."""
+    state = json.loads(data, object_hook=_instance)
+    if not isinstance(state, dict):
+        return state
+    if state[_VERSION] > VERSION:
+        raise ConfigurationError(
+            f"the checkpoint has states of version {state[_VERSION]}; this release reads up to version {VERSION}"
+        )
+    return state[_STATE]

@@ -92,6 +92,10 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = dict(start)
         for file, target in sorted(targets.items()):
             begin = ends.get(file, 0)
+            if target < begin:
+                raise CaptureError(
+                    f"{file} ends at byte {target}, before byte {begin} of the checkpoint: it is another file now"
+                )
             if target <= begin:
                 continue
             ends[file] = target if left is None else self._within(file, begin, target, left)

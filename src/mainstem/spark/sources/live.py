@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 from mainstem.spark.sources.schema import Names, ddl, names_of
@@ -94,11 +95,11 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recorder.check()
         return self._inner
 
-    def _outer(self, positions: dict[str, int]) -> dict[str, Any]:
-        return positions | {RUN: self._run} if self._run else positions
+    def _outer(self, offset: dict[str, Any]) -> dict[str, Any]:
+        return offset | {RUN: self._run} if self._run else offset
 
-    def _own(self, offset: Mapping[str, Any]) -> dict[str, int] | None:
-        """The positions of an offset; None when they are those of a run whose stream is gone."""
+    def _own(self, offset: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The offset without its run; None when they are those of a run whose stream is gone."""
         if offset.get(RUN, "") != self._run:
             return None
         return {key: value for key, value in offset.items() if key != RUN}
@@ -132,9 +133,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Deletes what is committed, where no recording was asked for."""
-        positions = self._own(end)
-        if self._run and self._recorder is not None and positions:
-            self._recorder.purge(positions)
+        offset = self._own(end)
+        if self._run and self._recorder is not None and offset:
+            self._recorder.purge(parse_offset(offset).positions)
 
     def stop(self) -> None:
         if self._inner is not None:

@@ -22,6 +22,7 @@ Invariants:
 - A range begins and ends between two messages; a message is never split between micro-batches or tasks.
 - ``within`` narrows a range and never widens it, and an empty range stays empty (begin = stop). The offset nevertheless moves
   past what the options leave out, or the next micro-batch would begin there again.
+- An offset is of recordings, not of ids: ``resumed`` compares identity and end before anything is planned from one.
 - The end offset is never before the start offset, and contains every recording that the start contained.
 - Where positions are lost (purged segments, a damaged frame, a recording that is gone) the query fails, or with
   ``failOnDataLoss=false`` logs and goes on behind the loss: it never skips without either.
@@ -38,7 +39,9 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, faults, read_catalog
+from mainstem.recording.positions import positions_file
 from mainstem.spark.sources.batches import RecordingRange
+from mainstem.spark.sources.offsets import Offset, Positions, identity_of
 from mainstem.spark.sources.options import SHARED_BYTES, require_times, resolve
 from mainstem.spark.sources.position_search import first_reaching, last_before
 
@@ -49,9 +52,6 @@ if TYPE_CHECKING:
     from mainstem.spark.sources.schema import Names
 
 log = logging.getLogger(__name__)
-
-Positions = dict[str, int]
-"""Offsets as Spark keeps them: a position for each recording id (JSON has only texts for keys)."""
 
 
 def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
@@ -79,10 +79,18 @@ class Planner:
         for descriptor in read_catalog(self._options.path):
             if self._options.takes(descriptor):
                 key = str(descriptor.recording_id)
-                if key in self._readers:
-                    self._readers[key].update(descriptor)
-                else:
-                    self._readers[key] = RecordingReader(self._options.path, descriptor)
+                reader = self._readers.get(key)
+                # A recording is in the catalog a moment before it has its index.
+                is_current = reader is not None and (
+                    reader.positions is not None
+                    or not positions_file(self._options.path, descriptor.recording_id).exists()
+                )
+                if reader is not None and is_current and identity_of(reader.descriptor) == identity_of(descriptor):
+                    reader.update(descriptor)
+                    continue
+                if reader is not None:
+                    reader.close()
+                self._readers[key] = RecordingReader(self._options.path, descriptor)
         return self._readers
 
     def close(self) -> None:
@@ -90,6 +98,35 @@ class Planner:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+
+    def offset(self, positions: Positions, before: Offset | None = None) -> Offset:
+        """An offset of these positions, with the identity of each recording: of one that is gone, the one from ``before``."""
+        identities = dict(before.identities) if before is not None else {}
+        identities |= {key: identity_of(reader.descriptor) for key, reader in self._readers.items()}
+        return Offset(positions, {key: identities[key] for key in positions if key in identities})
+
+    def resumed(self, offset: Offset) -> Positions:
+        """The positions of an offset that can be gone on from.
+
+        A recording that is another one than that of the offset, or ends before it, raises RecordingError, or with
+        ``failOnDataLoss=false`` is left out, so that it is read from its start.
+        """
+        readers, positions = self.readers(), {}
+        for key, position in offset.positions.items():
+            if key in readers and (change := self._change(readers[key], position, offset.identities.get(key))):
+                self._lost(f"recording {key} of {self._options.path} {change}")
+                continue
+            positions[key] = position
+        return positions
+
+    def _change(self, reader: RecordingReader, position: int, identity: str | None) -> str:
+        now = identity_of(reader.descriptor)
+        if identity is not None and identity != now:
+            return f"is not the one of the checkpoint: start, session and channel were {identity} and are {now}"
+        end = reader.end_position()
+        return (
+            f"ends at {end}, before position {position} of the checkpoint: it was truncated" if end < position else ""
+        )
 
     def starting(self) -> Positions:
         """Where the options begin, for the recordings that there are now."""
@@ -115,7 +152,8 @@ class Planner:
 
     def within(self, reader: RecordingReader, begin: int, stop: int) -> tuple[int, int]:
         """``[begin, stop)`` without what the options on times and positions leave out; empty when nothing is left."""
-        stop = max(begin, stop)
+        if stop <= begin:
+            return begin, begin
         earliest, until = self._options.from_time_ns, self._options.to_time_ns
         if earliest is not None or until is not None:
             require_times(reader, "toTime" if earliest is None else "fromTime")

@@ -1,7 +1,7 @@
 """``mainstem.recording``: recordings, and directories of Aeron Archive, as a batch and as a streaming source.
 
-A row is a message (or, with ``rows=frames``, a frame); an offset is ``{"recordingId": position}``. Positions are read from a
-replayable log, so a query that restarts from its checkpoint reads exactly the same bytes again.
+A row is a message (or, with ``rows=frames``, a frame); an offset is a position for each recording (``offsets``). Positions are
+read from a replayable log, so a query that restarts from its checkpoint reads exactly the same bytes again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem.spark.sources.batches import RecordingRange, rows_of
+from mainstem.spark.sources.offsets import Positions, parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
-from mainstem.spark.sources.planning import Planner, Positions
+from mainstem.spark.sources.planning import Planner
 from mainstem.spark.sources.schema import Names, ddl, names_of
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._planner = Planner(self._options, self._names)
         return self._planner
 
-    def initialOffset(self) -> Positions:  # noqa: N802
-        return self.planner.starting()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self.planner.offset(self.planner.starting()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_rows is not None:
@@ -86,23 +87,26 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        before = parse_offset(start)
+        begin = self.planner.resumed(before)
         targets = self.planner.targets() if self._frozen is None else self._frozen
-        return self.planner.advance(start, targets, limited=not isinstance(limit, ReadAllAvailable))
+        end = self.planner.advance(begin, targets, limited=not isinstance(limit, ReadAllAvailable))
+        return self.planner.offset(end, before).as_json()
 
-    def reportLatestOffset(self) -> Positions:  # noqa: N802
-        return self.planner.targets()
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self.planner.offset(self.planner.targets()).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._frozen = self.planner.targets()
 
-    def partitions(self, start: Positions, end: Positions) -> Sequence[InputPartition]:
-        return self.planner.ranges(start, end)
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self.planner.ranges(self.planner.resumed(parse_offset(start)), self.planner.resumed(parse_offset(end)))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return _rows_of(partition)
 
-    def commit(self, end: Positions) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Nothing: recordings are kept for as long as their owner keeps them."""
 
     def stop(self) -> None:

@@ -1,4 +1,7 @@
-"""States of every fold in the middle of a stream, as a checkpoint of 0.1.0 holds them, and what later frames make of each."""
+"""States of every fold in the middle of a stream, as checkpoints hold them, and what later frames make of each.
+
+``fold_states_N.json`` holds those of version N; version 0 has no number in it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from mainstem.spark.folds.every import RoundTripFold
 from mainstem.spark.folds.multiplexed import MuxFold
 from mainstem.spark.folds.path import PathFold
 from mainstem.spark.folds.recordings import RecordingFold
-from mainstem.spark.folds.state import dump
+from mainstem.spark.folds.state import VERSION, dump
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.fold import Fold
 
-VECTORS = Path(__file__).resolve().parents[3] / "vectors" / "fold_states.json"
+VECTORS = Path(__file__).resolve().parents[3] / "vectors"
 
 
 def cases() -> dict[str, tuple[Fold, list[dict[str, Any]], int]]:
@@ -63,11 +66,11 @@ def rows_after(fold: Fold, state: Any, events: list[dict[str, Any]]) -> list[Any
 
 
 def write() -> None:
-    """Writes the file: only for a state that an earlier release could not have written."""
+    """Writes the file of this version: once, when the version is new."""
     vectors = {}
     for name, (fold, events, seen) in cases().items():
         state = fold.fresh()
         fold.feed(state, from_rows(events[:seen], fold.inputs))
         vectors[name] = {"state": dump(state).decode(), "rows": rows_after(fold, state, events[seen:])}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(vector)}" for name, vector in vectors.items())
-    VECTORS.write_text(f"{{\n{lines}\n}}\n")
+    (VECTORS / f"fold_states_{VERSION}.json").write_text(f"{{\n{lines}\n}}\n")

@@ -1,0 +1,140 @@
+"""An offset is of recordings: one that is another now, or shorter, is not gone on with in silence."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import LongType, StructField, StructType
+from tests.support import captures as make
+from tests.support.streams import Stream, record
+
+from mainstem.errors import CaptureError, ConfigurationError, RecordingError
+from mainstem.recording import Recorder
+from mainstem.spark.lags import _offsets
+from mainstem.spark.sources.capture import CaptureStreamReader
+from mainstem.spark.sources.capture_options import parse_options as capture_options
+from mainstem.spark.sources.offsets import Offset, parse_offset
+from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.recording import RecordingStreamReader
+from mainstem.spark.sources.schema import MESSAGE_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors" / "recording_offsets.json").read_text())
+TERM = 65536
+STREAM = {"session_id": 7, "stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
+
+
+def recorded(path: Path, messages: int, **stream: Any) -> None:
+    values = STREAM | stream
+    with Recorder(path, segment_length=TERM) as recorder:
+        writer = recorder.start(**values, join_position=0)
+        record(writer, Stream(session_id=values["session_id"]), [bytes(96)] * messages)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    recorded(tmp_path / "recordings", 100)
+    return tmp_path / "recordings"
+
+
+@pytest.fixture
+def reader() -> Iterator[Callable[..., RecordingStreamReader]]:
+    readers = []
+
+    def make(path: Path, **options: str) -> RecordingStreamReader:
+        names = dict.fromkeys(MESSAGE_COLUMNS, False)
+        readers.append(RecordingStreamReader(parse_options({"path": str(path), **options}), names))
+        return readers[-1]
+
+    yield make
+    for each in readers:
+        each.stop()
+
+
+def spans(stream: RecordingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    return ((part.start, part.end) for part in stream.partitions(start, end))
+
+
+def latest(stream: RecordingStreamReader, start: dict[str, Any]) -> dict[str, Any]:
+    return stream.latestOffset(json.loads(json.dumps(start)), ReadAllAvailable())
+
+
+@pytest.mark.parametrize("version", VECTORS)
+def test_offsets_of_every_release_are_read(version: str) -> None:
+    offset = parse_offset(VECTORS[version])
+    assert offset.positions == {"0": 4096, "3": 1280000}
+    assert _offsets(json.dumps(VECTORS[version])) == {0: 4096, 3: 1280000}
+    if version == "2":
+        assert offset.as_json() == VECTORS[version]
+
+
+def test_offsets_of_a_later_release_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="offsets of version 3; this release reads versions 1 to 2"):
+        parse_offset({"version": 3})
+
+
+def test_a_query_goes_on_from_its_checkpoint_also_from_one_of_an_earlier_release(path: Path, reader: Any) -> None:
+    stream = reader(path)
+    begin = stream.initialOffset()
+    end = latest(stream, begin)
+    assert latest(reader(path), end) == end
+    positions = parse_offset(end).positions
+    assert positions == {"0": 100 * 128}
+    for start in ({"0": 1280}, Offset({"0": 1280}, parse_offset(end).identities).as_json()):
+        assert list(spans(reader(path), start, latest(reader(path), start))) == [(1280, 12800)]
+
+
+def test_a_recording_that_is_another_one_now_fails_or_is_read_anew(path: Path, reader: Any, caplog: Any) -> None:
+    end = latest(reader(path), reader(path).initialOffset())
+    shutil.rmtree(path)
+    recorded(path, 200, session_id=8)
+    with pytest.raises(RecordingError, match=r"is not the one of the checkpoint: .*set failOnDataLoss to false"):
+        latest(reader(path), end)
+    stream = reader(path, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        after = latest(stream, end)
+    assert list(spans(stream, end, after)) == [(0, 200 * 128)]
+    assert "is not the one of the checkpoint" in caplog.text
+    assert latest(stream, after) == after
+
+
+def test_a_directory_that_is_made_anew_while_a_query_runs_is_noticed(path: Path, reader: Any) -> None:
+    stream = reader(path, failOnDataLoss="false")
+    end = latest(stream, stream.initialOffset())
+    shutil.rmtree(path)
+    recorded(path, 50, session_id=9)
+    assert parse_offset(latest(stream, end)).positions == {"0": 50 * 128}
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["identity", "an earlier release"])
+def test_a_recording_that_ends_before_its_checkpoint_fails_or_is_read_anew(
+    path: Path, reader: Any, knows: bool
+) -> None:
+    identities = parse_offset(latest(reader(path), reader(path).initialOffset())).identities
+    start = Offset({"0": 1_280_000}, identities).as_json() if knows else {"0": 1_280_000}
+    with pytest.raises(RecordingError, match=r"ends at 12800, before position 1280000 of the checkpoint"):
+        latest(reader(path), start)
+    stream = reader(path, failOnDataLoss="false")
+    assert list(spans(stream, start, latest(stream, start))) == [(0, 12800)]
+
+
+def test_a_capture_that_is_shorter_than_its_checkpoint_is_an_error(tmp_path: Path) -> None:
+    path, packet = tmp_path / "a.pcap", make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
+    path.write_bytes(make.pcap([packet] * 9))
+    options = capture_options({"path": str(path)})
+
+    def stream() -> CaptureStreamReader:
+        return CaptureStreamReader(options, options.wanted(StructType([StructField("packet", LongType())])))
+
+    end = stream().latestOffset({}, ReadAllAvailable())
+    path.write_bytes(make.pcap([packet] * 3))
+    with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: it is another file now"):
+        stream().latestOffset(end, ReadAllAvailable())
