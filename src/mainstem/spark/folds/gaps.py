@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.capture.schema import Column
 from mainstem.spark.folds.fold import Kind, Row
-from mainstem.spark.folds.path_state import NS_PER_MS, Gap
+from mainstem.spark.folds.path_state import NS_PER_MS, UNSEEN, Gap
 
 if TYPE_CHECKING:
     from mainstem.spark.folds.path_state import PathState
@@ -103,13 +103,28 @@ def _add(state: PathState, gap: Gap, out: list[Row]) -> None:
         out.append(row_of(state, state.gaps.pop(0)))
 
 
+def ahead(state: PathState) -> int:
+    """Up to where ranges are open: data below may fill one, also where it is new to the capture."""
+    return max((gap.end for gap in state.gaps), default=UNSEEN)
+
+
 def note_hole(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
-    """The publisher is at ``end``, and nothing was seen after ``start``."""
-    _add(state, Gap(start, end, time_ns, False, [[start, end]], revision), out)
+    """The publisher is at ``end``, and nothing was seen after ``start``. What is open already is not noted again."""
+    pieces = [[start, end]]
+    for gap in state.gaps:
+        pieces = _without(pieces, gap.start, gap.end)
+    for low, high in pieces:
+        _add(state, Gap(low, high, time_ns, False, [[low, high]], revision), out)
 
 
-def note_nak(state: PathState, start: int, end: int, time_ns: int, revision: int, out: list[Row]) -> None:
-    """A receiver asked for a range again."""
+def _without(pieces: list[list[int]], start: int, end: int) -> list[list[int]]:
+    """Ranges without ``[start, end)``."""
+    parts = [part for low, high in pieces for part in ([low, min(high, start)], [max(low, end), high])]
+    return [part for part in parts if part[0] < part[1]]
+
+
+def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, revision: int, out: list[Row]) -> None:
+    """A receiver asked for a range again. What of it lies beyond ``hwm`` never passed the capture: it was lost before it."""
     state.last_nak_ns = time_ns
     settle(state, time_ns, out)
     matches = [gap for gap in state.gaps + state.closed if gap.start < end and start < gap.end]
@@ -117,9 +132,21 @@ def note_nak(state: PathState, start: int, end: int, time_ns: int, revision: int
         gap.naks += 1
         gap.first_nak_ns = gap.first_nak_ns or time_ns
         gap.revision = revision
-    if not matches and end > start:
-        gap = Gap(start, end, time_ns, True, [[start, end]], revision, 1, time_ns)
-        _add(state, gap, out)
+    if matches or end <= start:
+        return
+    border = end if hwm == UNSEEN else min(max(hwm, start), end)
+    for low, high, by_nak in ((start, border, True), (border, end, False)):
+        if low < high:
+            _add(state, Gap(low, high, time_ns, by_nak, [[low, high]], revision, 1, time_ns), out)
+
+
+def note_filling(
+    state: PathState, start: int, end: int, hwm: int, event: dict[str, Any], revision: int, out: list[Row]
+) -> None:
+    """Data that is new to the capture passed: it fills what receivers had asked for beyond ``hwm``."""
+    new = max(start, hwm)
+    if any(low < end and new < high for gap in state.gaps for low, high in gap.missing):
+        note_again(state, start, end, event, revision, out)
 
 
 def note_again(state: PathState, start: int, end: int, event: dict[str, Any], revision: int, out: list[Row]) -> None:
@@ -128,8 +155,7 @@ def note_again(state: PathState, start: int, end: int, event: dict[str, Any], re
     settle(state, time_ns, out)
     hit: Gap | None = None
     for gap in [gap for gap in state.gaps if gap.start < end and start < gap.end]:
-        missing = [piece for low, high in gap.missing for piece in ([low, min(high, start)], [max(low, end), high])]
-        missing = [piece for piece in missing if piece[0] < piece[1]]
+        missing = _without(gap.missing, start, end)
         if missing == gap.missing:
             continue
         gap.missing, gap.revision, hit = missing, revision, gap

@@ -12,7 +12,8 @@ can afford a few array operations for those, and a function call only for the re
    changes ``position = (term_id - base_term) * term_length + term_offset`` holds for every frame.
 2. ``_advance`` handles the frames between two changes by columns: running maxima give, for each frame, the highest position
    (``before``) and the time of the last new data before it. From them follow masks: ``hole`` (starts above the highest
-   position), ``again`` (ends at or below it), ``pause`` (1 ms or more since the last new data), ``ends`` (end of stream).
+   position), ``again`` (ends at or below it), ``fills`` (new, where a receiver asked for data beyond it), ``pause`` (1 ms or
+   more since the last new data), ``ends`` (end of stream).
 3. Only frames in one of the masks, and every NAK, SM and RTTM, are *notable*: ``_note`` sees them one by one, in order, with the
    derived values of their moment. What belongs to other subjects is in other files: ``gaps``, ``stalls``, ``sessions``.
 
@@ -217,10 +218,14 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> None:
     sizes = np.where(is_data, (events["frame_length"] + 31) & ~31, 0)
     start = _positions(state, events)
     end = np.where(is_sender, start + sizes, UNSEEN)
-    if state.hwm == UNSEEN and is_sender.any():
-        state.start = state.hwm = int(start[np.argmax(is_sender)])
+    unseen = 0
+    if state.hwm == UNSEEN:
+        unseen = int(np.argmax(is_sender)) if is_sender.any() else len(events)
+        if unseen < len(events):
+            state.start = state.hwm = int(start[unseen])
     before = np.maximum.accumulate(np.concatenate(([state.hwm], end)))
-    after, before = before[1:], before[:-1]
+    after, before = before[1:], before[:-1].copy()
+    before[:unseen] = UNSEEN
     grows = is_data & (sizes > 0) & (end > before)
     last = np.maximum.accumulate(np.concatenate(([state.last_advance_ns], np.where(grows, time_ns, 0))))
     last_before = last[:-1]
@@ -231,10 +236,14 @@ def _advance(state: PathState, events: Events, out: list[Row]) -> None:
     ends = is_data & (flags & EOS != 0)
     ended = _ended_before(state, ends, grows)
     room = np.maximum.accumulate(np.concatenate(([state.largest], np.where(is_data & (kind == DATA), sizes, 0))))[:-1]
-    notable = np.flatnonzero(pause | hole | again | ends | (kind == NAK) | (kind == SM) | (kind == RTTM))
+    # A range that a receiver asked for before the capture saw it is filled by data that is new here.
+    nak_end = np.where(kind == NAK, start + ((np.maximum(events["nak_length"], 0) + 31) & ~31), UNSEEN)
+    ahead = np.maximum.accumulate(np.concatenate(([gaps.ahead(state)], nak_end)))[:-1]
+    fills = grows & (before < ahead)
+    notable = np.flatnonzero(pause | hole | again | fills | ends | (kind == NAK) | (kind == SM) | (kind == RTTM))
     columns = {
         "start": start, "end": end, "before": before, "last_before": last_before, "stood": stood[:-1], "pause": pause,
-        "hole": hole, "again": again, "ends": ends, "ended": ended, "grows": grows, "room": room,
+        "hole": hole, "again": again, "fills": fills, "ends": ends, "ended": ended, "grows": grows, "room": room,
     }  # fmt: skip
     sessions.count(state, events, grows, sizes)
     frames = zip(
@@ -284,14 +293,17 @@ def _note(state: PathState, event: dict[str, Any], revision: int, out: list[Row]
         stalls.note_end(state, time_ns, revision, out)
     if event["hole"]:
         gaps.note_hole(state, hwm, event["start"], time_ns, revision, out)
-    elif event["again"]:
+    if event["again"] or event["fills"]:
         frame = {name: event[name] for name in ("time_ns", "packet", "frame_index")}
-        gaps.note_again(state, event["start"], event["end"], frame, revision, out)
+        if event["again"]:
+            gaps.note_again(state, event["start"], event["end"], frame, revision, out)
+        else:
+            gaps.note_filling(state, event["start"], event["end"], hwm, frame, revision, out)
     if event["ends"] and not event["ended"] and not event["grows"]:
         stalls.note_end(state, time_ns, revision, out)
     if event["type"] == NAK:
         start = state.position(event["term_id"], event["term_offset"])
-        gaps.note_nak(state, start, start + aligned(max(event["nak_length"], 0)), time_ns, revision, out)
+        gaps.note_nak(state, start, start + aligned(max(event["nak_length"], 0)), hwm, time_ns, revision, out)
     elif event["type"] == SM:
         _note_status(state, event, revision)
     elif event["type"] == RTTM:

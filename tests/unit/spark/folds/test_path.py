@@ -94,6 +94,42 @@ def test_late_data_that_nobody_asked_for_was_reordered() -> None:
     assert (session["retransmits"], session["duplicates"]) == (0, 0)
 
 
+def test_what_is_asked_for_and_then_passes_for_the_first_time_was_lost_before_the_capture_and_repaired() -> None:
+    wire = Wire()
+    wire.setup()
+    position = wire.data(0)
+    wire.wait(1)
+    wire.nak(position, position + 128)
+    wire.wait(2)
+    end = wire.data(wire.data(position))
+    wire.status(end, 4096)
+    (gap,) = told(wire, "gaps")
+    assert (gap["position"], gap["length"], gap["place"], gap["status"]) == (128, 128, "before the capture", "repaired")
+    assert gap["repair_ns"] == 2 * MS
+    assert [(r["reason"], r["position"]) for r in told(wire, "retransmits")] == [("lost before", 128)]
+
+
+def test_a_range_of_which_the_capture_saw_a_part_was_lost_on_both_sides() -> None:
+    wire = Wire()
+    wire.setup()
+    position = wire.data(wire.data(0))
+    wire.nak(128, position + 128)
+    wire.wait(1)
+    wire.data(wire.data(128))
+    gaps = sorted((gap["position"], gap["place"], gap["status"]) for gap in told(wire, "gaps"))
+    assert gaps == [(128, "after the capture", "repaired"), (256, "before the capture", "repaired")]
+
+
+def test_a_hole_that_a_receiver_asked_for_before_is_one_gap() -> None:
+    wire = Wire()
+    wire.setup()
+    position = wire.data(0)
+    wire.nak(position, position + 96)
+    wire.heartbeat(position + 96)
+    (gap,) = told(wire, "gaps")
+    assert (gap["position"], gap["length"], gap["place"], gap["status"]) == (128, 96, "before the capture", "open")
+
+
 def test_a_tail_that_is_missing_shows_by_a_heartbeat_and_stays_open() -> None:
     wire = Wire()
     wire.setup()
