@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.support.streams import Stream, record
 
+from mainstem.errors import RecordingError
+from mainstem.recording import Recorder, read_catalog
+from mainstem.recording.positions import positions_file
+from mainstem.recording.segments import segment_name
 from mainstem.spark.sources import batches
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM = """
 import gc
@@ -42,3 +52,54 @@ def test_times_of_publishers_are_read_in_their_unit_and_null_where_they_are_none
     times = batches.event_times(values, f"reserved_value_{unit}").cast(pa.int64()).to_pylist()
     # In nanoseconds 64 bits end in the year 2262.
     assert times == [now_us, None, None, (2**63 - 1) // 1000 if unit == "ns" else None]
+
+
+TERM = 65536
+STREAM = {"session_id": 7, "stream_id": 1001, "initial_term_id": 0, "term_buffer_length": TERM, "mtu_length": 1408}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Four segments of messages of 1,024 bytes, headers included."""
+    with Recorder(tmp_path, segment_length=TERM) as recorder:
+        record(recorder.start(**STREAM, join_position=0), Stream(initial_term_id=0), [bytes(992)] * (4 * 64))
+    return tmp_path
+
+
+def positions(path: Path, **changes: Any) -> list[int]:
+    (descriptor,) = read_catalog(path)
+    values: dict[str, Any] = {
+        "directory": str(path), "descriptor": descriptor, "start": 0, "end": 4 * TERM, "names": {"position": False},
+        "rows": "messages", "rows_per_batch": 50, "strict": False, "verify": False,
+    }  # fmt: skip
+    part = batches.RecordingRange(**values | changes)
+    return [value for batch in batches.rows_of(part) for value in batch.column("position").to_pylist()]
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_segment_that_is_gone_costs_its_own_messages_and_is_logged(path: Path, has_index: bool, caplog: Any) -> None:
+    whole = positions(path)
+    (path / segment_name(0, TERM)).unlink()
+    if not has_index:
+        positions_file(path, 0).unlink()
+    with caplog.at_level(logging.WARNING):
+        assert positions(path) == [each for each in whole if each <= TERM or each > 2 * TERM]
+    assert f"recording 0: {TERM} to {2 * TERM} are skipped" in caplog.text
+    with pytest.raises(RecordingError):
+        positions(path, strict=True)
+
+
+def test_bytes_that_changed_cost_what_their_checksum_covers(path: Path, caplog: Any) -> None:
+    whole = positions(path)
+    with (path / segment_name(0, TERM)).open("r+b") as file:
+        file.seek(TERM // 2 + 500)
+        file.write(b"changed")
+    with caplog.at_level(logging.WARNING):
+        rest = positions(path, verify=True)
+    lost = set(whole) - set(rest)
+    assert TERM + TERM // 2 + 1024 in lost
+    assert len(lost) <= 2 * 64
+    assert max(rest) == max(whole)
+    assert "are skipped: the bytes of positions" in caplog.text
+    with pytest.raises(RecordingError, match="are not those that were recorded"):
+        positions(path, verify=True, strict=True)

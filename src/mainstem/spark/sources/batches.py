@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from mainstem.arrow import arrays
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording import RecordingDescriptor, RecordingReader, batches, faults
+from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, batches, faults
 from mainstem.recording.verify import end_fault
 from mainstem.spark.sources.schema import Names, wanted_bits
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+
+log = logging.getLogger(__name__)
 
 # Tasks of a worker after which nothing more is imported: the modules of what was read, and those that Spark loads late.
 SETTLING_TASKS = 4
@@ -78,40 +81,61 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
 
 def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
     """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
-    import pyarrow as pa
-
-    bits = wanted_bits(part.names, part.rows)
     with RecordingReader(part.directory, part.descriptor) as reader:
-        end = part.end
-        if part.verify and (fault := next(faults(reader, part.start, end), None)) is not None:
+        for start, end in _whole_ranges(reader, part):
+            yield from _rows_between(reader, part, start, end)
+
+
+def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tuple[int, int]]:
+    """The range; where it is verified, without the stretches whose checksums differ. Reading goes on behind each."""
+    position = part.start
+    if part.verify:
+        for fault in sorted(faults(reader, part.start, part.end), key=lambda each: each.position):
             if part.strict:
                 raise RecordingError(f"recording {fault.recording_id}: {fault.text}")
-            end = fault.position
-        is_stamped = "recorded_at" in part.names or ("timestamp" in part.names and part.timestamp_from == "recorded_at")
-        clock = _RecordedAt(reader, part.start, end) if is_stamped else None
-        frame_batches = batches(
-            reader,
-            part.start,
-            end,
-            column_mask=bits,
-            frames=part.rows == "frames",
-            rows=part.rows_per_batch,
-            strict=part.strict,
-        )
-        repeated, schema = _repeated(part), None
-        for frames, rows in frame_batches:
-            values = arrays(frames, rows)
-            values |= {name: column.slice(0, rows) for name, column in repeated.items()}
-            if clock is not None:
-                values["recorded_at"] = clock.times(values["position"])
-            if "timestamp" in part.names:
-                by_recorder = part.timestamp_from == "recorded_at"
-                values["timestamp"] = (
-                    values["recorded_at"] if by_recorder else event_times(values["reserved_value"], part.timestamp_from)
-                )
-            columns = [values[name] for name in part.names]
-            schema = schema or _schema(part.names, columns)
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            if fault.kind == "checksum" and fault.position >= position:
+                if position < fault.position:
+                    yield position, fault.position
+                position = reader.boundary_after(fault.position, part.end)
+                _log_skipped(reader, SkippedRange(fault.position, position, fault.text))
+    if position < part.end:
+        yield position, part.end
+
+
+def _log_skipped(reader: RecordingReader, skipped: SkippedRange) -> None:
+    recording = reader.descriptor.recording_id
+    log.warning("recording %d: %d to %d are skipped: %s", recording, skipped.start, skipped.end, skipped.reason)
+
+
+def _rows_between(reader: RecordingReader, part: RecordingRange, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    is_stamped = "recorded_at" in part.names or ("timestamp" in part.names and part.timestamp_from == "recorded_at")
+    clock = _RecordedAt(reader, start, end) if is_stamped else None
+    frame_batches = batches(
+        reader,
+        start,
+        end,
+        column_mask=wanted_bits(part.names, part.rows),
+        frames=part.rows == "frames",
+        rows=part.rows_per_batch,
+        strict=part.strict,
+        on_skip=lambda skipped: _log_skipped(reader, skipped),
+    )
+    repeated, schema = _repeated(part), None
+    for frames, rows in frame_batches:
+        values = arrays(frames, rows)
+        values |= {name: column.slice(0, rows) for name, column in repeated.items()}
+        if clock is not None:
+            values["recorded_at"] = clock.times(values["position"])
+        if "timestamp" in part.names:
+            by_recorder = part.timestamp_from == "recorded_at"
+            values["timestamp"] = (
+                values["recorded_at"] if by_recorder else event_times(values["reserved_value"], part.timestamp_from)
+            )
+        columns = [values[name] for name in part.names]
+        schema = schema or _schema(part.names, columns)
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _schema(names: Names, columns: list[Any]) -> pa.Schema:
