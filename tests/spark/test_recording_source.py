@@ -108,12 +108,12 @@ def test_a_narrowed_schema_is_honoured_and_a_wrong_one_refused(
         spark.read.format("mainstem.recording").schema("position string").load(str(path)).collect()
 
 
-def test_no_column_is_ever_null_and_a_schema_that_lets_one_be_is_honoured(
+def test_no_column_but_a_time_is_ever_null_and_a_schema_that_lets_one_be_is_honoured(
     spark: SparkSession, recorded: tuple[Path, list[Publisher]]
 ) -> None:
     path, _ = recorded
     whole = spark.read.format("mainstem.recording").load(str(path))
-    assert not any(field.nullable for field in whole.schema.fields)
+    assert [field.name for field in whole.schema.fields if field.nullable] == ["recorded_at"]
     mixed = StructType(
         [StructField("position", LongType(), nullable=True), StructField("length", IntegerType(), False)]
     )

@@ -45,7 +45,10 @@ def recordings(
     texts = {name: str(value) for name, value in options.items()}
     # With a schema Spark asks for nothing more, and a wrong option would be reported as something else below.
     parse_options(texts | {"path": str(path)})
-    narrowing = bounds_of(scan(spark.read, {}).where(where)).options(texts)
+    # Where it is not known when a row was recorded, no condition on that time is true.
+    has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
+    skipping = {} if has_times else {"unknownTimes": "skip"}
+    narrowing = skipping | bounds_of(scan(spark.read, {}).where(where)).options(texts)
     replaced = {name.lower() for name in narrowing}
     options = {name: value for name, value in options.items() if name.lower() not in replaced}
     return scan(start, narrowing).where(where)

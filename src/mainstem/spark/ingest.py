@@ -272,7 +272,7 @@ def _check_times(options: IngestOptions) -> None:
     for reader in open_recordings(options.recordings):
         with reader:
             is_read = not options.streams or reader.descriptor.stream_id in options.streams
-            if is_read and reader.positions is None:
+            if is_read and not reader.has_times:
                 raise ConfigurationError(
                     f"recording {reader.descriptor.recording_id} of {options.recordings}: {NO_TIMES}"
                 )

@@ -15,7 +15,6 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mainstem.recording import RecordingDescriptor
 
 VERSION = 2
 Positions = dict[str, int]
@@ -24,7 +23,7 @@ Positions = dict[str, int]
 
 @dataclass
 class Offset:
-    """Positions, and the identity of each recording where it is known."""
+    """Positions, and ``RecordingDescriptor.identity`` of each recording where it is known."""
 
     positions: Positions = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
@@ -35,11 +34,6 @@ class Offset:
         positions = {key: self.positions[key] for key in keys}
         recordings = {key: self.identities[key] for key in keys if key in self.identities}
         return {"version": VERSION, "positions": positions, "recordings": recordings}
-
-
-def identity_of(descriptor: RecordingDescriptor) -> str:
-    """What no other recording under the same id has: start timestamp, session, original channel."""
-    return f"{descriptor.start_timestamp}/{descriptor.session_id}/{descriptor.original_channel}"
 
 
 def parse_offset(offset: Mapping[str, Any]) -> Offset:

@@ -39,6 +39,7 @@ class RecordingOptions:
     session_ids: frozenset[int] = frozenset()
     rows: str = "messages"
     timestamp_from: str = ""
+    skips_unknown_times: bool = False
     from_time_ns: int | None = None
     to_time_ns: int | None = None
     from_position: int | None = None
@@ -69,7 +70,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     known = {
         "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
         "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
-        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom",
+        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom", "unknowntimes",
     }  # fmt: skip
     if unknown := sorted(set(texts) - known):
         raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -81,6 +82,9 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     timestamp_from = texts.get("timestampfrom", "")
     if timestamp_from and timestamp_from not in TIMESTAMPS:
         raise ConfigurationError(f"timestampFrom: {timestamp_from!r} is none of {', '.join(map(repr, TIMESTAMPS))}")
+    unknown_times = texts.get("unknowntimes", "fail")
+    if unknown_times not in ("fail", "skip"):
+        raise ConfigurationError(f"unknownTimes: {unknown_times!r} is neither 'fail' nor 'skip'")
     return RecordingOptions(
         path=Path(texts["path"]),
         recording_ids=_ids(texts, "recordingid"),
@@ -88,6 +92,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         session_ids=_ids(texts, "sessionid"),
         rows=rows,
         timestamp_from=timestamp_from,
+        skips_unknown_times=unknown_times == "skip",
         from_time_ns=_time(texts, "fromtime", "fromTime"),
         to_time_ns=_time(texts, "totime", "toTime"),
         from_position=_position(texts, "fromposition"),
@@ -193,7 +198,7 @@ def time_ns_of(text: str, name: str, expected: str = _PLACES) -> int:
 
 def require_times(reader: RecordingReader, name: str) -> None:
     """Raises ConfigurationError where an option is a time and the recording keeps none, as those of Aeron Archive."""
-    if reader.positions is None:
+    if not reader.has_times:
         raise ConfigurationError(
             f"{name}: recording {reader.descriptor.recording_id} keeps no times, as it has no index; name positions, "
             "or leave it out by recordingId"

@@ -41,7 +41,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording import RecordingReader, faults, read_catalog
 from mainstem.recording.positions import positions_file
 from mainstem.spark.sources.batches import RecordingRange
-from mainstem.spark.sources.offsets import Offset, Positions, identity_of
+from mainstem.spark.sources.offsets import Offset, Positions
 from mainstem.spark.sources.options import SHARED_BYTES, require_times, resolve
 from mainstem.spark.sources.position_search import first_reaching, last_before
 
@@ -85,7 +85,7 @@ class Planner:
                     reader.positions is not None
                     or not positions_file(self._options.path, descriptor.recording_id).exists()
                 )
-                if reader is not None and is_current and identity_of(reader.descriptor) == identity_of(descriptor):
+                if reader is not None and is_current and reader.descriptor.identity == descriptor.identity:
                     reader.update(descriptor)
                     continue
                 if reader is not None:
@@ -102,7 +102,7 @@ class Planner:
     def offset(self, positions: Positions, before: Offset | None = None) -> Offset:
         """An offset of these positions, with the identity of each recording: of one that is gone, the one from ``before``."""
         identities = dict(before.identities) if before is not None else {}
-        identities |= {key: identity_of(reader.descriptor) for key, reader in self._readers.items()}
+        identities |= {key: reader.descriptor.identity for key, reader in self._readers.items()}
         return Offset(positions, {key: identities[key] for key in positions if key in identities})
 
     def resumed(self, offset: Offset) -> Positions:
@@ -120,7 +120,7 @@ class Planner:
         return positions
 
     def _change(self, reader: RecordingReader, position: int, identity: str | None) -> str:
-        now = identity_of(reader.descriptor)
+        now = reader.descriptor.identity
         if identity is not None and identity != now:
             return f"is not the one of the checkpoint: start, session and channel were {identity} and are {now}"
         end = reader.end_position()
@@ -156,6 +156,8 @@ class Planner:
             return begin, begin
         earliest, until = self._options.from_time_ns, self._options.to_time_ns
         if earliest is not None or until is not None:
+            if self._options.skips_unknown_times and not reader.has_times:
+                return begin, begin
             require_times(reader, "toTime" if earliest is None else "fromTime")
         if earliest is not None:
             since = reader.stamped_since(earliest)

@@ -122,6 +122,7 @@ class RecordingSource(DataSource):
     - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
     - ``rows``: ``messages`` (default), ``frames``, or ``problems`` (a row for each fault).
     - ``fromTime``, ``toTime``: only what was recorded in ``[fromTime, toTime)``; ISO 8601, UTC unless it has an offset.
+    - ``unknownTimes`` (``fail``): with these, ``skip`` leaves out recordings that keep no times, as those of Aeron Archive.
     - ``timestampFrom``: adds a column ``timestamp``, the event time: ``recorded_at``, or ``reserved_value_ns``, ``_us`` or
       ``_ms``, where publishers put their time since 1970 into the reserved value. Null where there is none.
     - ``fromPosition``, ``toPosition``: only messages whose position is in ``[fromPosition, toPosition)``, in bytes.
