@@ -144,7 +144,7 @@ class Connection(Engine):
             >>> async with await connection.open_stream() as stream:
             ...     stream.write(b"tide")
         """
-        while not self.sans_io.can_open:
+        while self.failure is not None or not self.sans_io.can_open:
             if self.failure is not None:
                 raise self.failure
             if self.sans_io.own & Half.CLOSED:
@@ -322,6 +322,7 @@ class Connection(Engine):
             self._fail(ClosedError("the connection has ended: both ends are done with it"))
 
     def _on_over(self, error: MainstemError) -> None:
+        self.sans_io.fail(error)
         for stream in list(self._streams):
             stream.set_exception(error)
         self._streams.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError, TimedOut
 from mainstem.mux.bymux import codec, events
@@ -18,6 +18,9 @@ from mainstem.mux.bymux.state import NEXT, Half, Role
 from mainstem.mux.bymux.stream import Stream
 from mainstem.mux.heartbeat import Heartbeat, Verdict
 from mainstem.mux.sans_io import MAX_OUTSTANDING_PINGS, Rule, SansIoConnection
+
+if TYPE_CHECKING:
+    from mainstem.errors import MainstemError
 
 
 class Lifecycle(SansIoConnection[Stream, events.Event]):
@@ -57,6 +60,18 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         missing = settings.peer_streams - self.peer_streams_credit
         if missing > 0 and settings.allow_at_start and not self.own & Half.STOPPED and not self.peer & Half.CLOSED:
             self.allow_streams(missing)
+
+    def fail(self, error: MainstemError) -> None:
+        """Ends the connection from outside, for instance because its transport broke.
+
+        Args:
+            error: Why. Only the first failure counts.
+
+        Example:
+            >>> connection.fail(ConnectionLost("the transport broke"))
+        """
+        if self.failure is None:
+            self.failure = error
 
     # ---- credit
 

@@ -1,0 +1,150 @@
+"""The tables of docs/mux.md, "What each call raises", are what the calls raise."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.mux_pair import bymux_pair, jmux_pair
+
+from mainstem.mux import bymux, jmux
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "mux.md"
+UNSENT = bytes(5000)  # more than the peer's window
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+async def hold(stream: Any) -> None:
+    await asyncio.Event().wait()
+
+
+async def leave(stream: Any) -> None:
+    async with stream:
+        pass
+
+
+async def write(stream: Any) -> None:
+    stream.write(b"x")
+
+
+async def finish(stream: Any) -> None:
+    stream.finish()
+
+
+STREAM_CALLS: dict[str, Callable[[Any], Awaitable[object]]] = {
+    "read()": lambda stream: stream.read(),
+    "read(-1)": lambda stream: stream.read(-1),
+    "readexactly(4)": lambda stream: stream.readexactly(4),
+    "write()": write,
+    "drain()": lambda stream: stream.drain(),
+    "flush()": lambda stream: stream.flush(),
+}
+BYMUX_CALLS = {
+    **STREAM_CALLS,
+    "close()": lambda stream: stream.close(),
+    "leaving the block": leave,
+    "ping()": lambda stream: stream.ping(),
+    "connection.open_stream()": lambda stream: stream.connection.open_stream(),
+    "connection.accept_stream()": lambda stream: stream.connection.accept_stream(),
+    "connection.ping()": lambda stream: stream.connection.ping(),
+    "connection.close()": lambda stream: stream.connection.close(0.01),
+}
+JMUX_CALLS = {
+    **STREAM_CALLS,
+    "finish()": finish,
+    "close()": lambda session: session.close(),
+    "leaving the block": leave,
+}
+SITUATIONS = ("connection lost", "ended by the peer", "aborted by the peer", "aborted here", "connection closed here")
+
+
+async def bymux_stream(situation: str) -> Any:
+    served: list[bymux.BymuxStream] = []
+
+    async def handler(stream: bymux.BymuxStream) -> None:
+        served.append(stream)
+        await stream.readexactly(4)
+        if situation == "ended by the peer":
+            await stream.close()
+        await hold(stream)
+
+    client, server = bymux_pair(handler, settings=bymux.Settings(stream_window=1000))
+    stream = await client.open_stream()
+    await settle()
+    stream.write(UNSENT)
+    await settle()
+    if situation == "connection lost":
+        server.end(abort=True)
+    elif situation == "aborted by the peer":
+        served[0].abort()
+    elif situation == "aborted here":
+        stream.abort()
+    elif situation == "connection closed here":
+        client.end()
+    await settle()
+    return stream
+
+
+async def jmux_session(situation: str) -> Any:
+    async def handler(session: jmux.ServerSession) -> None:
+        await session.readexactly(4)
+        if situation == "aborted by the peer":
+            session.abort()
+        elif situation == "ended by the peer":
+            return
+        await hold(session)
+
+    client, endpoint = jmux_pair(handler, settings=jmux.Settings(initial_ration=1024))
+    session = await client.open_session()
+    session.write(UNSENT)
+    await settle()
+    if situation == "connection lost":
+        endpoint.servers[0].end(abort=True)
+    elif situation == "aborted here":
+        session.abort()
+    elif situation == "connection closed here":
+        await client.close()
+    await settle()
+    return session
+
+
+async def outcome(open_stream: Callable[[str], Awaitable[Any]], situation: str, call: Any) -> str:
+    stream = await open_stream(situation)
+    try:
+        async with asyncio.timeout(0.05):
+            result = await call(stream)
+    except TimeoutError as error:
+        return "waits" if type(error) is TimeoutError else type(error).__name__
+    except (Exception, EOFError) as error:
+        return type(error).__name__
+    return 'returns `b""`' if result == b"" else "returns"
+
+
+async def table(open_stream: Callable[[str], Awaitable[Any]], calls: dict[str, Any]) -> str:
+    lines = ["| | " + " | ".join(SITUATIONS) + " |", "|---" * (len(SITUATIONS) + 1) + "|"]
+    for name, call in calls.items():
+        cells = [await outcome(open_stream, situation, call) for situation in SITUATIONS]
+        lines.append(
+            f"| `{name}` | " + " | ".join(cells) + " |" if "(" in name else f"| {name} | " + " | ".join(cells) + " |"
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "open_stream", "calls"), [("bymux", bymux_stream, BYMUX_CALLS), ("jmux", jmux_session, JMUX_CALLS)]
+)
+async def test_the_table_of_the_guide_is_what_the_calls_raise(name: str, open_stream: Any, calls: Any) -> None:
+    expected = await table(open_stream, calls)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    marker = f"<!-- raises {name} -->\n\n{expected}\n"
+    assert marker in PAGE.read_text(), f"docs/mux.md should have:\n{marker}"
