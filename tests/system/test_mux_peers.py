@@ -1,0 +1,97 @@
+"""Handlers have the peer's address and certificate; a client without a certificate is refused where one is required."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.errors import ConnectionLost
+from mainstem.mux import bymux, jmux
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+pytestmark = pytest.mark.system
+pytest.importorskip("cryptography")
+
+
+def example() -> ModuleType:
+    path = Path(__file__).resolve().parents[2] / "examples" / "mux_certificates.py"
+    spec = importlib.util.spec_from_file_location("mux_certificates", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def test_the_example_authorises_by_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+    await example().main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ada.example from 127.0.0.1 sent 7 bytes"
+    assert lines[1].endswith("eve.example is not allowed")
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+async def test_a_handler_has_the_address_and_certificate_of_its_peer(protocol: Any, tmp_path: Path) -> None:
+    seen: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def handler(stream: Any) -> None:
+        seen.set_result(
+            (stream.connection.peer_address, stream.connection.peer_certificate, stream.connection.ssl_object)
+        )
+        await stream.read(-1)
+
+    authority = example().Authority(tmp_path)
+    server = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
+    client = authority.context(ssl.Purpose.SERVER_AUTH, "ada.example")
+    async with await protocol.serve(handler, "127.0.0.1", 0, ssl=server) as listener:
+        connection = await protocol.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost")
+        stream = await (connection.open_stream() if protocol is bymux else connection.open_session())
+        stream.write(b"x")
+        address, certificate, tls = await asyncio.wait_for(seen, 10)
+        assert address[0] == "127.0.0.1"
+        assert certificate["subject"] == ((("commonName", "ada.example"),),)
+        assert tls.version().startswith("TLS")
+        assert stream.connection.peer_certificate["subject"] == ((("commonName", "localhost"),),)
+        stream.abort()
+        await connection.close()
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+async def test_without_tls_there_is_an_address_and_no_certificate(protocol: Any) -> None:
+    seen: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def handler(stream: Any) -> None:
+        seen.set_result((stream.connection.peer_address, stream.connection.peer_certificate))
+        await stream.read(-1)
+
+    async with await protocol.serve(handler, "127.0.0.1", 0) as listener:
+        connection = await protocol.connect("127.0.0.1", listener.port)
+        stream = await (connection.open_stream() if protocol is bymux else connection.open_session())
+        stream.write(b"x")
+        address, certificate = await asyncio.wait_for(seen, 10)
+        assert address[0] == "127.0.0.1"
+        assert certificate is None
+        stream.abort()
+        await connection.close()
+
+
+async def test_a_client_without_a_certificate_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(session: jmux.ServerSession) -> None:
+        await session.read(-1)
+
+    authority = example().Authority(tmp_path)
+    server = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
+    bare = ssl.create_default_context(cafile=str(authority.path))
+    async with await jmux.serve(handler, "127.0.0.1", 0, ssl=server) as listener:
+        with pytest.raises(ConnectionLost) as caught:
+            await jmux.connect("127.0.0.1", listener.port, ssl=bare, server_hostname="localhost")
+        assert caught.value.delivery == "none"
+        await asyncio.sleep(0.05)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
