@@ -435,13 +435,15 @@ class AsyncStream:
         self._task = task
 
     def cancel_handler(self) -> None:
-        """Cancels the handler's task, unless it is the caller; called by the connection.
+        """Cancels the handler's task, once, unless it is the caller; called by the connection.
 
         Example:
             >>> stream.cancel_handler()
         """
-        if self._task is not None and self._task is not asyncio.current_task(self._task.get_loop()):
-            self._task.cancel()
+        task = self._task
+        # A second cancellation would interrupt what the handler does to clean up after the first.
+        if task is not None and not task.cancelling() and task is not asyncio.current_task(task.get_loop()):
+            task.cancel()
 
     def _unsent(self) -> int:
         """Bytes that were written and will not be sent."""

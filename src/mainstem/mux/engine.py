@@ -354,8 +354,12 @@ async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:
 
 
 async def cancel_and_wait(tasks: set[asyncio.Task[Any]], timeout: float) -> None:
-    """Cancels tasks, but for the caller's own, and waits at most ``timeout`` seconds for their end."""
+    """Cancels tasks, but for the caller's own, and waits at most ``timeout`` seconds for their end.
+
+    A task that was cancelled before is not cancelled again: that would interrupt what it does to clean up.
+    """
     for task in tasks - {asyncio.current_task()}:
-        task.cancel()
+        if not task.cancelling():
+            task.cancel()
     if not await wait_for_tasks(tasks, timeout):
         logger.warning("%d handlers did not end within %g s after they were cancelled", len(tasks), timeout)

@@ -163,10 +163,10 @@ class TunnelEnd:
         finally:
             for task in (outward, inward):
                 task.cancel()
-            await asyncio.gather(outward, inward, return_exceptions=True)
             self._cut_off.discard(stream)
             if not writer.transport.is_closing():
                 reset(writer)
+            await asyncio.gather(outward, inward, return_exceptions=True)
 
     async def _outward(self, stream: BymuxStream, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(CHUNK):

@@ -116,6 +116,27 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
     assert await jmux_handler.ended() == "cancelled"
 
 
+async def test_a_handler_that_cleans_up_is_not_cancelled_again() -> None:
+    cleaned = asyncio.Event()
+
+    async def careful(stream: bymux.BymuxStream) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.02)
+            cleaned.set()
+
+    client, server = bymux_pair(careful)
+    stream = await client.open_stream()
+    await settle()
+    stream.abort()
+    await settle()
+    client.abort()
+    await settle()
+    await server.close()
+    assert cleaned.is_set()
+
+
 async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
