@@ -1,4 +1,4 @@
-"""bymux packets as bytes (section "Spec").
+"""bymux packets as bytes (docs/protocols/bymux.md, 2).
 
 A header byte holds the type in its three highest bits, the global flag below them, and two widths of two bits each; a width
 code ``w`` means ``2 ** w`` bytes. Integers are big-endian. The smallest width is written, every width is read, and bits
@@ -76,7 +76,7 @@ HEADER_LENGTHS = tuple(1 + shape[2] + shape[3] if shape else 0 for shape in SHAP
 
 
 def decode_header(data: bytes | bytearray | memoryview, offset: int = 0) -> Header | None:
-    """Decodes a packet header (section "Spec").
+    """Decodes a packet header (docs/protocols/bymux.md, 2).
 
     Args:
         data: Received bytes.

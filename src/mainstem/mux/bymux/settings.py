@@ -19,7 +19,7 @@ PACKET_LIMIT = 64 * 1024
 
 @dataclass(frozen=True)
 class InitialStream:
-    """A stream that exists from the start (section "Initial State").
+    """A stream that exists from the start (docs/protocols/bymux.md, 7).
 
     Args:
         stream_id: Its id.
