@@ -137,6 +137,7 @@ class DriverCore:
         self.sender.close()
         self.receiver.close()
         self.conductor.close()
+        self.errors.close()
         self.context.files.unmap(self._loss_buffer)
         self.cnc.close()
         if self._event_log is not None:

@@ -15,6 +15,7 @@ from mainstem.errors import (
     RemoteProtocolError,
     StorageSpaceError,
 )
+from mainstem.log_limit import LogLimit
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.event_log import EventLog
@@ -53,11 +54,17 @@ class ErrorRecorder:
         self._clock = clock
         self._system_counters = system_counters
         self._events = events
+        self._limit = LogLimit(logger)
 
     def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
         """One observation of an error; the same code and text again only raises its count."""
         self._system_counters.increment(SystemCounter.ERRORS)
         self._log.record(f"{ErrorCode(code).name}: {text}", now_ms=self._clock.epoch_ms())
-        logger.warning("%s: %s", ErrorCode(code).name, text)
+        now_ns = self._clock.monotonic_ns()
+        self._limit.log(logging.WARNING, (code, text), f"{ErrorCode(code).name}: {text}", now_ns)
         if self._events is not None:
-            self._events.note("GENERIC_MESSAGE", f"{ErrorCode(code).name}: {text}", self._clock.monotonic_ns())
+            self._events.note("GENERIC_MESSAGE", f"{ErrorCode(code).name}: {text}", now_ns)
+
+    def close(self) -> None:
+        """Log the errors that were only counted since their last line."""
+        self._limit.flush(self._clock.monotonic_ns())
