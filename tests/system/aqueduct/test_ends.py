@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -373,3 +374,40 @@ async def test_a_server_that_is_silent_after_tls_times_out_by_name(certificates:
             await aqueduct.connect(f"aqueduct://127.0.0.1:{udp.address[1]}", ca=certificates.ca, timeout=0.2)
     finally:
         udp.close()
+
+
+async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(certificates: CertificateFiles) -> None:
+    def sockets() -> int:
+        count = 0
+        for fd in os.listdir("/proc/self/fd"):
+            # The directory's own is gone by now.
+            with contextlib.suppress(OSError):
+                count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+        return count
+
+    async def handler(connection: Connection) -> None:
+        async for _ in connection.receiver:
+            pass
+
+    async with await serving(certificates, handler) as server:
+        before = sockets()
+        for turns in range(40):
+            connecting = asyncio.ensure_future(aqueduct.connect(server.url, ca=certificates.ca))
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            connecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                connection = await connecting
+                closing = asyncio.ensure_future(connection.__aexit__(None, None, None))
+                await asyncio.sleep(0.0005 * (turns % 5))
+                closing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await closing
+        for _ in range(200):
+            if sockets() == before and not server.connections:
+                break
+            await asyncio.sleep(0.05)
+        assert sockets() == before
+        assert server.connections == 0
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
