@@ -10,7 +10,7 @@ from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.events import Attach, ConnectionEnded, Mode, PeerHeaders
 from mainstem.aqueduct.frames import ConnectionControl, Version
 from mainstem.aqueduct.limits import Limits
-from mainstem.errors import BackPressured, ClosedError, LocalProtocolError, RemoteProtocolError
+from mainstem.errors import BackPressured, ConnectionLost, LocalProtocolError, RemoteProtocolError
 
 LIMITS = Limits(
     max_channels=64, max_streams=64, max_gaps=32, max_payload=4096, max_buffered_bytes=1 << 15, max_filter_ranges=16
@@ -69,7 +69,7 @@ def act(conn: AqueductConnection, number: int, body: bytes, now: int) -> None:
         channel_id = senders[number % len(senders)]
         try:
             conn.send(channel_id, body, now, mode=list(Mode)[number % 3], attach=[(Attach.RECEIVER, bool(number & 1))])
-        except (BackPressured, LocalProtocolError, ClosedError):
+        except (BackPressured, LocalProtocolError, ConnectionLost):
             return
     elif number % 3 == 1 and receivers:
         conn.receive(receivers[number % len(receivers)], now)

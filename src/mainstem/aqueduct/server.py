@@ -18,7 +18,7 @@ from mainstem.aqueduct.quic.link import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
-from mainstem.errors import ChannelError, LocalProtocolError, RemoteProtocolError
+from mainstem.errors import ChannelError, ClosedError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 from mainstem.log_limit import LogLimit
 
@@ -34,10 +34,10 @@ HANDLER_FAILED = 4
 
 
 def _is_of_peer(error: BaseException) -> bool:
-    """Whether a handler's exception only says that its peer went away, cancelled, or broke a rule."""
+    """Whether a handler's exception only says that its peer finished, went away, cancelled, or broke a rule."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_of_peer, error.exceptions))
-    return isinstance(error, ChannelError | RemoteProtocolError)
+    return isinstance(error, ChannelError | ClosedError | RemoteProtocolError)
 
 
 class Server(Endpoint):
@@ -74,7 +74,7 @@ class Server(Endpoint):
         self._by_cid: dict[bytes, Session] = {}
         self._sessions: dict[Session, set[bytes]] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
-        self._violations = LogLimit(logger)
+        self._warnings = LogLimit(logger)
         self._closing = False
 
     @property
@@ -123,7 +123,8 @@ class Server(Endpoint):
 
     def _new_session(self, header: PacketHeader, address: Address) -> Session | None:
         if len(self._sessions) >= self._settings.max_connections:
-            logger.warning("a handshake from %s is ignored: %d connections", address, len(self._sessions))
+            text = f"a handshake from {address[0]}:{address[1]} is ignored: {len(self._sessions)} connections"
+            self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
             return None
         link = self._context.accept(header, address, asyncio.get_running_loop().time())
         if isinstance(link, bytes):
@@ -178,7 +179,7 @@ class Server(Endpoint):
         if isinstance(error, RemoteProtocolError) and error.rule != PEERS_COMPLAINT:
             host, port, *_ = session.address
             text = f"{host}:{port} broke a rule ({error.rule}), and its connection was closed: {error}"
-            self._violations.log(logging.WARNING, error.rule, text, session.now_ns)
+            self._warnings.log(logging.WARNING, error.rule, text, session.now_ns)
 
     def _accept(self, session: Session, headers: Headers) -> None:
         serializer = choose(self._serializers, headers)
@@ -277,7 +278,11 @@ class Server(Endpoint):
             self.shut()
             for session in list(self._sessions):
                 session.give_up()
-            self._violations.flush(int(asyncio.get_running_loop().time() * 1e9))
+            self._warnings.flush(self._now_ns)
+
+    @property
+    def _now_ns(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1e9)
 
     def _handlers(self) -> list[asyncio.Task[None]]:
         """The tasks of all handlers but the one that calls."""

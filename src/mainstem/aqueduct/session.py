@@ -349,7 +349,7 @@ class Session:
         self.loop.call_soon(function)
 
     def log_error(self, text: str) -> None:
-        logger.error("%s: %s", self.conn, text)
+        logger.error("%s: %s", self.address, text)
 
     # The end.
 

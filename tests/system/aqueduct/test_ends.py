@@ -225,6 +225,22 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
                 break
             await asyncio.sleep(0.01)
     assert over == 3
+
+    async def poll(connection: Connection) -> None:
+        nonlocal over
+        try:
+            while True:
+                await connection.receiver.receive()
+        finally:
+            over += 1
+
+    async with await serving(certificates, poll) as server:
+        # The entrypoint is finished, and the handler receives once more.
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        await connection.sender.send(b"tide")
+        connection.sender.finish()
+        await within(connection.wait_closed())
+    assert over == 4
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
@@ -411,3 +427,18 @@ async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(cert
         assert server.connections == 0
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_full_server_warns_once_and_counts(
+    certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await serving(certificates, Log().wait_for_ever, max_connections=1) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        for _ in range(2):
+            with pytest.raises(TimedOut):
+                await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
+        await connection.close()
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(lines) == 2
+    assert "is ignored: 1 connections" in lines[0]
+    assert "more times" in lines[1]
