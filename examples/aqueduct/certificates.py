@@ -9,9 +9,6 @@ import asyncio
 import tempfile
 from typing import Any
 
-from cryptography.x509 import load_der_x509_certificate
-from cryptography.x509.oid import NameOID
-
 from mainstem import aqueduct
 from mainstem.aqueduct import MsgspecSerializer, oneshot
 
@@ -21,8 +18,8 @@ WRITERS = {"harbour-master"}
 def name_of(connection: aqueduct.Connection) -> str:
     """The common name of the client's certificate, which one of the server's authorities has signed."""
     assert connection.peer_certificate is not None
-    subject = load_der_x509_certificate(connection.peer_certificate).subject
-    return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    subject = dict(pair for part in connection.peer_certificate["subject"] for pair in part)
+    return str(subject["commonName"])
 
 
 async def board(connection: aqueduct.Connection) -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mainstem.aqueduct.certificates import describe_certificate
 from mainstem.aqueduct.channel_id import ENTRYPOINT
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
@@ -114,16 +115,28 @@ class Connection:
         return await asyncio.shield(self._session.peer_headers)
 
     @property
-    def peer(self) -> Address:
+    def peer_address(self) -> Address:
         """The peer's address: host and port, as sockets have them."""
         return self._session.address
 
     @property
-    def peer_certificate(self) -> bytes | None:
-        """The peer's TLS certificate in DER; None where it presented none, or the session was resumed.
+    def peer(self) -> Address:
+        """The same as ``peer_address``."""
+        return self._session.address
 
-        A client that does not `verify` has the certificate all the same. A server has one where it has ``client_ca``.
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it.
+
+        None where the peer presented none, or the session was resumed. A server has one where it has ``client_ca``, and has
+        verified it then; a client that does not ``verify`` has the server's all the same.
         """
+        der = self.peer_certificate_der
+        return None if der is None else describe_certificate(der)
+
+    @property
+    def peer_certificate_der(self) -> bytes | None:
+        """The peer's TLS certificate in DER, for a library that reads certificates; None as above."""
         return self._session.link.peer_certificate
 
     @property

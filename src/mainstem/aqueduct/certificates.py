@@ -127,6 +127,50 @@ def make_certificates(
     return files
 
 
+_LONG_NAMES = {
+    "2.5.4.3": "commonName",
+    "2.5.4.5": "serialNumber",
+    "2.5.4.6": "countryName",
+    "2.5.4.7": "localityName",
+    "2.5.4.8": "stateOrProvinceName",
+    "2.5.4.10": "organizationName",
+    "2.5.4.11": "organizationalUnitName",
+    "1.2.840.113549.1.9.1": "emailAddress",
+    "0.9.2342.19200300.100.1.25": "domainComponent",
+}
+
+
+def describe_certificate(der: bytes) -> dict[str, Any]:
+    """The fields of a certificate in the form of :meth:`ssl.SSLSocket.getpeercert`."""
+    from cryptography import x509
+
+    certificate = x509.load_der_x509_certificate(der)
+    fields: dict[str, Any] = {
+        "subject": _describe_name(certificate.subject),
+        "issuer": _describe_name(certificate.issuer),
+        "version": certificate.version.value + 1,
+        "serialNumber": certificate.serial_number.to_bytes(20, "big").lstrip(b"\0").hex().upper(),
+        "notBefore": certificate.not_valid_before_utc.strftime("%b %e %H:%M:%S %Y GMT"),
+        "notAfter": certificate.not_valid_after_utc.strftime("%b %e %H:%M:%S %Y GMT"),
+    }
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return fields
+    kinds = ((x509.DNSName, "DNS"), (x509.IPAddress, "IP Address"), (x509.RFC822Name, "email"))
+    fields["subjectAltName"] = tuple(
+        (label, str(name.value)) for name in names for kind, label in kinds if isinstance(name, kind)
+    )
+    return fields
+
+
+def _describe_name(name: x509.Name) -> tuple[tuple[tuple[str, str], ...], ...]:
+    return tuple(
+        tuple((_LONG_NAMES.get(part.oid.dotted_string, part.oid.dotted_string), str(part.value)) for part in parts)
+        for parts in name.rdns
+    )
+
+
 def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certificate, key: PrivateKey) -> None:
     from cryptography.hazmat.primitives import serialization
 

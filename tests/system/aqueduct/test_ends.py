@@ -342,8 +342,10 @@ async def test_a_server_reads_the_certificate_of_its_client(
 
     async def name(connection: Connection) -> None:
         assert connection.peer_certificate is not None
-        assert connection.peer[0] == "127.0.0.1"
-        subject = load_der_x509_certificate(connection.peer_certificate).subject.rfc4514_string()
+        assert connection.peer_certificate["subject"] == ((("commonName", "gauge"),),)
+        assert connection.peer_address[0] == "127.0.0.1"
+        assert connection.peer_certificate_der is not None
+        subject = load_der_x509_certificate(connection.peer_certificate_der).subject.rfc4514_string()
         message = await connection.receiver.receive()
         await message.attachments[0].send(subject.encode())
 
