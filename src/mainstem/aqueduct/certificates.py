@@ -145,11 +145,12 @@ def describe_certificate(der: bytes) -> dict[str, Any]:
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
+    serial = certificate.serial_number
     fields: dict[str, Any] = {
         "subject": _describe_name(certificate.subject),
         "issuer": _describe_name(certificate.issuer),
         "version": certificate.version.value + 1,
-        "serialNumber": certificate.serial_number.to_bytes(20, "big").lstrip(b"\0").hex().upper(),
+        "serialNumber": serial.to_bytes((serial.bit_length() + 7) // 8, "big").hex().upper(),
         "notBefore": certificate.not_valid_before_utc.strftime("%b %e %H:%M:%S %Y GMT"),
         "notAfter": certificate.not_valid_after_utc.strftime("%b %e %H:%M:%S %Y GMT"),
     }
