@@ -22,7 +22,9 @@ def read_frames(
 ) -> Iterator[pa.RecordBatch]:
     """Reads the frames of captures as Arrow batches; needs pyarrow and numpy.
 
-    A row is one frame of Aeron, bymux or Jmux. What is wrong with a file is a row too, whose ``protocol`` is ``problem``.
+    A row is one frame of Aeron, bymux or Jmux. What is wrong with a file is a row too, whose ``protocol`` is ``problem``. The last
+    one of a file (``PASSED_OVER``) has the number of packets without a row, by reason, where there are any: so each packet
+    is in a row or counted.
 
     Args:
         path: A capture, a folder of captures, or a pattern.
@@ -53,6 +55,7 @@ def read_frames(
         aeron_ports=None if aeron_ports is None else tuple(aeron_ports),
         bymux_ports=tuple(bymux_ports),
         jmux_ports=tuple(jmux_ports),
+        count_passed=True,
     )
     for file in captures(path):
         yield from frames(file, selection, build(file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem._core.capture import layout as layout
@@ -21,10 +21,28 @@ MAX_CONNECTIONS = 16384  # followed at a time; the oldest is dropped for one mor
 
 
 @dataclass
+class Segment:
+    """The packet of a segment, as rows name it, and how many rows it has."""
+
+    number: int
+    time_ns: int
+    timed: bool
+    wire_length: int
+    addresses: bytes
+    source_port: int
+    destination_port: int
+    rows: int = 0
+
+
+@dataclass
 class Connection:
-    """Both directions: ``streams`` by which end sent, 0 for the one whose address and port sort first."""
+    """Both directions: ``streams`` by which end sent, 0 for the one whose address and port sort first.
+
+    ``last`` is the last segment of each, to which events at the end of the capture belong.
+    """
 
     streams: tuple[Stream, Stream]
+    last: list[Segment | None] = field(default_factory=lambda: [None, None])
     opened: tuple[int, int] | None = None  # (end, sequence number) of the SYN that began it
 
 
@@ -44,34 +62,69 @@ class Flows:
     def take(self, source: bytes | bytearray) -> Iterator[None]:
         """The packet at which the decoder stopped."""
         packet, walk = self._decoder.packet, self._decoder.walk
-        first, second = packet.addresses(source)
         data = bytes(memoryview(source)[packet.payload : packet.payload + packet.available])
         if packet.kind == layout.PACKET_TCP:
-            yield from self._segment(packet, first, second, data)
+            yield from self._counted(packet, *packet.addresses(source), data)
             return
-        whole = self._fragments.add(packet, data, first + second, self._decoder.number, walk.time_ns)
+        # Fragments of TCP come to every owner of buckets; one of them counts and reports them.
+        mine = self._tcp_buckets if packet.protocol == layout.PROTOCOL_NUMBER_TCP else ~0
+        owned = bool((mine >> packet.bucket) & 1)
+        addresses = b"".join(packet.addresses(source))
+        whole = self._fragments.add(packet, data, addresses, self._decoder.number, walk.time_ns, owned=owned)
         for partial in self._fragments.expired(walk.time_ns):
             yield from self._lost(partial)
         if whole is None:
+            if owned:
+                self._decoder.pass_over(layout.PASSED_FRAGMENT)
             return
         # Rows of lost fragments have replaced the current packet in ``rows``.
         self._rows.begin(self._decoder.number, walk.time_ns, walk.timed, walk.original)
         while (kind := self._decoder.whole(whole, LINK_RAW)) < 0:
             yield
-        if kind == layout.PACKET_TCP and (self._tcp_buckets >> packet.bucket) & 1:
+        if kind == layout.PACKET_TCP and self._tcp_buckets:
+            if not (self._tcp_buckets >> packet.bucket) & 1:
+                return
             data = whole[packet.payload : packet.payload + packet.available]
-            yield from self._segment(packet, first, second, data)
+            # What the fragments carried may be a packet in a tunnel, with addresses of its own.
+            yield from self._counted(packet, *packet.addresses(whole), data)
+        elif kind != layout.PACKET_UDP and owned:
+            self._decoder.pass_over(layout.PASSED_FRAGMENT)
 
     def finish(self) -> Iterator[None]:
-        """The end of the capture."""
+        """Ends everything that is open, at the end of the capture."""
         for connection in self._connections.values():
-            for stream in connection.streams:
-                yield from stream.finish()
+            for stream, last in zip(connection.streams, connection.last, strict=True):
+                if last is not None:
+                    self._begin(last)
+                    yield from stream.finish()
+                    if self._rows.frame_index > last.rows == 0:
+                        self._decoder.pass_over(layout.PASSED_SEGMENT, -1)
         self._connections.clear()
         for partial in self._fragments.rest():
             yield from self._lost(partial)
 
+    def _begin(self, segment: Segment) -> None:
+        """Makes a segment's packet the one that rows are written for."""
+        self._rows.begin(segment.number, segment.time_ns, segment.timed, segment.wire_length, layout.TRANSPORT_TCP)
+        self._rows.flow(segment.addresses, segment.source_port, segment.destination_port)
+        self._rows.frame_index = segment.rows
+
+    def _counted(self, packet: Packet, source: bytes, destination: bytes, data: bytes) -> Iterator[None]:
+        """A segment, which is counted where it completed no row."""
+        walk = self._decoder.walk
+        segment = Segment(
+            self._decoder.number, walk.time_ns, walk.timed, walk.original, source + destination, packet.source_port,
+            packet.destination_port,
+        )  # fmt: skip
+        yield from self._segment(packet, segment, source, destination, data)
+        segment.rows = self._rows.frame_index
+        if not segment.rows:
+            self._decoder.pass_over(layout.PASSED_SEGMENT)
+
     def _lost(self, partial: Partial) -> Iterator[None]:
+        if not partial.owned:
+            return
+        self._decoder.pass_over(layout.PASSED_FRAGMENT, -1)
         while self._rows.full:
             yield
         self._rows.begin(partial.number, partial.time_ns, partial.time_ns > 0, 0)
@@ -80,7 +133,9 @@ class Flows:
             layout.PROTOCOL_PROBLEM, layout.KIND_PROBLEM + layout.PROBLEM_LOST_FRAGMENT, {}, text=text.encode()
         )
 
-    def _segment(self, packet: Packet, source: bytes, destination: bytes, data: bytes) -> Iterator[None]:
+    def _segment(
+        self, packet: Packet, segment: Segment, source: bytes, destination: bytes, data: bytes
+    ) -> Iterator[None]:
         a, b = (source, packet.source_port), (destination, packet.destination_port)
         if (
             packet.destination_port not in self._bymux | self._jmux
@@ -89,11 +144,7 @@ class Flows:
             return
         end = 0 if a <= b else 1
         key = (*a, *b) if end == 0 else (*b, *a)
-        self._rows.begin(
-            self._decoder.number, self._decoder.walk.time_ns, self._decoder.walk.timed, self._decoder.walk.original,
-            layout.TRANSPORT_TCP,
-        )  # fmt: skip
-        self._rows.flow(source + destination, packet.source_port, packet.destination_port)
+        self._begin(segment)
         connection = self._connections.get(key)
         flags, sequence = packet.tcp_flags, packet.sequence
         begins = flags & (SYN | ACK | RST) == SYN and (connection is None or connection.opened != (end, sequence))
@@ -105,6 +156,7 @@ class Flows:
             if not packet.length and not flags & SYN:
                 return
             connection = self._open(key, packet, end, begins=begins)
+        connection.last[end] = segment
         stream, other = connection.streams[end], connection.streams[1 - end]
         if flags & SYN and not (stream.position or stream.ended):
             stream.begin(sequence)

@@ -26,6 +26,7 @@ class Partial:
 
     number: int
     time_ns: int
+    owned: bool = True
     parts: dict[int, bytes] = field(default_factory=dict)
     total: int | None = None
     held: int = 0
@@ -54,7 +55,9 @@ class Fragments:
         self._open: dict[Key, Partial] = {}
         self._replaced: list[Partial] = []
 
-    def add(self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int) -> bytes | None:
+    def add(
+        self, packet: Packet, data: bytes, addresses: bytes, number: int, time_ns: int, *, owned: bool = True
+    ) -> bytes | None:
         """Adds a fragment, as captured. Returns the whole packet with an IP header of its own once it is complete."""
         key = (addresses, packet.fragment_id, packet.protocol)
         whole_length = packet.fragment_offset + packet.length
@@ -66,7 +69,7 @@ class Fragments:
             self._replaced.append(self._open.pop(key))
             partial = None
         if partial is None:
-            partial = self._open[key] = Partial(number, time_ns)
+            partial = self._open[key] = Partial(number, time_ns, owned)
         content = partial.add(packet.fragment_offset, data, last=not packet.more_fragments)
         if content is None:
             return None

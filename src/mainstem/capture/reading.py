@@ -48,6 +48,7 @@ from mainstem.capture.batches import column_mask, take_batch
 from mainstem.capture.connections import Flows
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import Problem
+from mainstem.capture.reasons import PASSED
 from mainstem.capture.traces import read_trace
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class FrameSelection:
 
     ``aeron_ports``: UDP ports that carry Aeron, where what is no frame is a problem; None: every port, where each byte of a
     datagram fits Aeron's frames; empty: none. bymux and Jmux have no mark that distinguishes them from other bytes, so their
-    TCP ports must be named.
+    TCP ports must be named. ``count_passed``: whether a last row, PASSED_OVER, has the number of packets without one, so that
+    each packet of a capture is in a row or counted.
     """
 
     names: tuple[str, ...]
@@ -77,6 +79,12 @@ class FrameSelection:
     bymux_ports: tuple[int, ...] = ()
     jmux_ports: tuple[int, ...] = ()
     rows: int = ROWS
+    count_passed: bool = False
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether packets outside of TCP's named ports are read."""
+        return self.aeron_ports != () or self.count_passed
 
     @property
     def tcp_ports(self) -> tuple[int, ...]:
@@ -127,7 +135,7 @@ def plan_new(
     before = [chunk for chunk in index.chunks if chunk.offset < end]
     chunks = [chunk for chunk in before if chunk.end > begin]
     parts = []
-    if selection.aeron_ports != () or index.format.name == "aqueduct":
+    if selection.reads_all or index.format.name == "aqueduct":
         for group in _groups(chunks, part_bytes):
             runs = _clipped(_runs(group, index), begin, end)
             parts.append(Part(path=path, format=index.format, runs=runs, begin=begin, final=False))
@@ -165,7 +173,7 @@ def plan(
     total = sum(chunk.end - chunk.offset for chunk in chunks)
     size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
     parts = []
-    if selection.aeron_ports != () or index.format.name == "aqueduct":
+    if selection.reads_all or index.format.name == "aqueduct":
         parts = [Part(path=path, format=index.format, runs=_runs(group, index)) for group in _groups(chunks, size)]
     parts += _flow_parts(path, index, selection, chunks, size)
     if len(parts) == 2 and parts[0].plain and parts[1].fragments | parts[1].tcp:
@@ -241,14 +249,35 @@ def _flow_parts(
 
 
 def read(part: Part, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
-    """Reads the rows of a part, in the order of packets. Never raises for what the file holds."""
-    yield from _Reader(part, selection).batches()
+    """Reads the rows of a part, in the order of packets. Never raises for what the file holds.
+
+    With ``count_passed`` the row of the count is of this part: those of all parts add up to the file's.
+    """
+    reader = _Reader(part, selection)
+    yield from reader.batches()
+    yield from _passed_over(part.path, selection, [reader])
 
 
 def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[pa.RecordBatch]:
     """Reads all rows of a capture, part after part."""
-    for part in plan(path, index, selection):
-        yield from read(part, selection)
+    readers = [_Reader(part, selection) for part in plan(path, index, selection)]
+    for reader in readers:
+        yield from reader.batches()
+    yield from _passed_over(path, selection, readers)
+
+
+def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader]) -> Iterator[pa.RecordBatch]:
+    """One row with the number of packets that had none, by reason."""
+    counts = [sum(numbers) for numbers in zip(*(reader.passed for reader in readers), strict=True)]
+    if not selection.count_passed or not any(counts):
+        return
+    rows = FrameRows(column_mask(selection.names), 1)
+    reasons = ", ".join(f"{count} {PASSED[i]}" for i, count in enumerate(counts) if count)
+    text = f"{sum(counts)} packets have no row: {reasons}"
+    rows.begin(0, 0, False, 0)
+    kind = layout.KIND_PROBLEM + layout.PROBLEM_PASSED_OVER
+    rows.row(layout.PROTOCOL_PROBLEM, kind, {layout.ROW_LENGTH: sum(counts)}, text=text.encode())
+    yield take_batch(rows, selection.names, path)
 
 
 @dataclass
@@ -259,6 +288,7 @@ class _Reader:
     selection: FrameSelection
     rows: FrameRows = field(init=False)
     silent: bool = False
+    passed: list[int] = field(default_factory=lambda: [0] * layout.PASSED_REASONS)
 
     def __post_init__(self) -> None:
         self.rows = FrameRows(column_mask(self.selection.names), self.selection.rows)
@@ -290,6 +320,7 @@ class _Reader:
         selection, part = self.selection, self.part
         decoder = CaptureDecoder(part.format.walk(run.section or part.format.section), self.rows)
         decoder.plain = part.plain
+        decoder.follow_fragments = selection.aeron_ports != ()
         decoder.guess = selection.aeron_ports is None
         decoder.set_ports(selection.aeron_ports or (), selection.tcp_ports)
         decoder.set_buckets(part.tcp, part.fragments)
@@ -324,9 +355,13 @@ class _Reader:
                 decoder.seek(run.packet)
             yield from self._run(file, run, decoder, flows)
             yield from self._taken()
+            if self.silent:
+                decoder.take_passed()
         if flows is not None and self.part.final:
             for _ in flows.finish():
                 yield from self._taken()
+        if decoder is not None:
+            self.passed = decoder.take_passed()
 
     def _run(self, file: Any, run: Run, decoder: CaptureDecoder, flows: Flows) -> Iterator[pa.RecordBatch]:
         data = bytearray(min(READ_BYTES, run.end - run.offset))

@@ -1,5 +1,17 @@
 """Texts for the faults that compiled code detects: the index is its REASON_ number."""
 
+PASSED = (
+    "of a link type that is not known",
+    "not IP",
+    "of another IP protocol than UDP or TCP",
+    "UDP without Aeron's frames",
+    "UDP captured too short for a frame's header",
+    "TCP of other ports",
+    "TCP segments that completed no frame",
+    "IP fragments that completed no packet",
+)
+"""Why packets have no row: the index is the PASSED_ number of ``_core.capture.layout``."""
+
 REASONS = (
     "",
     "fewer than 8 bytes are left where a frame should start",
@@ -15,4 +27,5 @@ REASONS = (
     "there is no such Jmux message",
     "the packet is longer than 2**63 - 1 bytes",
     "the datagram has more frames than one batch has rows",
+    "heartbeat",
 )

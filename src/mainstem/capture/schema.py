@@ -43,7 +43,7 @@ COLUMNS = (
     Column("type", "int", "the type as it is on the wire"),
     Column("flags", "smallint", "the flags byte; of bymux and Jmux the first byte of the header"),
     Column("frame_length", "int", "aeron: its own length field (0 in a heartbeat); else bytes, header included"),
-    Column("length", "int", "bytes of payload: message data without headers"),
+    Column("length", "int", "bytes of payload: message data without headers; PASSED_OVER: packets"),
     Column("datagram_length", "int", "udp: bytes of payload of the whole datagram"),
     Column("session_id", "int", "aeron"),
     Column("stream_id", "int", "aeron"),
@@ -62,7 +62,11 @@ COLUMNS = (
     Column("reception_delta", "bigint", "RTTM: ns"),
     Column("response_session_id", "int", "RSP_SETUP"),
     Column("error_code", "int", "aeron ERR"),
-    Column("text", "string", "text of an ERR, Error or Shutdown; names of a RES; what a problem is; an Aqueduct frame"),
+    Column(
+        "text",
+        "string",
+        "text of an ERR, Error or Shutdown; names of a RES; heartbeat; what a problem is; an Aqueduct frame",
+    ),
     Column("connection", "bigint", "tcp: number of the first packet of the connection; with file it is unique"),
     Column("from_client", "boolean", "tcp: whether it was sent by the side that opened; null where that is not known"),
     Column(
@@ -119,6 +123,7 @@ PROBLEMS = (
     "MALFORMED_FRAME",  # a frame that breaks its protocol on a port that was named
     "LOST_FRAGMENT",  # an IP packet whose fragments never came together
     "UNSUPPORTED_LINK",  # a link type that is not known
+    "PASSED_OVER",  # packets without a row: ``length`` is how many
 )
 KINDS = {
     "aeron": tuple(AERON_TYPES.values()),

@@ -18,9 +18,13 @@ cdef class CaptureDecoder:
     cdef public bint guess
     cdef unsigned long long tcp_buckets
     cdef unsigned long long fragment_buckets
+    cdef public bint follow_fragments
+    cdef bint follow_tcp
     cdef unsigned char udp_ports[65536]
     cdef unsigned char tcp_ports[65536]
+    cdef long long passed[8]
 
+    cdef void count(self, int reason) noexcept nogil
     cdef int loop(self, unsigned char *base, long long offset, long long limit) noexcept nogil
     cdef int take(self, unsigned char *base) noexcept nogil
     cdef int take_udp(self, unsigned char *base) noexcept nogil

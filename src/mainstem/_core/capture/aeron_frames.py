@@ -35,6 +35,7 @@ REASON_CUT = cython.declare(cython.int, 7)
 REASON_HEADERS_CUT = cython.declare(cython.int, 8)
 REASON_HEADERS = cython.declare(cython.int, 9)
 REASON_MANY = cython.declare(cython.int, 13)
+REASON_HEARTBEAT = cython.declare(cython.int, 14)
 HEADER = cython.declare(cython.int, 8)
 # Bytes of text that one row may take: an error's text (1023), or the names in one datagram.
 TEXT_ROOM = cython.declare(cython.int, 2048)
@@ -58,8 +59,11 @@ class CaptureDecoder:
     guess: public[cython.bint]
     tcp_buckets: cython.ulonglong
     fragment_buckets: cython.ulonglong
+    follow_fragments: public[cython.bint]
+    follow_tcp: cython.bint
     udp_ports: cython.uchar[65536]
     tcp_ports: cython.uchar[65536]
+    passed: cython.longlong[8]
 
     def __init__(self, walk: RecordWalk, rows: FrameRows) -> None:
         if walk is None or rows is None:
@@ -76,7 +80,10 @@ class CaptureDecoder:
         if not cython.compiled:
             self.udp_ports = [0] * 65536
             self.tcp_ports = [0] * 65536
+            self.passed = [0] * 8
+        self.follow_fragments = True
         self.set_ports([], [])
+        self.take_passed()
 
     def set_ports(self, udp: Iterable[int], tcp: Iterable[int]) -> None:
         """Ports whose datagrams are Aeron's whatever they hold, and ports whose segments are wanted."""
@@ -89,6 +96,24 @@ class CaptureDecoder:
         for port in tcp:
             i = port
             self.tcp_ports[i & 0xFFFF] = 1
+        self.follow_tcp = bool(tcp)
+
+    def take_passed(self) -> list[int]:
+        """How many packets had no row since the last call, by reason (``layout.PASSED_...``)."""
+        i: cython.int = 0
+        counts = [self.passed[i] for i in range(PASSED_REASONS)]
+        for i in range(PASSED_REASONS):
+            self.passed[i] = 0
+        return counts
+
+    def pass_over(self, reason: cython.int, count: cython.longlong = 1) -> None:
+        """Counts the packet at which the decoder stopped among those without a row; -1 takes one out again."""
+        if not 0 <= reason < PASSED_REASONS:
+            raise IndexError(f"there is no reason {reason}")
+        self.passed[reason] += count
+
+    def count(self, reason: cython.int) -> cython.void:
+        self.passed[reason] += 1
 
     def set_buckets(self, tcp: cython.ulonglong, fragments: cython.ulonglong) -> None:
         """Which flows (a bit for each bucket) are handed over."""
@@ -161,14 +186,20 @@ class CaptureDecoder:
             if self.plain:
                 return self.take_udp(base)
         elif found == PACKET_TCP:
-            if self.tcp_buckets and (self.tcp_buckets >> self.packet.bucket) & 1:
-                if self.tcp_ports[self.packet.source_port] or self.tcp_ports[self.packet.destination_port]:
+            if self.tcp_ports[self.packet.source_port] or self.tcp_ports[self.packet.destination_port]:
+                if self.tcp_buckets and (self.tcp_buckets >> self.packet.bucket) & 1:
                     return DECODE_SEGMENT
+            elif self.plain:
+                self.count(PASSED_TCP)
         elif found == PACKET_FRAGMENT:
             # Which connection a fragment of TCP belongs to shows only when it is whole: every bucket's owner looks.
             if self.packet.protocol == 6:
                 if self.tcp_buckets:
                     return DECODE_SEGMENT
+                if self.plain and not self.follow_tcp:
+                    self.count(PASSED_FRAGMENT)
+            elif self.plain and not self.follow_fragments:
+                self.count(PASSED_FRAGMENT)
             elif (self.fragment_buckets >> self.packet.bucket) & 1:
                 return DECODE_SEGMENT
         elif (found == PACKET_MALFORMED or found == PACKET_TRUNCATED) and self.plain:
@@ -178,6 +209,11 @@ class CaptureDecoder:
                 self.problem(PROBLEM_MALFORMED_PACKET, REASON_HEADERS)
             else:
                 self.problem(PROBLEM_TRUNCATED_PACKET, REASON_HEADERS_CUT)
+        elif self.plain:
+            if found == PACKET_UNKNOWN_LINK:
+                self.count(PASSED_LINK)
+            else:
+                self.count(PASSED_IP_PROTOCOL if self.packet.address_size else PASSED_NOT_IP)
         return DECODE_END
 
     def take_udp(self, base: cython.p_uchar) -> cython.int:
@@ -187,7 +223,11 @@ class CaptureDecoder:
             if not self.guess or not self.plausible(
                 base, self.packet.payload, self.packet.available, self.packet.length
             ):
+                self.count(PASSED_UDP_CUT if self.packet.available < min(self.packet.length, 32) else PASSED_UDP)
                 return DECODE_END
+        if self.packet.length == 0:
+            self.count(PASSED_UDP)
+            return DECODE_END
         if not self.rows.has_room(room, TEXT_ROOM, self.packet.available) and self.rows.rows:
             return DECODE_FULL
         self.rows.transport = TRANSPORT_UDP
@@ -225,12 +265,15 @@ class CaptureDecoder:
         """Whether a datagram on any port is Aeron's: every frame possible, of one stream, and nothing left over."""
         at: cython.longlong = 0
         kind: cython.int = 0
+        reason: cython.int = 0
         if length < RSP_SETUP_LENGTH or available < min(length, 32):
             return False
         while at < length:
-            if available < length and available - at < 44:
+            reason = examine(base, o + at, available - at, length - at)
+            if reason == REASON_CUT:
+                # Captured too short for this frame: those before it decide.
                 return at > 0
-            if examine(base, o + at, available - at, length - at):
+            if reason:
                 return False
             kind = get16(base, o + at + FRAME_TYPE_OFFSET)
             if kind == TYPE_DATA or kind == TYPE_PAD:
@@ -275,6 +318,8 @@ class CaptureDecoder:
         self.rows.put(ROW_RESERVED_VALUE, get64(base, o + FRAME_RESERVED_VALUE_OFFSET))
         if kind == TYPE_DATA:
             length = max(get32(base, o) - DATA_HEADER_LENGTH, 0)
+            if get32(base, o) == 0:
+                self.rows.put(ROW_REASON, REASON_HEARTBEAT)
         self.rows.put(ROW_LENGTH, length)
         self.rows.put_payload(base, o + DATA_HEADER_LENGTH, min(length, available - DATA_HEADER_LENGTH))
 

@@ -30,7 +30,7 @@ cdef class FrameRows:
     cdef int transport
     cdef int source_port
     cdef int destination_port
-    cdef int frame_index
+    cdef public int frame_index
     cdef bint addressed
     cdef unsigned char *addresses
     cdef bytearray addresses_owner

@@ -57,7 +57,7 @@ class FrameRows:
     transport: cython.int
     source_port: cython.int
     destination_port: cython.int
-    frame_index: cython.int
+    frame_index: public[cython.int]
     addressed: cython.bint
     addresses: cython.p_uchar
     addresses_owner: bytearray

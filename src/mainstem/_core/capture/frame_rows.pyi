@@ -13,6 +13,7 @@ class FrameRows:
     capacity: int
     text_length: int
     payload_length: int
+    frame_index: int
     def __init__(self, wanted: int = -1, rows: int = 8192) -> None: ...
     def reserve(self, text: int, payload: int) -> None:
         """Room for so many more bytes of text and of payload; what is there stays."""

@@ -22,11 +22,16 @@ cdef class Packet:
     cdef readonly long long fragment_id
     cdef readonly int bucket
     cdef long long address
-    cdef int address_size
+    cdef readonly int address_size
+    cdef int depth
 
     cdef int parse(self, unsigned char *base, long long o, long long captured, int link) noexcept nogil
     cdef int ethernet(self, unsigned char *base, long long o, long long end) noexcept nogil
     cdef int by_ethertype(self, unsigned char *base, long long o, long long end, int kind) noexcept nogil
+    cdef int mpls(self, unsigned char *base, long long o, long long end) noexcept nogil
+    cdef int pppoe(self, unsigned char *base, long long o, long long end) noexcept nogil
+    cdef int ppp(self, unsigned char *base, long long o, long long end) noexcept nogil
+    cdef int gre(self, unsigned char *base, long long o, long long end) noexcept nogil
     cdef int ip(self, unsigned char *base, long long o, long long end) noexcept nogil
     cdef int ipv4(self, unsigned char *base, long long o, long long end) noexcept nogil
     cdef int ipv6(self, unsigned char *base, long long o, long long end) noexcept nogil

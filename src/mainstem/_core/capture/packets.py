@@ -25,11 +25,28 @@ LINK_IPV6 = cython.declare(cython.int, 229)
 LINK_COOKED_2 = cython.declare(cython.int, 276)
 ETHERTYPE_IPV4 = cython.declare(cython.int, 0x0800)
 ETHERTYPE_IPV6 = cython.declare(cython.int, 0x86DD)
+ETHERTYPE_ETHERNET = cython.declare(cython.int, 0x6558)
+ETHERTYPE_MPLS = cython.declare(cython.int, 0x8847)
+ETHERTYPE_MPLS_UPSTREAM = cython.declare(cython.int, 0x8848)
+ETHERTYPE_PPPOE = cython.declare(cython.int, 0x8864)
+ETHERTYPE_PPP = cython.declare(cython.int, 0x880B)
+ETHERTYPE_ERSPAN = cython.declare(cython.int, 0x88BE)
+ETHERTYPE_ERSPAN_3 = cython.declare(cython.int, 0x22EB)
+PPP_IPV4 = cython.declare(cython.int, 0x0021)
+PPP_IPV6 = cython.declare(cython.int, 0x0057)
+PPP_MPLS = cython.declare(cython.int, 0x0281)
+PROTOCOL_ID_IPV4 = cython.declare(cython.int, 4)
+PROTOCOL_ID_IPV6 = cython.declare(cython.int, 41)
+PROTOCOL_ID_GRE = cython.declare(cython.int, 47)
+PORT_VXLAN = cython.declare(cython.int, 4789)
+PORT_VXLAN_LINUX = cython.declare(cython.int, 8472)
 PROTOCOL_ID_TCP = cython.declare(cython.int, 6)
 PROTOCOL_ID_UDP = cython.declare(cython.int, 17)
 # Tags and extension headers one after the other: more of them is an attack, not a network.
 MAX_TAGS = cython.declare(cython.int, 8)
 MAX_EXTENSIONS = cython.declare(cython.int, 16)
+# Packets in packets: a mirrored tunnel in a tunnel has three.
+MAX_DEPTH = cython.declare(cython.int, 8)
 
 
 @cython.cclass
@@ -57,7 +74,8 @@ class Packet:
     fragment_id: readonly[cython.longlong]
     bucket: readonly[cython.int]
     address: cython.longlong
-    address_size: cython.int
+    address_size: readonly[cython.int]
+    depth: cython.int
 
     def __init__(self) -> None:
         self.kind = PACKET_OTHER
@@ -71,6 +89,7 @@ class Packet:
         self.bucket = 0
         self.address = 0
         self.address_size = 0
+        self.depth = 0
 
     def read(self, source: Buffer, offset: cython.longlong, captured: cython.longlong, link: cython.int) -> int:
         """Takes one packet apart. Raises IndexError when it lies outside the memory."""
@@ -97,6 +116,7 @@ class Packet:
         end: cython.longlong = o + captured
         self.address_size = 0
         self.bucket = 0
+        self.depth = 0
         if link == LINK_ETHERNET:
             return self.ethernet(base, o, end)
         if link == LINK_RAW or link == LINK_IPV4 or link == LINK_IPV6 or link == 12 or link == 14:
@@ -111,6 +131,9 @@ class Packet:
         return PACKET_UNKNOWN_LINK
 
     def ethernet(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            return PACKET_MALFORMED
         if end - o < 14:
             return PACKET_TRUNCATED
         return self.by_ethertype(base, o + 14, end, be16(base, o + 12))
@@ -133,10 +156,108 @@ class Packet:
             return self.ipv4(base, at, end)
         if code == ETHERTYPE_IPV6:
             return self.ipv6(base, at, end)
+        if code == ETHERTYPE_MPLS or code == ETHERTYPE_MPLS_UPSTREAM:
+            return self.mpls(base, at, end)
+        if code == ETHERTYPE_PPPOE:
+            return self.pppoe(base, at, end)
         return PACKET_OTHER
+
+    def mpls(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        """A stack of labels (RFC 3032), and what follows it: by its first half byte, as nothing names it (RFC 4928)."""
+        _n: cython.int = 0
+        at: cython.longlong = o
+        first: cython.int = 0
+        for _n in range(MAX_EXTENSIONS):
+            if end - at < 4:
+                return PACKET_TRUNCATED
+            at += 4
+            if get8(base, at - 2) & 1:
+                break
+        else:
+            return PACKET_MALFORMED
+        if end - at < 1:
+            return PACKET_TRUNCATED
+        first = get8(base, at) >> 4
+        if first == 4 or first == 6:
+            return self.ip(base, at, end)
+        # Ethernet over MPLS (RFC 4448), with a control word or without: an address may begin with zeros as the word does.
+        if first == 0 and end - at >= 18:
+            first = be16(base, at + 16)
+            if (
+                first == ETHERTYPE_IPV4
+                or first == ETHERTYPE_IPV6
+                or first == 0x8100
+                or first == 0x88A8
+                or first == 0x0806
+            ):
+                at += 4
+        return self.ethernet(base, at, end)
+
+    def pppoe(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        """A packet of a PPPoE session (RFC 2516)."""
+        if end - o < 6:
+            return PACKET_TRUNCATED
+        if get8(base, o) != 0x11 or get8(base, o + 1) != 0:
+            return PACKET_OTHER
+        return self.ppp(base, o + 6, min(end, o + 6 + be16(base, o + 4)))
+
+    def ppp(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        """PPP without framing (RFC 1661); the protocol may have one byte, and address and control may stand before it."""
+        at: cython.longlong = o
+        code: cython.int = 0
+        if end - at >= 2 and be16(base, at) == 0xFF03:
+            at += 2
+        if end - at < 2:
+            return PACKET_TRUNCATED
+        code = get8(base, at)
+        at += 1
+        if not code & 1:
+            code = code << 8 | get8(base, at)
+            at += 1
+        if code == PPP_IPV4 or code == PPP_IPV6:
+            return self.ip(base, at, end)
+        return self.mpls(base, at, end) if code == PPP_MPLS else PACKET_OTHER
+
+    def gre(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        """GRE (RFC 2784, 2890), its form for PPTP (RFC 2637), and the mirrored Ethernet of ERSPAN in it."""
+        flags: cython.int = 0
+        code: cython.int = 0
+        at: cython.longlong = o + 4
+        if end - o < 4:
+            return PACKET_TRUNCATED
+        flags = be16(base, o)
+        code = be16(base, o + 2)
+        # Source routes are not decoded, nor versions after 1.
+        if flags & 0x4000 or flags & 7 > 1:
+            return PACKET_OTHER
+        if flags & 0x8000:
+            at += 4
+        if flags & 0x2000:
+            at += 4
+        if flags & 0x1000:
+            at += 4
+        if flags & 7 == 1 and flags & 0x80:
+            at += 4
+        if code == ETHERTYPE_ERSPAN:
+            # Without a sequence number it is type I, which has no header.
+            return self.ethernet(base, at + 8 if flags & 0x1000 else at, end)
+        if code == ETHERTYPE_ERSPAN_3:
+            if end - at < 12:
+                return PACKET_TRUNCATED
+            return self.ethernet(base, at + 20 if get8(base, at + 11) & 1 else at + 12, end)
+        if code == ETHERTYPE_ETHERNET:
+            return self.ethernet(base, at, end)
+        if code == ETHERTYPE_PPP:
+            return self.ppp(base, at, end) if end > at else PACKET_OTHER
+        if at > end:
+            return PACKET_TRUNCATED
+        return self.by_ethertype(base, at, end, code)
 
     def ip(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
         version: cython.int = 0
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            return PACKET_MALFORMED
         if end - o < 1:
             return PACKET_TRUNCATED
         version = get8(base, o) >> 4
@@ -245,7 +366,16 @@ class Packet:
         self.protocol = protocol
         if protocol == PROTOCOL_ID_UDP:
             return self.udp(base, o, end, length)
-        return self.tcp(base, o, end, length) if protocol == PROTOCOL_ID_TCP else PACKET_OTHER
+        if protocol == PROTOCOL_ID_TCP:
+            return self.tcp(base, o, end, length)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            return PACKET_MALFORMED
+        if protocol == PROTOCOL_ID_GRE:
+            return self.gre(base, o, end)
+        if protocol == PROTOCOL_ID_IPV4 or protocol == PROTOCOL_ID_IPV6:
+            return self.ip(base, o, end)
+        return PACKET_OTHER
 
     def udp(
         self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong, length: cython.longlong
@@ -265,6 +395,10 @@ class Packet:
         self.payload = o + 8
         self.length = size - 8
         self.available = min(end - o, size) - 8
+        if self.destination_port == PORT_VXLAN or self.destination_port == PORT_VXLAN_LINUX:
+            # RFC 7348. No frame of Aeron has 8 as its length and nothing else in its first half.
+            if self.available >= 8 and be32(base, o + 8) == 0x08000000 and get8(base, o + 15) == 0:
+                return self.ethernet(base, o + 16, min(end, o + size))
         return PACKET_UDP
 
     def tcp(

@@ -24,6 +24,7 @@ class Packet:
     more_fragments: bool
     fragment_id: int
     bucket: int
+    address_size: int
     def __init__(self) -> None: ...
     def read(self, source: Buffer, offset: int, captured: int, link: int) -> int:
         """Takes one packet apart. Raises IndexError when it lies outside the memory."""

@@ -163,14 +163,18 @@ class RecordWalk:
         part = self.u32(base, o + 4)
         self.captured = self.u32(base, o + 8)
         self.original = self.u32(base, o + 12)
-        if part >= SECOND_NS or self.captured > RECORD_MAX_PACKET:
+        if self.captured > RECORD_MAX_PACKET:
+            return RECORD_CORRUPT
+        # More than a second in the part of a second: the time is not known, the packet may be whole all the same.
+        self.timed = part * self.tick_ns < SECOND_NS
+        if not self.timed and self.captured > self.original:
             return RECORD_CORRUPT
         if self.captured > ORDINARY_PACKET and self.captured > self.snaplen:
             return RECORD_CORRUPT
         if limit - o < 16 + self.captured:
             self.needed = 16 + self.captured
             return RECORD_MORE
-        self.time_ns = seconds * SECOND_NS + part * self.tick_ns
+        self.time_ns = seconds * SECOND_NS + part * self.tick_ns if self.timed else 0
         self.data = o + 16
         self.offset = o + 16 + self.captured
         return RECORD_PACKET
@@ -308,7 +312,7 @@ class RecordWalk:
     ) -> cython.longlong:
         """The end of ``count`` packets that could follow one another at ``offset`` (or that end with the memory); else -1.
 
-        Stricter than reading: captured no longer than on the wire, times within a day of one another.
+        Stricter than reading: captured no longer than on the wire, times that can be, within a day of one another.
         """
         o: cython.longlong = offset
         n: cython.int = 0
@@ -321,7 +325,7 @@ class RecordWalk:
             if found == RECORD_PACKET:
                 if n == 0:
                     first_ns = self.time_ns
-                if self.captured > self.original or self.captured < 14:
+                if self.captured > self.original or self.captured < 14 or not (self.timed or self.blocks):
                     break
                 if self.time_ns - first_ns > 86400 * SECOND_NS or first_ns - self.time_ns > 86400 * SECOND_NS:
                     break

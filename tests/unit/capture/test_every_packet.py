@@ -1,0 +1,210 @@
+"""Each packet of a capture is in a row or counted: whatever it holds, in whatever it is wrapped, and however it is cut."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import captures as make
+
+from mainstem.capture import index as indexing
+from mainstem.capture import read_frames
+from mainstem.capture.reading import FrameSelection, plan, plan_new, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = ("packet", "frame_type", "length", "text")
+INNER = {"source": "192.168.7.1", "to": "192.168.7.2"}
+
+
+def ethernet(packet: bytes) -> bytes:
+    return make.link(packet, make.ETHERNET)
+
+
+def framed(ethertype: int, content: bytes) -> bytes:
+    return bytes(12) + struct.pack(">H", ethertype) + content
+
+
+def gre(content: bytes, ethertype: int, *, flags: int = 0, optional: bytes = b"") -> bytes:
+    return ethernet(make.ip(struct.pack(">HH", flags, ethertype) + optional + content, protocol=47))
+
+
+def labels(*, count: int = 3) -> bytes:
+    return b"".join(struct.pack(">I", 99 << 12 | int(i == count - 1) << 8 | 64) for i in range(count))
+
+
+def vxlan(content: bytes, port: int = 4789) -> bytes:
+    return make.ip(make.udp(struct.pack(">II", 0x08000000, 77 << 8) + content, to=port))
+
+
+WRAPPED = {
+    "vxlan": lambda p: ethernet(vxlan(ethernet(p))),
+    "vxlan on the port that Linux had": lambda p: ethernet(vxlan(make.link(p, make.ETHERNET, tags=(0x8100,)), 8472)),
+    "gre": lambda p: gre(p, 0x0800 if p[0] >> 4 == 4 else 0x86DD),
+    "gre with checksum, key and sequence": lambda p: gre(
+        p, 0x0800 if p[0] >> 4 == 4 else 0x86DD, flags=0xB000, optional=bytes(12)
+    ),
+    "gre over IPv6": lambda p: ethernet(
+        make.ip(struct.pack(">HH", 0, 0x6558) + ethernet(p), source="fe80::1", to="fe80::2", protocol=47)
+    ),
+    "pptp": lambda p: gre((b"\x21" if p[0] >> 4 == 4 else b"\x00\x57") + p, 0x880B, flags=0x3081, optional=bytes(12)),
+    "erspan I": lambda p: gre(ethernet(p), 0x88BE),
+    "erspan II": lambda p: gre(ethernet(p), 0x88BE, flags=0x1000, optional=bytes(4) + bytes(8)),
+    "erspan III": lambda p: gre(ethernet(p), 0x22EB, flags=0x1000, optional=bytes(4) + bytes(12)),
+    "erspan III with a subheader": lambda p: gre(
+        ethernet(p), 0x22EB, flags=0x1000, optional=bytes(4) + bytes(11) + b"\x01" + bytes(8)
+    ),
+    "mpls": lambda p: framed(0x8847, labels() + p),
+    "ethernet over mpls": lambda p: framed(0x8847, labels(count=1) + ethernet(p)),
+    "ethernet over mpls with a control word": lambda p: framed(0x8847, labels() + bytes(4) + ethernet(p)),
+    "pppoe": lambda p: framed(
+        0x8864,
+        struct.pack(">BBHHH", 0x11, 0, 7, len(p) + 2, 0x0021 if p[0] >> 4 == 4 else 0x0057) + p + b"trailer",
+    ),
+    "ip in ip": lambda p: ethernet(make.ip(p, protocol=4 if p[0] >> 4 == 4 else 41)),
+    "vxlan in gre in mpls": lambda p: framed(
+        0x8847, labels() + make.ip(struct.pack(">HH", 0, 0x0800) + vxlan(ethernet(p)), protocol=47)
+    ),
+}
+
+
+@pytest.mark.parametrize("addresses", [INNER, {"source": "fe80::7:1", "to": "fe80::7:2"}], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("wrapping", WRAPPED)
+def test_frames_in_tunnels_are_rows_with_the_addresses_inside(
+    tmp_path: Path, wrapping: str, addresses: dict[str, str]
+) -> None:
+    wrap = WRAPPED[wrapping]
+    packets = [
+        wrap(make.ip(make.udp(make.data_frame(b"tide" * 10)), **addresses)),
+        wrap(make.ip(make.tcp(flags=make.TCP_SYN), **addresses, protocol=6)),
+    ]
+    rows = make.rows_of_bytes(tmp_path, make.pcap(packets), bymux_ports=(9000,))
+    assert [(row["frame_type"], row["src"], row["dst"]) for row in rows] == [
+        ("DATA", addresses["source"], addresses["to"]),
+        ("OPEN", addresses["source"], addresses["to"]),
+    ]
+    assert rows[0]["payload"] == b"tide" * 10
+
+
+def test_a_tunnel_in_a_tunnel_without_end_is_malformed(tmp_path: Path) -> None:
+    packet = make.ip(make.udp(make.data_frame()))
+    for _ in range(60):
+        packet = make.ip(packet, protocol=4)
+    (row,) = make.rows_of_bytes(tmp_path, make.pcap([ethernet(packet)]))
+    assert row["frame_type"] == "MALFORMED_PACKET"
+
+
+def test_frames_captured_only_in_part_are_recognised_on_any_port(tmp_path: Path) -> None:
+    datagrams = [make.data_frame(bytes(size)) for size in (0, 1, 90, 1300)] + [make.data_frame(bytes(100)) * 3]
+    datagrams += [make.nak_frame(), b"something else" * 20]
+    packets = [ethernet(make.ip(make.udp(datagram))) for datagram in datagrams]
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(make.pcap(packets, snaplen=80))
+    rows = [row for batch in read_frames(str(path), NAMES) for row in batch.to_pylist()]
+    assert [row["packet"] for row in rows if row["frame_type"] == "DATA"] == [1, 2, 3, 4, 5]
+    assert [row["length"] for row in rows if row["frame_type"] == "DATA"] == [0, 1, 90, 1300, 100]
+    assert [row["packet"] for row in rows if row["frame_type"] == "TRUNCATED_PACKET"] == [5]
+    assert [row["packet"] for row in rows if row["frame_type"] == "NAK"] == [6]
+    assert (rows[-1]["frame_type"], rows[-1]["length"]) == ("PASSED_OVER", 1)
+    assert rows[-1]["text"] == "1 packets have no row: 1 UDP without Aeron's frames"
+
+
+@pytest.mark.parametrize("nanoseconds", [False, True])
+@pytest.mark.parametrize("part", [1_000_000, 999_999_999, 1_000_000_000, (1 << 32) - 1])
+def test_a_time_that_cannot_be_is_null_and_the_file_goes_on(tmp_path: Path, part: int, nanoseconds: bool) -> None:
+    packet = ethernet(make.ip(make.udp(make.data_frame())))
+    whole = make.pcap([packet] * 3, nanoseconds=nanoseconds)
+    at = 24 + 16 + len(packet) + 4
+    rows = make.rows_of_bytes(tmp_path, whole[:at] + struct.pack("<I", part) + whole[at + 4 :])
+    assert [row["frame_type"] for row in rows] == ["DATA"] * 3
+    known = part < (1_000_000_000 if nanoseconds else 1_000_000)
+    assert ["time_ns" in row for row in rows] == [True, known, True]
+    assert ["time" in row for row in rows] == [True, known, True]
+
+
+def test_a_heartbeat_says_so(tmp_path: Path) -> None:
+    heartbeat = bytes(4) + make.data_frame(b"")[4:]
+    rows = make.rows_of_bytes(
+        tmp_path, make.pcap([ethernet(make.ip(make.udp(data))) for data in (heartbeat, make.data_frame(b""))])
+    )
+    assert [(row["frame_type"], row["frame_length"], row["length"], row.get("text")) for row in rows] == [
+        ("DATA", 0, 0, "heartbeat"),
+        ("DATA", 32, 0, None),
+    ]
+
+
+def any_packets(chance: random.Random) -> list[bytes]:
+    """Packets of every kind, some wrapped, in any order that the network could have them in."""
+    packets: list[bytes] = []
+    sequence = 0
+    for number in range(chance.randrange(1, 60)):
+        kind = chance.randrange(14)
+        if kind < 3:
+            inner = make.ip(make.udp(make.data_frame(bytes(chance.randrange(200))) * chance.randrange(1, 4)))
+        elif kind == 3:
+            inner = make.ip(make.udp(chance.randbytes(chance.randrange(100))))
+        elif kind == 4:
+            inner = make.ip(chance.randbytes(20), protocol=1)
+        elif kind == 5:
+            packets.append(framed(0x0806, bytes(28)))
+            continue
+        elif kind == 6:
+            inner = make.ip(make.tcp(b"other", to=81), protocol=6)
+        elif kind < 10:
+            data = chance.randbytes(chance.randrange(3))
+            flags = make.TCP_SYN if chance.random() < 0.1 else make.TCP_ACK
+            inner = make.ip(make.tcp(data, sequence=sequence, flags=flags), protocol=6)
+            sequence += len(data) + chance.choice([0, 0, 0, 5, -1])
+        elif kind == 10:
+            inner = chance.randbytes(chance.randrange(60))
+        else:
+            protocol, content = 17, make.udp(make.data_frame(bytes(150)))
+            if chance.random() < 0.4:
+                protocol, content = 6, make.tcp(bytes(150), to=chance.choice([81, 9000]))
+            pieces = [(at, content[at : at + 64]) for at in range(0, len(content), 64)]
+            parts = [
+                make.ip(data, fragment=at, more=at + 64 < len(content), number=number, protocol=protocol)
+                for at, data in pieces
+            ]
+            chance.shuffle(parts)
+            packets += [ethernet(part) for part in parts if chance.random() < 0.9]
+            continue
+        wrap = chance.choice(list(WRAPPED.values())) if inner and chance.random() < 0.3 else ethernet
+        packets.append(wrap(inner) if inner else b"")
+    return packets
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(seed)
+    packets = any_packets(chance)
+    path = tmp_path / "any.pcap"
+    path.write_bytes(make.pcap(packets, snaplen=chance.choice([20, 50, 68, 80, 96, 262144, 262144, 262144])))
+    chunk, size = chance.choice([100, 600, 1 << 20]), chance.choice([1, 500, 1 << 20])
+    monkeypatch.setattr(indexing, "CHUNK_BYTES", chunk)
+    found = indexing.build(str(path))
+    for aeron, tcp in ((None, (9000,)), (None, ()), ((40123,), (9000,)), ((), (9000,))):
+        selection = FrameSelection(names=NAMES, aeron_ports=aeron, bymux_ports=tcp, count_passed=True)
+        parts = plan(str(path), found, selection, part_bytes=size)
+        assert accounted([row for part in parts for row in rows_of(part, selection)]) == len(packets)
+        middle = chance.choice([0, *(each.end for each in found.chunks)])
+        streamed = [
+            row
+            for begin, end in ((0, middle), (middle, found.end))
+            for part in plan_new(str(path), found, selection, begin, end, part_bytes=size)
+            for row in rows_of(part, selection)
+        ]
+        assert accounted(streamed) <= len(packets)
+
+
+def rows_of(part: Any, selection: FrameSelection) -> list[dict[str, Any]]:
+    return [row for batch in read(part, selection) for row in batch.to_pylist()]
+
+
+def accounted(rows: list[dict[str, Any]]) -> int:
+    """Packets with rows, and those that were counted."""
+    passed = sum(row["length"] for row in rows if row["frame_type"] == "PASSED_OVER")
+    return len({row["packet"] for row in rows if row["packet"]}) + passed
