@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import struct
 import tempfile
@@ -14,7 +15,9 @@ WANTED = [
     FrameSelection(
         names=tuple(column.name for column in columns(payload=True)), bymux_ports=(9000,), jmux_ports=(9001,)
     ),
-    FrameSelection(names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,)),
+    FrameSelection(
+        names=("packet", "frame_type", "text"), aeron_ports=(1, 40123), jmux_ports=(9000,), count_passed=True
+    ),
 ]
 
 
@@ -42,6 +45,17 @@ SEEDS = [
     + _block(6, struct.pack("<IIIII", 0, 0, 9, 60, 60) + _ip(_UDP, 17))
     + _block(3, struct.pack("<I", 60) + _ip(_UDP, 17)),
 ]
+_INNER = bytes(12) + b"\x08\0" + _ip(_UDP, 17)
+_VXLAN = struct.pack(">HHHH", 1, 4789, 16 + len(_INNER), 0) + struct.pack(">II", 0x08000000, 0) + _INNER
+SEEDS += [
+    _pcap(
+        _ip(_VXLAN, 17),
+        _ip(b"\x10\0\x88\xbe" + bytes(12) + _INNER, 47),
+        _ip(struct.pack(">HH", 0, 0x6558) + _INNER, 47),
+    ),
+    _pcap(_ip(struct.pack(">HHI", 0, 0x8847, 0x100) + _ip(_TCP, 6), 47), _ip(_ip(_UDP, 17), 4)),
+    gzip.compress(_pcap(_ip(_UDP, 17), _ip(_TCP, 6))),
+]
 _PATH = os.path.join(tempfile.mkdtemp(prefix="mainstem-fuzz-"), "capture.pcap")
 
 
@@ -50,7 +64,8 @@ def target(data: bytes) -> None:
     with open(_PATH, "wb") as file:
         file.write(data)
     index = build(_PATH)
-    assert 0 <= index.end <= len(data)
+    assert index.end >= 0
+    assert index.end <= len(data) or (index.format is not None and index.format.packed)
     for wanted in WANTED:
         for batch in frames(_PATH, wanted, index):
             batch.validate(full=True)

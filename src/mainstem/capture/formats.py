@@ -19,7 +19,7 @@ _PCAP = {  # first four bytes: (byte order, nanoseconds)
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 _ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 _TRACE = b'{"t":'  # how FrameLog begins a line
-_PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"\xfd7": "xz", b"BZ": "bzip2", b"\x04\x22": "lz4"}
+_PACKED = {b"\xfd7": "xz", b"BZ": "bzip2", b"\x04\x22": "lz4"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Format:
-    """A capture's kind. ``start`` is where its records begin; ``section`` what holds there."""
+    """A capture's kind. ``start`` is where its records begin, ``section`` what holds there, ``packed`` the file's compression."""
 
     blocks: bool
     section: Section
@@ -44,6 +44,7 @@ class Format:
     snaplen: int = 0
     start: int = 0
     name: str = field(default="", compare=False)
+    packed: str = ""
 
     def walk(self, section: Section) -> RecordWalk:
         """Steps through records where ``section`` holds."""
@@ -84,5 +85,5 @@ def recognise(head: bytes) -> Format:
     if head.startswith(_TRACE):
         return Format(False, Section(False), name="aqueduct")
     if packed := _PACKED.get(head[:2]):
-        raise CaptureError(f"packed with {packed}: unpack it first, so that it can be read in parts")
+        raise CaptureError(f"packed with {packed}: unpack it first, or pack it with gzip or zstd")
     raise CaptureError(f"neither pcap, pcapng nor a trace of Aqueduct: it begins with {head[:4].hex() or 'nothing'}")

@@ -14,6 +14,7 @@ from typing import IO
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.packet_index import PacketIndex
 from mainstem.capture.formats import HEAD_LENGTH, Format, Section, recognise, section_of
+from mainstem.capture.unpacking import PACKED, open_capture, unpacked_size
 from mainstem.errors import CaptureError
 
 CHUNK_BYTES = (
@@ -81,21 +82,26 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
     Raises CaptureError where the file cannot be opened.
     """
     try:
+        status = os.stat(path)
         with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            if before is not None and _grown(file, before, status.st_size):
+            packed = PACKED.get(file.read(2), "")
+        size, fault = unpacked_size(path, packed) if packed else (status.st_size, "")
+        with open_capture(path, packed) as file:
+            if before is not None and not packed and _grown(file, before, size):
                 index = replace(before, size=status.st_size, mtime_ns=status.st_mtime_ns, tail=None)
                 _reopen_last(index)
             else:
                 index = FrameIndex(status.st_size, status.st_mtime_ns, None)
-                _open(file, index)
+                _open(file, index, packed, fault)
             if index.format is not None and index.format.name == "aqueduct":
                 from mainstem.capture.traces import add_chunks
 
                 index.chunks = list(index.chunks)
-                add_chunks(file, index)
+                add_chunks(file, index, size)
             elif index.format is not None:
-                _Builder(file, index).run()
+                _Builder(file, index, size).run()
+            if fault and index.format is not None:
+                index.tail = Problem(layout.PROBLEM_TRUNCATED_FILE, index.packets, index.end, fault)
             if index.format is not None:
                 index.prints = (_print(file, 0, min(index.end, PRINT_BYTES)), _last_print(file, index.end))
             return index
@@ -103,11 +109,11 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
 
 
-def _open(file: IO[bytes], index: FrameIndex) -> None:
+def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
     try:
-        index.format = recognise(file.read(HEAD_LENGTH))
+        index.format = replace(recognise(file.read(HEAD_LENGTH)), packed=packed)
     except CaptureError as error:
-        index.tail = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, str(error))
+        index.tail = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, f"{fault}; {error}" if fault else str(error))
         return
     index.sections.append(index.format.section)
     index.end = index.format.start
@@ -142,9 +148,9 @@ def _grown(file: IO[bytes], before: FrameIndex, size: int) -> bool:
 class _Builder:
     """One pass, from ``index.end`` to the end of the file."""
 
-    def __init__(self, file: IO[bytes], index: FrameIndex) -> None:
+    def __init__(self, file: IO[bytes], index: FrameIndex, size: int) -> None:
         assert index.format is not None
-        self._file, self._index = file, index
+        self._file, self._index, self._size = file, index, size
         # Chunks are added to copies: an index that was handed out does not change.
         index.sections, index.chunks = list(index.sections), list(index.chunks)
         index.problems, index.links = list(index.problems), list(index.links)
@@ -153,7 +159,7 @@ class _Builder:
 
     def run(self) -> None:
         index, size = self._index, CHUNK_BYTES
-        while index.end < index.size:
+        while index.end < self._size:
             data = self._read(index.end, size)
             before = section_of(self._walk)
             stopped = self._pass.run(data, 0, len(data))
@@ -172,7 +178,7 @@ class _Builder:
 
     def _read(self, offset: int, size: int) -> bytes:
         self._file.seek(offset)
-        return self._file.read(min(size, self._index.size - offset))
+        return self._file.read(min(size, self._size - offset))
 
     def _add(self, before: Section) -> None:
         """Adds what the pass went over as a chunk."""
@@ -208,7 +214,7 @@ class _Builder:
         """Searches for the next records after a corrupt one; False where there are none."""
         index, start = self._index, self._index.end
         offset = start + 1
-        while offset < index.size:
+        while offset < self._size:
             data = self._read(offset, RESYNC_WINDOW)
             place = self._walk.resync(data, 0, len(data), RESYNC_PACKETS)
             if place >= 0:
@@ -217,7 +223,7 @@ class _Builder:
                 index.end = offset + place
                 return True
             # Half a window again: the records may begin near its end.
-            offset += max(len(data) // 2, 1) if offset + len(data) < index.size else len(data)
-        text = f"bytes {start} to {index.size} are no records, and none follow"
+            offset += max(len(data) // 2, 1) if offset + len(data) < self._size else len(data)
+        text = f"bytes {start} to {self._size} are no records, and none follow"
         index.tail = Problem(layout.PROBLEM_CORRUPT_FILE, index.packets, start, text)
         return False

@@ -50,6 +50,7 @@ from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import Problem
 from mainstem.capture.reasons import PASSED
 from mainstem.capture.traces import read_trace
+from mainstem.capture.unpacking import open_capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than this
 ROWS = 8192  # rows of a batch: enough that a batch costs little, few enough that its columns stay in the cache
 PART_BYTES = 32 << 20  # much smaller parts cost more to start than to read
+UNCUT = 1 << 62  # a packed file can be read only from its beginning: by one task
 ALL_BUCKETS = (1 << layout.FLOW_BUCKETS) - 1
 
 
@@ -132,6 +134,8 @@ def plan_new(
     """
     if index.format is None or begin >= end:
         return []
+    if index.format.packed:
+        part_bytes = UNCUT
     before = [chunk for chunk in index.chunks if chunk.offset < end]
     chunks = [chunk for chunk in before if chunk.end > begin]
     parts = []
@@ -170,6 +174,8 @@ def plan(
     if index.format is None:
         return [_problems_only(path, index)]
     chunks = index.chunks
+    if index.format.packed:
+        part_bytes, min_parts = UNCUT, 1
     total = sum(chunk.end - chunk.offset for chunk in chunks)
     size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
     parts = []
@@ -300,7 +306,7 @@ class _Reader:
                 yield from self._taken()
         if self.part.runs:
             try:
-                with open(self.part.path, "rb", buffering=0) as file:
+                with open_capture(self.part.path, self.part.format.packed) as file:
                     yield from self._runs(file)
             except OSError as error:
                 self._problem(layout.PROBLEM_UNREADABLE_FILE, 0, f"{error.strerror or error}")

@@ -15,7 +15,7 @@ from mainstem.capture.index import Chunk, FrameIndex, Problem, build
 from mainstem.errors import CaptureError
 
 SUFFIX = ".mainstem-index"
-VERSION = 1
+VERSION = 2
 _CHUNK = struct.Struct("<qqqqqqQQi")
 
 
@@ -114,6 +114,7 @@ def _format_to(format_: Format) -> dict[str, object]:
         "snaplen": format_.snaplen,
         "start": format_.start,
         "name": format_.name,
+        "packed": format_.packed,
     }
 
 

@@ -42,11 +42,11 @@ KINDS = {
 }
 
 
-def add_chunks(file: IO[bytes], index: FrameIndex) -> None:
-    """Extends the index of a trace to the end of its last whole line."""
-    while index.end < index.size:
+def add_chunks(file: IO[bytes], index: FrameIndex, size: int) -> None:
+    """Extends the index of a trace of ``size`` bytes to the end of its last whole line."""
+    while index.end < size:
         file.seek(index.end)
-        data = file.read(min(CHUNK_BYTES, index.size - index.end))
+        data = file.read(min(CHUNK_BYTES, size - index.end))
         end = data.rfind(b"\n") + 1
         if end == 0:
             data += file.readline()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import captures as make
 from tests.unit._core import uncompiled
+from tests.unit.capture.test_every_packet import WRAPPED
 
 from mainstem._core.capture import aeron_frames, frame_rows, layout, mux_frames, packet_index, records
 
@@ -25,6 +26,7 @@ SEEDS = [
     make.pcap([make.ip(make.tcp(b"\x20\x00\x03abc\x30\x01", to=9000), protocol=6)] * 2, kind=make.RAW),
     make.pcap([make.ip(make.udp(bytes(40))[:24], more=True), make.ip(bytes(24), fragment=24)], kind=make.RAW),
 ]
+SEEDS += [make.pcap([wrap(make.ip(make.udp(make.data_frame(b"tide"))))]) for wrap in WRAPPED.values()]
 ALL = (1 << layout.FLOW_BUCKETS) - 1
 
 

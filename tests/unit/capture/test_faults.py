@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from tests.support import captures as make
 from tests.support.captures import rows_of_bytes
 
+from mainstem.capture import index as indexing
 from mainstem.capture import read_frames
+from mainstem.capture.reading import FrameSelection, plan, plan_new, read
 from mainstem.capture.schema import columns
+from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -47,6 +53,55 @@ def test_what_is_no_capture_is_one_problem(tmp_path: Path, head: bytes) -> None:
 
 def test_a_packed_capture_says_how_it_is_packed(tmp_path: Path) -> None:
     assert "gzip" in rows_of_bytes(tmp_path, b"\x1f\x8b\x08\0\0\0\0\0")[0]["text"]
+    assert "bzip2" in rows_of_bytes(tmp_path, b"BZh9")[0]["text"]
+
+
+def pack(data: bytes, how: str) -> bytes:
+    return gzip.compress(data) if how == "gzip" else pa.compress(data, codec="zstd", asbytes=True)
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_a_packed_capture_is_read_by_one_task_as_it_is_unpacked(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syn = make.link(make.ip(make.tcp(flags=make.TCP_SYN), protocol=6), make.ETHERNET)
+    data = make.pcap([PACKET, syn] * 300)
+    expected = rows_of_bytes(tmp_path, data, bymux_ports=(9000,))
+    monkeypatch.setattr(indexing, "CHUNK_BYTES", 4096)
+    path = tmp_path / "packed.pcap.gz"
+    path.write_bytes(pack(data, how))
+    selection = FrameSelection(names=("packet",), bymux_ports=(9000,))
+    index = index_of(str(path))
+    assert len(index.chunks) > 5
+    assert index_of(str(path)) == index
+    assert len(plan(str(path), index, selection, part_bytes=1000, min_parts=7)) == 1
+    assert make.rows_of(path, bymux_ports=(9000,)) == [{**row, "file": str(path)} for row in expected]
+    halves = [
+        row
+        for begin, end in ((0, index.chunks[2].end), (index.chunks[2].end, index.end))
+        for part in plan_new(str(path), index, selection, begin, end)
+        for batch in read(part, selection)
+        for row in batch.to_pylist()
+    ]
+    assert sorted(row["packet"] for row in halves) == sorted(row["packet"] for row in expected)
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_a_packed_capture_that_is_cut_or_damaged_is_read_up_to_there(tmp_path: Path, how: str) -> None:
+    packets = [make.link(make.ip(make.udp(make.data_frame(os.urandom(900)))), make.ETHERNET) for _ in range(400)]
+    packed = pack(make.pcap(packets), how)
+    rows = rows_of_bytes(tmp_path, packed[: len(packed) // 2])
+    assert kinds(rows)[0] == "TRUNCATED_FILE"
+    assert how in rows[0]["text"]
+    assert len(rows) > 50
+    assert set(kinds(rows)[1:]) == {"DATA"}
+
+
+def test_a_corrupt_record_in_a_packed_capture_is_passed_over(tmp_path: Path) -> None:
+    records = [make.pcap_record(PACKET, n) for n in range(40)]
+    bad = b"\xff" * 16 + records[20][16:]
+    data = make.pcap([]) + b"".join([*records[:20], bad, *records[21:]])
+    assert kinds(rows_of_bytes(tmp_path, pack(data, "gzip"))) == ["CORRUPT_FILE"] + ["DATA"] * 39
 
 
 def test_reading_goes_on_after_a_corrupt_pcap_record(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Captures that were packed with gzip or zstd, as files that can be read from any place; only forwards at a good speed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]
+
+BUFFER_BYTES = 1 << 16
+PIECE_BYTES = 4096
+PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}
+
+
+class _Unpacked(io.RawIOBase):
+    """The unpacked bytes. Where they end early, or are damaged, the file ends, and ``fault`` is why."""
+
+    def __init__(self, path: str, packed: str) -> None:
+        self._path, self._packed = path, packed
+        self._position = 0
+        self.fault = ""
+        self._source = self._open()
+
+    def _open(self) -> Any:
+        if self._packed == "gzip":
+            return gzip.open(self._path, "rb")
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.OSFile(self._path), "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer)
+        try:
+            if self._packed == "gzip":
+                data = self._source.read1(len(view))
+            else:
+                # A read that fails hands out nothing: little is read at a time, and always to the same places, so that each
+                # pass over a damaged file ends where the others do.
+                data = self._source.read(min(len(view), PIECE_BYTES - self._position % PIECE_BYTES))
+        except (OSError, EOFError, zlib.error) as error:
+            self.fault = f"the {self._packed} file is damaged or cut off: {error}"
+            data = b""
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Unpacks up to a place, from the beginning where it lies before the present one."""
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("only places from the beginning")
+        if offset < self._position:
+            self._source.close()
+            self._source, self._position = self._open(), 0
+        spare = bytearray(min(BUFFER_BYTES * 16, max(offset - self._position, 0)))
+        while self._position < offset and self.readinto(memoryview(spare)[: offset - self._position]):
+            pass
+        return self._position
+
+    def close(self) -> None:
+        if not self.closed:
+            self._source.close()
+        super().close()
+
+
+def open_capture(path: str, packed: str = "") -> IO[bytes]:
+    """Opens a capture for reading; ``packed`` is a value of ``PACKED``. Raises OSError."""
+    return io.BufferedReader(_Unpacked(path, packed), BUFFER_BYTES) if packed else open(path, "rb", buffering=0)
+
+
+def unpacked_size(path: str, packed: str) -> tuple[int, str]:
+    """Bytes of a packed capture, and what is wrong with it, if anything is. All of it is unpacked for that."""
+    with _Unpacked(path, packed) as file:
+        spare = bytearray(BUFFER_BYTES * 16)
+        while file.readinto(spare):
+            pass
+        return file.tell(), file.fault
