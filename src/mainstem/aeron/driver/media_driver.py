@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def temporary_directory() -> str:
-    """A name for a driver's directory that nobody else has, in shared memory where there is some."""
+    """A name for a driver's directory that no other process uses, in shared memory where there is some."""
     base = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
     return os.path.join(base, f"mainstem-{os.getpid()}-{uuid.uuid4().hex[:12]}")
 
@@ -89,7 +89,7 @@ class MediaDriver:
 
     @classmethod
     def _launch_here(cls, context: DriverContext, *, temporary: bool) -> Self:
-        # Imported late: whoever starts a driver process need not load a driver.
+        # Imported late: a program that starts a driver process need not load the driver.
         from mainstem.aeron.driver.threads import DriverThreads
 
         return cls(context.directory, DriverThreads(context), temporary=temporary)

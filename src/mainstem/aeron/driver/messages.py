@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class CreateImage:
     """A SETUP of a session for which there is interest and no image; ``add_image`` or ``refuse_image`` follows.
 
-    ``source`` is the packed address that the SETUP came from, ``control_address`` where status messages are to go.
+    ``source`` is the packed address that the SETUP came from.
     """
 
     endpoint: ReceiveChannelEndpoint
@@ -34,7 +34,6 @@ class CreateImage:
     ttl: int
     flags: int
     source: bytes
-    control_address: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ class PublicationError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseSetup:
+class ResponseSetupReceived:
     """A receiver named the session that responds to a request publication (RSP_SETUP; behaviour, 20)."""
 
     registration_id: int
@@ -132,7 +131,7 @@ class AgentFailed:
 Message = (
     CreateImage
     | PublicationError
-    | ResponseSetup
+    | ResponseSetupReceived
     | ResponseConnected
     | LossObserved
     | ImageEndOfStream

@@ -6,6 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aeron.counters import Gauge
 
 # Measurements that an estimate rests on: a burst and some of those that follow.
@@ -83,7 +85,8 @@ class MeasurementBurst:
     BURST = 16
     SPACING_NS = 5_000_000
 
-    def __init__(self, interval_ns: int, now_ns: int) -> None:
+    def __init__(self, interval_ns: int, now_ns: int, epoch_ns: Callable[[], int]) -> None:
+        self.epoch_ns = epoch_ns  # the clock that is announced
         self._interval_ns = interval_ns
         self._left = self.BURST
         self.due_ns = now_ns

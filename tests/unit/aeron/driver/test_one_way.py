@@ -56,7 +56,7 @@ def test_a_clock_that_was_set_anew_begins_a_new_estimate() -> None:
 
 
 def test_a_burst_is_close_together_and_then_seldom() -> None:
-    burst, times = MeasurementBurst(1_000_000_000, 0), []
+    burst, times = MeasurementBurst(1_000_000_000, 0, lambda: 0), []
     for _ in range(MeasurementBurst.BURST + 2):
         times.append(burst.due_ns)
         burst.sent(burst.due_ns)

@@ -37,7 +37,7 @@ from mainstem.aeron.driver.messages import (
     PublicationReleased,
     ResolveAgain,
     ResponseConnected,
-    ResponseSetup,
+    ResponseSetupReceived,
 )
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl
 from mainstem.aeron.driver.receiver.receiver import Receiver
@@ -137,11 +137,8 @@ class World:
         path.subscribers.add(62)
         image = ReceiverImage(
             path,
+            message,
             registration_id=next(self.ids),
-            receiver_id=message.endpoint.receiver_id,
-            source=message.source,
-            control_address=message.control_address,
-            transport_index=message.transport_index,
             **options,
         )
         self.to_receiver.add_image(message.endpoint, image)
@@ -379,7 +376,7 @@ def test_a_request_publication_says_that_it_wants_an_answer_and_reports_who_give
         frames.ResponseSetup(session_id=SESSION_ID, stream_id=STREAM_ID, response_session_id=-77).encode(),
     )
     world.run()
-    (message,) = world.taken(ResponseSetup)
+    (message,) = world.taken(ResponseSetupReceived)
     assert (message.registration_id, message.response_session_id) == (publication.registration_id, -77)
 
 
@@ -476,7 +473,8 @@ def lossy_image(world: World, **options: Any) -> tuple[ReceiverImage, Peer, Inet
 
 
 def test_loss_is_told_to_the_conductor(world: World) -> None:
-    image, peer, place = lossy_image(world, nak_counter_id=70)
+    image, peer, place = lossy_image(world)
+    image.path.set_nak_counter(70)
     world.network.send(peer, place, frame(bytes(32), term_offset=64))
     world.network.send(peer, place, frame(bytes(32), term_offset=256))
     world.run(12)

@@ -51,7 +51,7 @@ class AgentMessageAdapter:
             messages.PublicationError: network.on_error,
             messages.EndpointClosed: channels.on_closed,
             messages.ResolveAgain: self._on_resolve_again,
-            messages.ResponseSetup: response_channels.on_response_setup,
+            messages.ResponseSetupReceived: response_channels.on_response_setup,
             messages.ResponseConnected: response_channels.on_connected,
             messages.NetworkFault: self._on_network_fault,
         }

@@ -51,21 +51,17 @@ def make_receiver_image(
 ) -> ReceiverImage:
     """The receiver's part of a new image."""
     settings = resources.settings
+    path.set_nak_counter(counters.naks_sent.counter_id)
     path.status_interval_ns = settings.rcv_status_message_timeout_ns
 
     group = is_group(channel, params, message, settings)
     return ReceiverImage(
         path,
+        message,
         registration_id=stream.registration_id,
-        receiver_id=channel.endpoint.receiver_id,
-        source=message.source,
-        control_address=message.control_address,
-        transport_index=message.transport_index,
         loss_detector=LossDetector(_delay(resources, params, is_group=group)),
         congestion_control=_congestion_control(settings, path, params, stream, now_ns=now_ns),
         reliable=params.reliable,
-        group_tag=channel.endpoint.group_tag,
-        nak_counter_id=counters.naks_sent.counter_id,
         one_way=_one_way(settings, stream),
         epoch_ns=resources.clock.epoch_ns,
     )

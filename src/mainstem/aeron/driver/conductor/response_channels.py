@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.params import PublicationParams
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
-    from mainstem.aeron.driver.messages import ResponseConnected, ResponseSetup
+    from mainstem.aeron.driver.messages import ResponseConnected, ResponseSetupReceived
 
 # "prototype": the endpoint and the settings are made before there is anything to respond to.
 PROTOTYPE = -2
@@ -75,7 +75,7 @@ class ResponseChannels:
             if image is not None:
                 self._resources.receiver.set_response_session(image.receiver_image, publication.session_id)
 
-    def on_response_setup(self, message: ResponseSetup, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
+    def on_response_setup(self, message: ResponseSetupReceived, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """The other side announced the session that responds to a request: the waiting subscription takes that session alone."""
         publication = self._network.get(message.registration_id)
         if publication is None:

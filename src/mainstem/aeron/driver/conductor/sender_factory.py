@@ -70,6 +70,7 @@ def make_sender_publication(
     settings, channel = resources.settings, send_channel.udp
     group = channel.has_group_semantics
     flow_control = choose_flow_control(channel.uri.flow_control, group=group, defaults=flow_control_defaults(settings))
+    path.set_nak_counter(counters.naks_received.counter_id)
     path.receiver_timeout_ns = settings.publication_connection_timeout_ns
     gauge = None
     if not isinstance(flow_control, UnicastFlowControl):
@@ -89,12 +90,12 @@ def make_sender_publication(
         ),
         response_correlation_id=params.response_correlation_id,
         is_response=params.is_response,
-        nak_counter_id=counters.naks_received.counter_id,
         on_group_size=None if gauge is None else gauge.set_release,
         measurements=None
         if settings.one_way_latency_interval_ns is None
-        else MeasurementBurst(settings.one_way_latency_interval_ns, resources.clock.monotonic_ns()),
-        epoch_ns=resources.clock.epoch_ns,
+        else MeasurementBurst(
+            settings.one_way_latency_interval_ns, resources.clock.monotonic_ns(), resources.clock.epoch_ns
+        ),
         events=None
         if resources.events is None
         else StreamEvents(resources.events, resources.clock, path, str(channel.uri)),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_cycle import ReceiverCycle
-from mainstem.aeron.driver.agent_queue import CommandQueue
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.messages import (
     CreateImage,
@@ -18,6 +17,7 @@ from mainstem.aeron.driver.messages import (
     NetworkFault,
     ResolveAgain,
 )
+from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDispatcher
 from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
@@ -28,19 +28,17 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.admission import EndpointFilter
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination
-    from mainstem.aeron.driver.messages import ConductorQueue, Message
+    from mainstem.aeron.driver.messages import ConductorQueue
     from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 
-# How often sessions expire, and a SETUP is requested of senders with an explicit control address (docs/protocols/aeron.md, 15.1).
-CHECK_INTERVAL_NS = 1_000_000_000
 SILENCE_NS = 5_000_000_000
 INVALID_PACKETS_OFFSET = SystemCounter.INVALID_PACKETS * layout.COUNTER_VALUE_LENGTH
 TTL_ASYMMETRY_OFFSET = SystemCounter.POSSIBLE_TTL_ASYMMETRY * layout.COUNTER_VALUE_LENGTH
 ERROR_FRAMES_SENT_OFFSET = SystemCounter.ERROR_FRAMES_SENT * layout.COUNTER_VALUE_LENGTH
 
 
-class Receiver:
-    """Runs in the thread that calls ``do_work``, always the same one. A compiled loop may drive ``cycle`` itself."""
+class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
+    """The agent that receives streams into images and sends their status messages and NAKs."""
 
     def __init__(
         self,
@@ -53,39 +51,18 @@ class Receiver:
         source_filter: EndpointFilter | None = None,
         refusals: CounterCell | None = None,
     ) -> None:
+        super().__init__(
+            ReceiverCycle(counters), to_conductor=to_conductor, resolve_interval_ns=resolve_interval_ns, now_ns=now_ns
+        )
         self._filter = source_filter
         self._refusals = refusals
-        self.cycle = ReceiverCycle(counters)
         self._counters = counters
-        self._to_conductor = to_conductor
         self._session_limit = stream_session_limit
-        self.commands = CommandQueue()
-        self._endpoints: dict[int, ReceiveChannelEndpoint] = {}
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
-        self._now_ns = now_ns
-        self._resolve_interval_ns = resolve_interval_ns
-        self._resolve_due_ns = now_ns
-        self._check_due_ns = now_ns + CHECK_INTERVAL_NS
-        self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[tuple[int, int], int] = {}
 
-    def do_work(self, now_ns: int) -> int:
-        """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
-        self._now_ns = now_ns
-        work = self.commands.run()
-        work += self.cycle.run_cycle(now_ns)
-        return work + self._decide(now_ns)
-
-    def decide(self, now_ns: int) -> int:
-        """Runs commands and the events of the compiled cycle; for a thread whose compiled loop drives ``cycle`` itself."""
-        self._now_ns = now_ns
-        return self.commands.run() + self._decide(now_ns)
-
-    def _decide(self, now_ns: int) -> int:
-        if not self.cycle.due(now_ns):
-            return 0
-        events = self.cycle.events.take()
+    def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
         for kind, endpoint_key, path_key, _, value, index, source, frame in events:
             if kind in (layout.EVENT_UNKNOWN_SESSION, layout.EVENT_SETUP, layout.EVENT_FRAME):
                 endpoint = self._endpoints.get(endpoint_key)
@@ -108,11 +85,6 @@ class Receiver:
         for image, _ in self._images.values():
             if now_ns >= image.path.next_python_ns:
                 image.on_time(now_ns)
-        if now_ns >= self._check_due_ns:
-            self._check_due_ns = now_ns + CHECK_INTERVAL_NS
-            self.cycle.set_deadline(self._check_due_ns)
-            self._check(now_ns)
-        return len(events)
 
     def _on_frame(
         self, endpoint: ReceiveChannelEndpoint, kind: int, index: int, source: bytes, frame: bytes, now_ns: int
@@ -203,7 +175,6 @@ class Receiver:
                     ttl=setup.ttl,
                     flags=setup.flags,
                     source=source,
-                    control_address=bytes(self._control_address(endpoint, index, source)),
                 )
             )
 
@@ -228,11 +199,8 @@ class Receiver:
             now_ns,
         )
 
-    def _check(self, now_ns: int) -> None:
-        """Checks once a second for expired sessions, SETUPs to request, and sockets that fail."""
-        resolves = now_ns >= self._resolve_due_ns
-        if resolves:
-            self._resolve_due_ns = now_ns + self._resolve_interval_ns
+    def _check(self, now_ns: int, *, resolves: bool) -> None:
+        """Checks once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
         for key, endpoint in self._endpoints.items():
             self._dispatchers[key].on_time(now_ns)
             for index, destination in endpoint.destinations.items():
@@ -257,10 +225,6 @@ class Receiver:
                     name = destination.channel.canonical_form
                     text = f"{name}: the system refused to send or receive (errno {transport.last_error})"
                     self._send(NetworkFault(text=text))
-
-    def _send(self, message: Message | None) -> None:
-        if message is not None:
-            self._to_conductor.append(message)
 
     def on_register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
         """Takes an endpoint into the duty cycle."""
@@ -367,8 +331,3 @@ class Receiver:
         """Moves the control address of one of the endpoint's sockets (after ``ResolveAgain``)."""
         if destination in endpoint.destinations:
             endpoint.destinations[destination].move_control_to(address)
-
-    def close(self) -> None:
-        """Closes every socket. After the last duty cycle."""
-        for endpoint in list(self._endpoints.values()):
-            self.on_close_endpoint(endpoint)

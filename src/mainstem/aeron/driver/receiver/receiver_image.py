@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.driver.receive_path import ReceivePath
+    from mainstem.aeron.driver.messages import CreateImage
     from mainstem.aeron.driver.one_way import OneWayLatency
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
 
@@ -51,40 +52,31 @@ _keys = itertools.count(1)
 class ReceiverImage:
     """The rare part of one image. Made by the conductor, then used in the receiver's thread only.
 
-    ``transport_index``, ``source`` and ``control_address`` are those of its ``CreateImage``. ``reliable=False``
-    fills gaps instead of requesting them. ``one_way`` estimates the latency from the sender's clock and ``epoch_ns``.
-    ``nak_counter_id`` counts this image's NAKs.
+    ``message`` is the SETUP that it was made for. ``reliable=False`` fills gaps instead of requesting them. ``one_way``
+    estimates the latency from the sender's clock and ``epoch_ns``.
     """
 
     def __init__(
         self,
         path: ReceivePath,
+        message: CreateImage,
         *,
         registration_id: int = -1,
-        receiver_id: int,
-        source: bytes,
-        control_address: bytes,
-        transport_index: int = 0,
         loss_detector: LossDetector | None = None,
         congestion_control: CongestionControl | None = None,
         reliable: bool = True,
-        group_tag: int | None = None,
-        nak_counter_id: int = -1,
         one_way: OneWayLatency | None = None,
         epoch_ns: Callable[[], int] | None = None,
     ) -> None:
         self.path = path
         self.registration_id = registration_id
-        self.receiver_id = receiver_id
-        self.group_tag = group_tag
-        self.source = source
-        self.control_address = control_address
-        self.transport_index = transport_index
+        self.receiver_id = message.endpoint.receiver_id
+        self.group_tag = message.endpoint.group_tag
+        self.source = message.source
+        self.transport_index = message.transport_index
         if loss_detector is None:
             loss_detector = LossDetector(StaticDelay.unicast() if reliable else StaticDelay(0, 0))
         path.set_loss_detector(loss_detector, reliable)
-        if nak_counter_id >= 0:
-            path.set_nak_counter(nak_counter_id)
         self.congestion_control: CongestionControl = congestion_control or StaticWindowCongestionControl(
             path.window_length
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem._core import layout
 from mainstem._core.driver.send_cycle import SenderCycle
-from mainstem.aeron.driver.agent_queue import CommandQueue
 from mainstem.aeron.driver.messages import (
     EndpointClosed,
     NetworkFault,
@@ -14,8 +13,9 @@ from mainstem.aeron.driver.messages import (
     PublicationReleased,
     ResolveAgain,
     ResponseConnected,
-    ResponseSetup,
+    ResponseSetupReceived,
 )
+from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.protocol import frames
 from mainstem.aeron.protocol.frames import StatusMessage
 from mainstem.aeron.protocol.layouts import FrameType, Header
@@ -25,18 +25,16 @@ if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
-    from mainstem.aeron.driver.messages import ConductorQueue, Message
+    from mainstem.aeron.driver.messages import ConductorQueue
     from mainstem.aeron.driver.sender.sender_publication import SenderPublication
 
-# How often destinations and silent peers are checked.
-CHECK_INTERVAL_NS = 1_000_000_000
 # A peer that is silent this long may have moved (docs/protocols/aeron.md, 19.8).
 SILENCE_NS = 5_000_000_000
 ERROR_FRAMES_RECEIVED_OFFSET = SystemCounter.ERROR_FRAMES_RECEIVED * layout.COUNTER_VALUE_LENGTH
 
 
-class Sender:
-    """Runs in the thread that calls ``do_work``, always the same one. A compiled loop may drive ``cycle`` itself."""
+class Sender(NetworkAgent[SenderCycle, "SendChannelEndpoint"]):
+    """The agent that sends publications and receives their status messages and NAKs."""
 
     def __init__(
         self,
@@ -48,36 +46,18 @@ class Sender:
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
     ) -> None:
-        self.cycle = SenderCycle(counters, status_poll_ratio, status_poll_interval_ns)
+        super().__init__(
+            SenderCycle(counters, status_poll_ratio, status_poll_interval_ns),
+            to_conductor=to_conductor,
+            resolve_interval_ns=resolve_interval_ns,
+            now_ns=now_ns,
+        )
         self._counters = counters
-        self._to_conductor = to_conductor
-        self.commands = CommandQueue()
-        self._endpoints: dict[int, SendChannelEndpoint] = {}
         self._publications: dict[int, SenderPublication] = {}
-        self._now_ns = now_ns
-        self._resolve_interval_ns = resolve_interval_ns
-        self._resolve_due_ns = now_ns
-        self._check_due_ns = now_ns + CHECK_INTERVAL_NS
-        self.cycle.set_deadline(self._check_due_ns)
         self._errors: dict[int, int] = {}
         self._registered_ns: dict[int, int] = {}
 
-    def do_work(self, now_ns: int) -> int:
-        """One duty cycle at the monotonic time ``now_ns``; how much there was to do."""
-        self._now_ns = now_ns
-        work = self.commands.run()
-        work += self.cycle.run_cycle(now_ns)
-        return work + self._decide(now_ns)
-
-    def decide(self, now_ns: int) -> int:
-        """Runs commands and the events of the compiled cycle; for a thread whose compiled loop drives ``cycle`` itself."""
-        self._now_ns = now_ns
-        return self.commands.run() + self._decide(now_ns)
-
-    def _decide(self, now_ns: int) -> int:
-        if not self.cycle.due(now_ns):
-            return 0
-        events = self.cycle.events.take()
+    def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
         for kind, endpoint_key, path_key, _, value, _, source, frame in events:
             if kind == layout.EVENT_DESTINATION:
                 self._on_destination(endpoint_key, source, frame, now_ns)
@@ -88,11 +68,6 @@ class Sender:
         for publication in self._publications.values():
             if now_ns >= publication.path.next_python_ns:
                 publication.on_time(now_ns)
-        if now_ns >= self._check_due_ns:
-            self._check_due_ns = now_ns + CHECK_INTERVAL_NS
-            self.cycle.set_deadline(self._check_due_ns)
-            self._check(now_ns)
-        return len(events)
 
     def _on_event(
         self, publication: SenderPublication, kind: int, value: int, source: bytes, frame: bytes, now_ns: int
@@ -124,7 +99,7 @@ class Sender:
         elif kind == FrameType.RESPONSE_SETUP:
             session_id = frames.ResponseSetup.read(frame).response_session_id
             self._send(
-                ResponseSetup(
+                ResponseSetupReceived(
                     registration_id=publication.registration_id, response_session_id=session_id, source=source
                 )
             )
@@ -151,11 +126,8 @@ class Sender:
         except OverflowError as error:
             self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {error}"))
 
-    def _check(self, now_ns: int) -> None:
+    def _check(self, now_ns: int, *, resolves: bool) -> None:
         """Checks once a second for silent destinations, peers that may have moved, and sockets that fail."""
-        resolves = now_ns >= self._resolve_due_ns
-        if resolves:
-            self._resolve_due_ns = now_ns + self._resolve_interval_ns
         for endpoint in self._endpoints.values():
             for entry in endpoint.destinations.on_time(now_ns):
                 self._send(
@@ -186,10 +158,6 @@ class Sender:
                 self._errors[endpoint.key] = transport.error_count
                 text = f"{channel.canonical_form}: the system refused to send or receive (errno {transport.last_error})"
                 self._send(NetworkFault(text=text))
-
-    def _send(self, message: Message | None) -> None:
-        if message is not None:
-            self._to_conductor.append(message)
 
     def on_register_endpoint(self, endpoint: SendChannelEndpoint) -> None:
         """Takes an endpoint into the duty cycle."""
@@ -265,8 +233,3 @@ class Sender:
             endpoint.move_to(address)
         except OSError as error:
             self._send(NetworkFault(text=f"{endpoint.channel.canonical_form}: {address}: {error}"))
-
-    def close(self) -> None:
-        """Closes every socket. After the last duty cycle."""
-        for endpoint in list(self._endpoints.values()):
-            self.on_close_endpoint(endpoint)

@@ -58,8 +58,7 @@ class SenderPublication:
     ``flow_control`` and ``retransmit`` default to those of the endpoint's channel. ``response_correlation_id`` is the
     channel's, -1 for none; ``is_response`` marks the responding side of a
     response channel, which sends to the receiver that requested a SETUP.
-    ``measurements`` and ``epoch_ns`` are given when the time is announced to receivers.
-    ``nak_counter_id`` counts this publication's requests for retransmission. ``events`` writes to the event log.
+    ``measurements`` is not None when the time is announced to receivers. ``events`` writes to the event log.
     """
 
     def __init__(
@@ -69,14 +68,11 @@ class SenderPublication:
         *,
         registration_id: int = -1,
         flow_control: FlowControl | None = None,
-        flow_control_defaults: FlowControlDefaults | None = None,
         retransmit: RetransmitHandler | None = None,
         response_correlation_id: int = -1,
         is_response: bool = False,
-        nak_counter_id: int = -1,
         on_group_size: Callable[[int], None] | None = None,
         measurements: MeasurementBurst | None = None,
-        epoch_ns: Callable[[], int] | None = None,
         events: StreamEvents | None = None,
     ) -> None:
         channel = endpoint.channel
@@ -86,7 +82,7 @@ class SenderPublication:
         self.registration_id = registration_id
         self.is_response = is_response or channel.is_response
         self.flow_control = flow_control or choose_flow_control(
-            channel.uri.flow_control, group=group, defaults=flow_control_defaults or FlowControlDefaults()
+            channel.uri.flow_control, group=group, defaults=FlowControlDefaults()
         )
         path.set_retransmit(
             retransmit
@@ -97,8 +93,6 @@ class SenderPublication:
                 window_multiple=self.flow_control.window_multiple,
             )
         )
-        if nak_counter_id >= 0:
-            path.set_nak_counter(nak_counter_id)
         self.setup_flags = layout.SETUP_FLAG_GROUP if group else 0
         if response_correlation_id != -1 and not self.is_response:
             self.setup_flags |= layout.SETUP_FLAG_SEND_RESPONSE
@@ -106,7 +100,6 @@ class SenderPublication:
         self._replied_ns: dict[int, int] = {}
         self._on_group_size = on_group_size
         self._measurements = measurements
-        self._epoch_ns = epoch_ns
         self._events = events
         if events is not None:
             events.watch_resends()
@@ -194,12 +187,12 @@ class SenderPublication:
     def _measure(self, now_ns: int) -> None:
         """Announces the time to every receiver, so that each may estimate the one-way latency; no reply is requested."""
         due = self._measurements
-        if due is None or self._epoch_ns is None or now_ns < due.due_ns or not self.path.has_receivers:
+        if due is None or now_ns < due.due_ns or not self.path.has_receivers:
             return
         due.sent(now_ns)
         path = self.path
         measure = Rttm(
-            session_id=path.session_id, stream_id=path.stream_id, echo_timestamp=self._epoch_ns(), receiver_id=0
+            session_id=path.session_id, stream_id=path.stream_id, echo_timestamp=due.epoch_ns(), receiver_id=0
         )
         self.endpoint.core.send_frame(measure.encode(), path.destination)
 

@@ -1,0 +1,83 @@
+"""What the sender and the receiver share: commands, a compiled cycle, its events, a check once a second.
+
+``do_work`` runs in one thread, always the same. A compiled loop may drive ``cycle`` itself; then ``decide`` does the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mainstem.aeron.driver.agent_queue import CommandQueue
+
+if TYPE_CHECKING:
+    from mainstem._core.driver.receive_cycle import ReceiverCycle
+    from mainstem._core.driver.send_cycle import SenderCycle
+    from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
+    from mainstem.aeron.driver.messages import ConductorQueue, Message
+
+# How often endpoints are checked.
+CHECK_INTERVAL_NS = 1_000_000_000
+
+C = TypeVar("C", bound="SenderCycle | ReceiverCycle")
+E = TypeVar("E", bound="SendChannelEndpoint | ReceiveChannelEndpoint")
+
+
+class NetworkAgent(Generic[C, E]):
+    """An agent that moves frames between sockets and logs."""
+
+    def __init__(self, cycle: C, *, to_conductor: ConductorQueue, resolve_interval_ns: int, now_ns: int) -> None:
+        self.cycle = cycle
+        self.commands = CommandQueue()
+        self._to_conductor = to_conductor
+        self._endpoints: dict[int, E] = {}
+        self._now_ns = now_ns
+        self._resolve_interval_ns = resolve_interval_ns
+        self._resolve_due_ns = now_ns
+        self._check_due_ns = now_ns + CHECK_INTERVAL_NS
+        self.cycle.set_deadline(self._check_due_ns)
+
+    def do_work(self, now_ns: int) -> int:
+        """Runs one duty cycle at the monotonic time ``now_ns``. Returns how much there was to do."""
+        self._now_ns = now_ns
+        work = self.commands.run()
+        work += self.cycle.run_cycle(now_ns)
+        return work + self._decide(now_ns)
+
+    def decide(self, now_ns: int) -> int:
+        """Runs commands and the events of the compiled cycle; for a thread whose compiled loop drives ``cycle`` itself."""
+        self._now_ns = now_ns
+        return self.commands.run() + self._decide(now_ns)
+
+    def _decide(self, now_ns: int) -> int:
+        if not self.cycle.due(now_ns):
+            return 0
+        events = self.cycle.events.take()
+        self._on_events(events, now_ns)
+        if now_ns >= self._check_due_ns:
+            self._check_due_ns = now_ns + CHECK_INTERVAL_NS
+            self.cycle.set_deadline(self._check_due_ns)
+            resolves = now_ns >= self._resolve_due_ns
+            if resolves:
+                self._resolve_due_ns = now_ns + self._resolve_interval_ns
+            self._check(now_ns, resolves=resolves)
+        return len(events)
+
+    def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
+        """Handles the events of the cycle, then runs the timers that are due."""
+        raise NotImplementedError
+
+    def _check(self, now_ns: int, *, resolves: bool) -> None:
+        """Checks the endpoints, once a second; ``resolves`` when silent peers' names are due to be resolved again."""
+        raise NotImplementedError
+
+    def on_close_endpoint(self, endpoint: E) -> None:
+        """Closes an endpoint's sockets, then reports ``EndpointClosed``."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Closes every socket. After the last duty cycle."""
+        for endpoint in list(self._endpoints.values()):
+            self.on_close_endpoint(endpoint)
+
+    def _send(self, message: Message) -> None:
+        self._to_conductor.append(message)
