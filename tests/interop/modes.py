@@ -26,9 +26,10 @@ MODES = {
         "aeron:udp?endpoint=127.0.0.1:{port}|ssc=true", "aeron-spy:aeron:udp?endpoint=127.0.0.1:{port}", one_driver=True
     ),
     "unicast": Mode("aeron:udp?endpoint=127.0.0.1:{port}", "aeron:udp?endpoint=127.0.0.1:{port}"),
+    # The control address wraps in its last byte.
     "multicast": Mode(
-        "aeron:udp?endpoint=224.20.30.39:{port}|interface=localhost",
-        "aeron:udp?endpoint=224.20.30.39:{port}|interface=localhost",
+        "aeron:udp?endpoint=224.20.30.255:{port}|interface=localhost",
+        "aeron:udp?endpoint=224.20.30.255:{port}|interface=localhost",
         flow_control="|fc=min",
     ),
     "dynamic": Mode(
