@@ -22,11 +22,11 @@ class DriverCounters:
         spec: CounterSpec,
         *,
         registration_id: int = 0,
-        owner_id: int = -1,
+        owner_id: int = 0,
         reference_id: int = 0,
         value: int = 0,
     ) -> CounterCell:
-        """A new counter. Raises BufferError when all are in use."""
+        """A new counter, of no client unless ``owner_id`` is one's. Raises BufferError when all are in use."""
         counter_id = spec.allocate(
             self.manager,
             now_ms=self._clock.epoch_ms(),

@@ -96,6 +96,7 @@ class DriverCore:
             receiver=ReceiverProxy(self.receiver),
         )
         self.conductor = DriverConductor(resources, self.to_conductor, now_ns)
+        cnc.to_driver.next_correlation_id()  # 0 is the owner of what no client owns: clients' ids begin at 1
         cnc.to_driver.consumer_heartbeat_ms = now_ms
         cnc.signal_ready()
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.clients import Clients
     from mainstem.aeron.driver.conductor.resources import Resources
 
+STATIC_OWNER = -1  # the owner of counters that outlive the clients that add them
+
 
 class ClientCounters:
     """Counters by registration id; a static one by type id and registration id."""
@@ -59,7 +61,9 @@ class ClientCounters:
         if cell is None:
             self._refuse_counter_id(command)
             cell = self._resources.counters.allocate(
-                CounterSpec(command.type_id, command.key, command.label), registration_id=command.registration_id
+                CounterSpec(command.type_id, command.key, command.label),
+                registration_id=command.registration_id,
+                owner_id=STATIC_OWNER,
             )
             self._static[key] = cell
         self._resources.clients.send(OnStaticCounter(correlation_id=command.correlation_id, counter_id=cell.counter_id))
@@ -74,7 +78,7 @@ class ClientCounters:
     def _refuse_counter_id(self, command: AddStaticCounter) -> None:
         manager = self._resources.counters.manager
         counter_id = manager.find(command.type_id, command.registration_id)
-        if counter_id >= 0 and manager.owner_id(counter_id) != -1:
+        if counter_id >= 0 and manager.owner_id(counter_id) != STATIC_OWNER:
             raise RegistrationError(
                 f"cannot add static counter: type id {command.type_id} and registration id {command.registration_id} "
                 f"belong to counter {counter_id} of client {manager.owner_id(counter_id)}",

@@ -123,6 +123,7 @@ class Images(StreamRegistry[PublicationImage]):
         counters = StreamCounters(
             resources.counters,
             registration_id,
+            client_id=oldest.client_id,
             session_id=message.session_id,
             stream_id=message.stream_id,
             channel=oldest.channel,

@@ -30,6 +30,7 @@ class PublicationRequest:
     """What a client asks for: ``channel`` is its text, ``uri`` and ``params`` its meaning."""
 
     registration_id: int
+    client_id: int
     stream_id: int
     channel: str
     uri: ChannelUri
@@ -157,6 +158,7 @@ class PublicationRegistry(StreamRegistry[B]):
         counters = StreamCounters(
             resources.counters,
             request.registration_id,
+            client_id=request.client_id,
             session_id=session_id,
             stream_id=request.stream_id,
             channel=request.channel,

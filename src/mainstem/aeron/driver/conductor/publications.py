@@ -90,6 +90,7 @@ class Publications:
         is_exclusive = isinstance(command, AddExclusivePublication)
         request = PublicationRequest(
             registration_id=command.correlation_id,
+            client_id=command.client_id,
             stream_id=command.stream_id,
             channel=command.channel,
             uri=uri,

@@ -12,18 +12,31 @@ if TYPE_CHECKING:
     from mainstem.aeron.counters import CounterSpec
     from mainstem.aeron.driver.counters import DriverCounters
 
+NO_OWNER = -1
+OWNERLESS = (CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PER_IMAGE)
+
 
 class StreamCounters:
     """Allocates the counters of one stream and frees them together.
 
     ``registration_id`` is the publication's or the image's; it is both in the key and the counter's registration id.
+    ``client_id`` is the client's that added the publication, or the image's oldest subscription: it owns the counters,
+    except those of flow control and congestion control, which have no owner.
     """
 
     def __init__(
-        self, counters: DriverCounters, registration_id: int, *, session_id: int, stream_id: int, channel: str
+        self,
+        counters: DriverCounters,
+        registration_id: int,
+        *,
+        client_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
     ) -> None:
         self._counters = counters
         self.registration_id = registration_id
+        self.client_id = client_id
         self.session_id = session_id
         self.stream_id = stream_id
         self.channel = channel
@@ -57,7 +70,8 @@ class StreamCounters:
         )
 
     def _allocate(self, spec: CounterSpec, value: int) -> CounterCell:
-        cell = self._counters.allocate(spec, registration_id=self.registration_id, value=value)
+        owner_id = NO_OWNER if spec.type_id in OWNERLESS else self.client_id
+        cell = self._counters.allocate(spec, registration_id=self.registration_id, owner_id=owner_id, value=value)
         self._cells.append(cell)
         return cell
 

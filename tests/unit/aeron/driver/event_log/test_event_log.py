@@ -120,11 +120,11 @@ def test_holds_the_events_that_were_chosen(start: Callable[..., Logged]) -> None
     logged = start("admin", event_log_disable="CMD_IN_KEEPALIVE_CLIENT")
     logged.driver.add_publication("aeron:ipc", 1001)
     ready = (
-        "sessionId=-1548650083 streamId=1001 publicationLimitCounterId=48 channelStatusCounterId=-1 correlationId=0 "
-        "registrationId=0 logFileName=/memory/driver/publications/0.logbuffer"
+        "sessionId=-1548650083 streamId=1001 publicationLimitCounterId=48 channelStatusCounterId=-1 correlationId=1 "
+        "registrationId=1 logFileName=/memory/driver/publications/1.logbuffer"
     )
     assert logged.take() == [
-        ("CMD_IN_ADD_PUBLICATION", f"streamId=1001 clientId={CLIENT} correlationId=0 channel=aeron:ipc"),
+        ("CMD_IN_ADD_PUBLICATION", f"streamId=1001 clientId={CLIENT} correlationId=1 channel=aeron:ipc"),
         ("CMD_OUT_COUNTER_READY", f"correlationId={CLIENT} counterId=46"),
         ("CMD_OUT_PUBLICATION_READY", ready),
     ]
@@ -335,7 +335,7 @@ def test_channels_and_streams_come_and_go(logged: Logged) -> None:
         "REMOVE_PUBLICATION_CLEANUP": f"{stream} channel={channel}",
         "SEND_CHANNEL_CLOSE": places,
         "REMOVE_SUBSCRIPTION_CLEANUP": f"streamId=1001 id={subscription.correlation_id} channel={channel}",
-        "REMOVE_IMAGE_CLEANUP": f"{stream} id=2 channel={channel}",
+        "REMOVE_IMAGE_CLEANUP": f"{stream} id=3 channel={channel}",
         "RECEIVE_CHANNEL_CLOSE": places,
     }
 

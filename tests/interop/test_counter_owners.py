@@ -1,0 +1,56 @@
+"""The owners of counters beside the reference's: the same streams on either driver, and equal owners of every kind."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mainstem
+from mainstem.aeron.cnc import CncFile
+from mainstem.aeron.counters import snapshot
+from mainstem.aeron.files import MappedFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.interop.conftest import DriverFactory
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+PATIENCE_S = 20.0
+
+
+def owners(directory: Path, port: int) -> dict[str, set[int]]:
+    """For each kind of counter, by the first word of its label, its owners."""
+    control = f"control=127.0.0.1:{port}|control-mode=dynamic"
+    with mainstem.Aeron.connect(str(directory)) as client:
+        group = client.add_publication(f"aeron:udp?{control}|fc=min", 1001)
+        receiver = client.add_subscription(f"aeron:udp?endpoint=localhost:{port + 1}|{control}|cc=cubic", 1001)
+        local = client.add_publication("aeron:ipc", 1002)
+        reader = client.add_subscription("aeron:ipc", 1002)
+        manual = client.add_exclusive_publication("aeron:udp?control-mode=manual", 1003)
+        client.add_counter(1001, "a counter")
+        deadline = time.monotonic() + PATIENCE_S
+        while not (group.is_connected and receiver.is_connected and local.is_connected and reader.is_connected):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert not manual.is_connected
+        cnc = CncFile.map(MappedFiles(), str(directory))
+        assert cnc is not None
+        found: dict[str, set[int]] = {}
+        for each in snapshot(cnc.counters()):
+            kind = "system" if each.type_id == 0 else each.label.split(":")[0]
+            found.setdefault(kind, set()).add(each.owner_id)
+        cnc.close()
+        return found
+
+
+def test_every_kind_of_counter_has_the_owner_that_it_has_in_the_reference(
+    start_driver: DriverFactory, port: int, other_port: int
+) -> None:
+    theirs = owners(start_driver("reference").directory, port)
+    ours = owners(start_driver("mainstem").directory, other_port)
+    assert theirs["client-heartbeat"] == {1}  # the first id of a driver
+    assert ours == theirs
