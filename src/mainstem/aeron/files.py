@@ -20,6 +20,7 @@ from mainstem.errors import StorageSpaceError
 
 FILE_MODE = 0o666  # less the umask, as the reference creates them, so that a group may share a driver
 DIRECTORY_MODE = 0o777
+BLOCK_LENGTH = 512  # the unit of st_blocks, whatever the file system's own is
 
 
 class DirectoryInfo(NamedTuple):
@@ -39,12 +40,17 @@ class Files(Protocol):
 
     page_size: int
 
-    def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
+    def create(self, path: str, length: int, *, sparse_length: int = 0) -> AtomicBuffer:
         """Creates and maps a zeroed file of ``length`` bytes.
 
-        A sparse file takes its space when it is first written; otherwise all of it is allocated and touched now. Raises
-        FileExistsError, and StorageSpaceError when there is too little room.
+        The first ``sparse_length`` bytes take their space when they are first touched: where the file system is full by
+        then, that ends the process by a bus error. The rest is allocated now. Raises FileExistsError, and
+        StorageSpaceError when there is too little room.
         """
+        ...
+
+    def allocated_length(self, path: str) -> int:
+        """Returns how many bytes of the file have taken their space."""
         ...
 
     def map(self, path: str) -> AtomicBuffer:
@@ -106,14 +112,14 @@ class MappedFiles:
         self.page_size = mmap.PAGESIZE
         self._mappings: dict[int, tuple[AtomicBuffer, mmap.mmap]] = {}
 
-    def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
+    def create(self, path: str, length: int, *, sparse_length: int = 0) -> AtomicBuffer:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
-            if sparse:
+            if sparse_length:
                 os.ftruncate(descriptor, length)
-            else:
-                os.posix_fallocate(descriptor, 0, length)
-            return self._map(descriptor, populate=not sparse)
+            if sparse_length < length:
+                os.posix_fallocate(descriptor, sparse_length, length - sparse_length)
+            return self._map(descriptor, populate=not sparse_length)
         except OSError as error:
             os.unlink(path)
             if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
@@ -123,6 +129,9 @@ class MappedFiles:
             raise
         finally:
             os.close(descriptor)
+
+    def allocated_length(self, path: str) -> int:
+        return os.stat(path).st_blocks * BLOCK_LENGTH
 
     def map(self, path: str) -> AtomicBuffer:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -201,8 +210,8 @@ class MemoryFiles:
         self._files: dict[str, bytearray] = {}
         self._directories: set[str] = set()
 
-    def create(self, path: str, length: int, *, sparse: bool = True) -> AtomicBuffer:
-        del sparse  # memory is memory
+    def create(self, path: str, length: int, *, sparse_length: int = 0) -> AtomicBuffer:
+        del sparse_length  # memory is memory
         if path in self._files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         available = self.free_space(path)
@@ -211,6 +220,9 @@ class MemoryFiles:
             raise StorageSpaceError(message, needed=length, available=available)
         self._files[path] = bytearray(length)
         return AtomicBuffer(self._files[path])
+
+    def allocated_length(self, path: str) -> int:
+        return self.size(path)
 
     def map(self, path: str) -> AtomicBuffer:
         return AtomicBuffer(self._file(path))

@@ -138,7 +138,7 @@ def test_pages_are_made_ahead_of_a_producer_and_no_more_than_it_has_filled() -> 
     core, files = modules(compiled=True), MappedFiles()
     with TemporaryDirectory(dir="/dev/shm") as directory:
         path = Path(directory) / "log"
-        log = files.create(str(path), 3 * term_length + layout.LOG_METADATA_LENGTH)
+        log = files.create(str(path), 3 * term_length + layout.LOG_METADATA_LENGTH, sparse_length=3 * term_length)
         counters = core.AtomicBuffer(bytearray(128 * 64))
         log.put_i64(3 * term_length, INITIAL_TERM_ID << 32)
         publication = core.ipc_path.IpcPath(

@@ -24,10 +24,10 @@ def folder(files, tmp_path):
     return path
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-def test_a_created_file_is_zeroed_and_shared_by_all_who_map_it(files, folder, sparse):
+@pytest.mark.parametrize("sparse_length", [8192, 4096, 0])
+def test_a_created_file_is_zeroed_and_shared_by_all_who_map_it(files, folder, sparse_length):
     path = f"{folder}/1.logbuffer"
-    first = files.create(path, 8192, sparse=sparse)
+    first = files.create(path, 8192, sparse_length=sparse_length)
     assert first.get_bytes(0, 8192) == bytes(8192)
     second = files.map(path)
     first.put_i64_release(128, 77)
@@ -109,10 +109,12 @@ def test_mapped_files_and_directories_have_the_modes_of_the_reference_less_the_u
 
 def test_a_sparse_file_takes_no_space_before_it_is_written_and_a_full_one_does(tmp_path):
     files = MappedFiles()
-    files.unmap(files.create(f"{tmp_path}/sparse", 1 << 20))
-    files.unmap(files.create(f"{tmp_path}/full", 1 << 20, sparse=False))
-    assert os.stat(f"{tmp_path}/sparse").st_blocks * 512 < 1 << 19
-    assert os.stat(f"{tmp_path}/full").st_blocks * 512 >= 1 << 20
+    files.unmap(files.create(f"{tmp_path}/sparse", 1 << 20, sparse_length=1 << 20))
+    files.unmap(files.create(f"{tmp_path}/part", 1 << 20, sparse_length=1 << 19))
+    files.unmap(files.create(f"{tmp_path}/full", 1 << 20))
+    assert files.allocated_length(f"{tmp_path}/sparse") < 1 << 18
+    assert 1 << 19 <= files.allocated_length(f"{tmp_path}/part") < 3 << 18
+    assert files.allocated_length(f"{tmp_path}/full") >= 1 << 20
 
 
 def test_too_little_room_names_what_is_needed_and_what_is_free():
@@ -126,5 +128,5 @@ def test_too_little_room_names_what_is_needed_and_what_is_free():
 def test_too_little_room_on_a_real_file_system_leaves_no_file(tmp_path):
     files = MappedFiles()
     with pytest.raises(StorageSpaceError):
-        files.create(f"{tmp_path}/huge", 1 << 60, sparse=False)
+        files.create(f"{tmp_path}/huge", 1 << 60)
     assert not files.exists(f"{tmp_path}/huge")

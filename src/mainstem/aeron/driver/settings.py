@@ -145,7 +145,9 @@ class DriverSettings(Settings):
         4 * KIB, "The page size that files are rounded up to.", low=4 * KIB, high=1 << 30, power_of_two=True
     )
     term_buffer_sparse_file: bool = boolean(True, "Whether logs take their memory only as they are written.")
-    perform_storage_checks: bool = boolean(True, "Whether the free space is checked before a log is created.")
+    perform_storage_checks: bool = boolean(
+        True, "Whether a new log needs free space for itself and for what sparse logs have yet to take."
+    )
     low_file_store_warning_threshold: int = size(160 * MIB, "Free space below which a warning is given.")
     # Agents.
     threading_mode: ThreadingMode = choice(  # noqa: RUF009 - a field specifier

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver import messages
+from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
 from mainstem.aeron.system_counter import SystemCounter
 
@@ -69,7 +70,9 @@ class AgentMessageAdapter:
             try:
                 handler(message, now_ns)
             except Exception as error:  # one bad stream must not stop the conductor of all the others
-                self._resources.errors.record(f"{type(message).__name__}: {type(error).__name__}: {error}")
+                self._resources.errors.record(
+                    f"{type(message).__name__}: {type(error).__name__}: {error}", code=error_code_of(error)
+                )
         return count
 
     def _on_resolve_again(self, message: messages.ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time

@@ -1,4 +1,22 @@
-"""The driver's log buffer files: made with a check of the storage, deleted when unused (aeron-behaviour §10)."""
+"""The driver's log buffer files: made with a check of the storage, deleted when unused (docs/protocols/aeron.md, 10).
+
+Theory of operation
+-------------------
+A page of a mapped file that has no block yet takes one when it is first touched, by a load as by a store. Where the file system
+is full by then, the process that touches it, the driver or a client, is ended by SIGBUS. So nothing may be touched that has no
+block, unless there is certain to be one:
+
+- What the driver writes without being asked to (the CnC file, the loss report, the metadata of each log) has its blocks from the
+  start, and so has a log that is not sparse. Too little room is an error where the file is made: StorageSpaceError.
+- The terms of a sparse log take their blocks as they are written. What its terms have not taken is promised to it: a new log is
+  made only where the free space covers its own length and all promises. The logs that exist can always be written to their end.
+
+The promise holds against the logs of this driver. Another program that fills the file system takes what was promised; only logs
+that are not sparse are safe from that. Without storage checks nothing is promised.
+
+``_promised`` is the sum of the sparse logs' lengths, an upper bound: only where the free space does not cover it are the
+blocks that each has taken read from the file system.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +24,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from mainstem._core import layout
 from mainstem.aeron.directory import image_path, publication_path
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters
 from mainstem.aeron.system_counter import SystemCounter
@@ -34,6 +53,8 @@ class RawLogFactory:
         self._directory = directory
         self._system_counters = system_counters
         self._check_storage = check_storage
+        self._sparse: dict[str, int] = {}  # lengths by path
+        self._promised = 0
         self._deleted: deque[tuple[LogBuffers, str]] = deque()
         self._low_storage_warning = low_storage_warning
 
@@ -49,7 +70,12 @@ class RawLogFactory:
         length = parameters.log_length
         if self._check_storage:
             self._check(length)
-        buffer = self._files.create(path, length, sparse=parameters.sparse)
+        buffer = self._files.create(
+            path, length, sparse_length=length - layout.LOG_METADATA_LENGTH if parameters.sparse else 0
+        )
+        if parameters.sparse:
+            self._sparse[path] = length
+            self._promised += length
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, length)
         return LogBuffers.create(buffer, parameters), path
 
@@ -72,6 +98,7 @@ class RawLogFactory:
 
     def _free(self, log: LogBuffers, path: str) -> None:
         self.unmap(log)
+        self._promised -= self._sparse.pop(path, 0)
         try:
             self._files.delete(path)
         except OSError as error:
@@ -85,11 +112,19 @@ class RawLogFactory:
 
     def _check(self, length: int) -> None:
         available = self._files.free_space(self._directory)
+        if available - self._promised < length:
+            available -= sum(self._promised_to(path, length) for path, length in self._sparse.items())
         if available < length:
             raise StorageSpaceError(
-                f"insufficient usable storage for a log of {length} bytes: {available} bytes left in {self._directory}",
+                f"insufficient usable storage for a log of {length} bytes: {max(available, 0)} bytes left in {self._directory}",
                 needed=length,
-                available=available,
+                available=max(available, 0),
             )
         if available <= self._low_storage_warning:
             logger.warning("space is running low in %s: %d bytes left", self._directory, available)
+
+    def _promised_to(self, path: str, length: int) -> int:
+        try:
+            return max(0, length - self._files.allocated_length(path))
+        except FileNotFoundError:  # removed by another program, and written as before
+            return length
