@@ -13,7 +13,10 @@ pytestmark = pytest.mark.form
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "mainstem"
-FILE_LIMIT = 700  # lines of code: above it two things live in one file
+# Lines of code: above it two things live in one file. The longest files are the compiled data path's, where a theory of
+# operation, comments and the attributes' C types take 200 lines more. Those explain the code and are not more of it: a limit on
+# all lines would make a file shorter by saying less. The number is that of the longest file, rounded up to ten.
+FILE_LIMIT = 670
 FUNCTION_LIMIT = 70  # lines: above it two levels of abstraction do
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
