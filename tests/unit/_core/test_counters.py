@@ -135,18 +135,6 @@ def test_a_cell_reads_and_writes_its_counter(manager, reader):
     assert reader.value(0) == 0
 
 
-def test_ids_can_be_set_after_allocation(manager, reader):
-    counter_id = manager.allocate(1, b"", "x")
-    manager.set_registration_id(counter_id, 5)
-    manager.set_owner_id(counter_id, 6)
-    manager.set_reference_id(counter_id, 7)
-    assert (reader.registration_id(counter_id), reader.owner_id(counter_id), reader.reference_id(counter_id)) == (
-        5,
-        6,
-        7,
-    )
-
-
 def test_use_after_the_buffers_were_closed_raises(manager, reader):
     cell = reader.cell(manager.allocate(1, b"", "x"))
     manager.values.close()

@@ -55,6 +55,7 @@ def capacity_of(buffer: AtomicBuffer) -> cython.longlong:
     capacity: cython.longlong = buffer.capacity - BROADCAST_TRAILER_LENGTH
     if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
         raise ValueError(f"broadcast capacity {capacity} is not a power of two of at least 64 bytes")
+    buffer.check_alignment()
     return capacity
 
 

@@ -11,3 +11,4 @@ cdef class AtomicBuffer:
     cdef readonly long long capacity
 
     cdef int check(self, long long offset, long long length) except -1
+    cdef int check_alignment(self) except -1

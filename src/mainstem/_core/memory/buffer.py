@@ -93,6 +93,13 @@ class AtomicBuffer:
             raise IndexError(f"access [{offset}, {offset + length}) lies outside a buffer of {self.capacity} bytes")
         return 0
 
+    @cython.exceptval(-1)
+    def check_alignment(self) -> cython.int:
+        """Asserts that words which threads share lie aligned: only then are their loads and stores single ones."""
+        if cython.compiled:
+            assert cython.cast(cython.size_t, self.base) % 8 == 0, "shared memory that is not aligned to 8 bytes"
+        return 0
+
     def get_u8(self, offset: cython.longlong) -> int:
         self.check(offset, 1)
         return get8(self.base, offset)

@@ -136,6 +136,8 @@ class CountersReader:
         by_metadata: cython.longlong = metadata.capacity // COUNTER_METADATA_LENGTH
         if by_metadata < by_values:
             raise ValueError(f"metadata for {by_metadata} counters does not cover {by_values} values")
+        metadata.check_alignment()
+        values.check_alignment()
         self.metadata = metadata
         self.values = values
         self.meta_base = metadata.base
@@ -214,8 +216,8 @@ class CountersReader:
         st32(self.meta_base, at + COUNTER_LABEL_LENGTH_OFFSET, len(data))
 
     def append_to_label(self, counter_id: cython.longlong, text: str) -> None:
-        # The old bytes stay as they are, so a reader sees the old label or the longer one.
         """Makes the label longer, up to 380 bytes. For the counter's owner."""
+        # The old bytes stay as they are, so a reader sees the old label or the longer one.
         self.set_label(counter_id, self.label_bytes(counter_id) + text.encode("utf-8", "replace"))
 
     def value(self, counter_id: cython.longlong) -> int:
@@ -266,6 +268,7 @@ class CountersManager(CountersReader):
 
     def __init__(self, metadata: AtomicBuffer, values: AtomicBuffer, reuse_delay_ms: cython.longlong = 1000) -> None:
         CountersReader.__init__(self, metadata, values)
+        assert reuse_delay_ms >= 0, f"a freed counter cannot rest for {reuse_delay_ms} ms"
         self.reuse_delay_ms = reuse_delay_ms
         self.high_water_mark = 0
         self.freed = deque()
@@ -329,15 +332,3 @@ class CountersManager(CountersReader):
         put64(self.meta_base, at + COUNTER_FREE_FOR_REUSE_OFFSET, now_ms + self.reuse_delay_ms)
         st32(self.meta_base, at, COUNTER_RECLAIMED)
         self.freed.append(counter_id)
-
-    def set_registration_id(self, counter_id: cython.longlong, registration_id: cython.longlong) -> None:
-        self.check_id(counter_id)
-        st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REGISTRATION_ID_OFFSET, registration_id)
-
-    def set_owner_id(self, counter_id: cython.longlong, owner_id: cython.longlong) -> None:
-        self.check_id(counter_id)
-        st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_OWNER_ID_OFFSET, owner_id)
-
-    def set_reference_id(self, counter_id: cython.longlong, reference_id: cython.longlong) -> None:
-        self.check_id(counter_id)
-        st64(self.value_base, counter_id * COUNTER_VALUE_LENGTH + COUNTER_REFERENCE_ID_OFFSET, reference_id)

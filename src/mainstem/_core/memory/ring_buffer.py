@@ -72,6 +72,7 @@ class ManyToOneRingBuffer:
         capacity: cython.longlong = buffer.capacity - RING_TRAILER_LENGTH
         if capacity < 8 * RECORD_HEADER_LENGTH or capacity & (capacity - 1):
             raise ValueError(f"ring buffer capacity {capacity} is not a power of two of at least 64 bytes")
+        buffer.check_alignment()
         self.buffer = buffer
         self.base = buffer.base
         self.capacity = capacity
