@@ -15,8 +15,8 @@ cdef class BufferClaim:
     cdef long long length
     cdef readonly bint is_open
 
-    cdef int check_open(self) except -1
-    cdef int finish(self, int kind) except -1
+    cdef int _check_open(self) except -1
+    cdef int _finish(self, int kind) except -1
 
 
 cdef class Appender:
@@ -43,7 +43,7 @@ cdef class Appender:
     cdef long long framed(self, long long length) noexcept
     cdef long long place(self, long long position) noexcept
     cdef long long refusal(self, long long position, long long length) noexcept
-    cdef long long look(self, long long length) noexcept
+    cdef long long next_offset(self, long long length) noexcept
     cdef long long take(self, long long framed) noexcept
     cdef long long rotate(self, long long count) noexcept
     cdef long long claim(self, long long framed, long long length) noexcept
@@ -62,7 +62,7 @@ cdef class Appender:
 
 
 cdef class ConcurrentAppender(Appender):
-    cdef long long look(self, long long length) noexcept
+    cdef long long next_offset(self, long long length) noexcept
     cdef long long take(self, long long framed) noexcept
     cdef long long rotate(self, long long count) noexcept
 
@@ -71,7 +71,7 @@ cdef class ExclusiveAppender(Appender):
     cdef long long term_count
     cdef long long term_offset
 
-    cdef long long look(self, long long length) noexcept
+    cdef long long next_offset(self, long long length) noexcept
     cdef long long take(self, long long framed) noexcept
     cdef void publish_tail(self, long long offset) noexcept
     cdef long long rotate(self, long long count) noexcept

@@ -1,5 +1,6 @@
-"""Appending to a log: what a publication's ``offer``, ``try_claim`` and batches do to the terms (docs/protocols/aeron.md,
-11).
+"""Appending to a log: what a publication's ``offer``, ``try_claim`` and batches do to the terms.
+
+The protocol: docs/protocols/aeron.md, 11.
 
 Theory of operation. Each of the three partitions has a tail counter in the log's metadata: the term id in the upper
 half, the offset of the next free byte in the lower. ``active term count`` says which partition is written to. To append
@@ -29,7 +30,7 @@ Invariants:
   of them return ADMIN_ACTION, and the caller offers again, in the next term.
 - Rotation happens once: the next tail is set only if it still holds the term id of three terms before, and the active
   count is raised only from the value seen. Either fails harmlessly when another did it. A fetch-and-add may still reach
-  a tail that was rotated between the check and the claim: the term id that it returns tells where the claim is.
+  a tail that was rotated between the check and the claim: the term id that it returns shows where the claim is.
 
 What may be reordered:
 
@@ -88,7 +89,15 @@ class BufferClaim:
     """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another.
 
     As a context manager it commits at the end, and aborts when the block raised. An open claim holds up every later
-    message of the stream. Use of a claim that is not open raises ValueError.
+    message of the stream. ``len(claim)`` is the payload's length in bytes, 0 while no claim is open; ``position`` is the
+    stream's position after the message, as ``try_claim`` returned it; ``is_open`` is true from ``try_claim`` to ``commit`` or
+    ``abort``. Use of a claim that is not open raises ValueError. The protocol: docs/protocols/aeron.md, 11.
+
+    Example:
+        >>> claim = BufferClaim()
+        >>> if publication.try_claim(8, claim) > 0:
+        ...     with claim:
+        ...         claim.view[:] = (42).to_bytes(8, "little")
     """
 
     log: AtomicBuffer
@@ -107,7 +116,11 @@ class BufferClaim:
 
     @property
     def view(self) -> memoryview:
-        """The payload's place in the term, writable; gone after commit or abort."""
+        """The payload's place in the term, writable; released by commit and abort.
+
+        Raises:
+            ValueError: The claim is not open.
+        """
         if not self.is_open:
             raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
         if self.payload is None:
@@ -116,16 +129,21 @@ class BufferClaim:
 
     @property
     def reserved_value(self) -> int:
-        self.check_open()
+        """The int64 in the frame's header that belongs to the application; 0 unless it is set before the commit.
+
+        Raises:
+            ValueError: The claim is not open, or the publication was closed meanwhile.
+        """
+        self._check_open()
         return get64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET)
 
     @reserved_value.setter
     def reserved_value(self, value: cython.longlong) -> None:
-        self.check_open()
+        self._check_open()
         put64(self.log.base, self.p + FRAME_RESERVED_VALUE_OFFSET, value)
 
     @cython.exceptval(-1)
-    def check_open(self) -> cython.int:
+    def _check_open(self) -> cython.int:
         if not self.is_open:
             raise ValueError("the claim is not open: it was committed or aborted, or try_claim did not succeed")
         if self.log.capacity == 0:
@@ -133,8 +151,8 @@ class BufferClaim:
             raise ValueError("the publication was closed while the claim was open")
 
     @cython.exceptval(-1)
-    def finish(self, kind: cython.int) -> cython.int:
-        self.check_open()
+    def _finish(self, kind: cython.int) -> cython.int:
+        self._check_open()
         self.is_open = False
         if self.payload is not None:
             self.payload.release()
@@ -146,12 +164,29 @@ class BufferClaim:
         return 0
 
     def commit(self) -> None:
-        """Makes the message readable."""
-        self.finish(TYPE_DATA)
+        """Makes the message readable.
+
+        Raises:
+            ValueError: The claim is not open, or the publication was closed meanwhile.
+
+        Example:
+            >>> if publication.try_claim(5, claim) > 0:
+            ...     claim.view[:] = b"hello"
+            ...     claim.commit()
+        """
+        self._finish(TYPE_DATA)
 
     def abort(self) -> None:
-        """Turns the claim into padding, which readers skip."""
-        self.finish(TYPE_PAD)
+        """Turns the claim into padding, which readers skip.
+
+        Raises:
+            ValueError: The claim is not open, or the publication was closed meanwhile.
+
+        Example:
+            >>> if publication.try_claim(5, claim) > 0:
+            ...     claim.abort()
+        """
+        self._finish(TYPE_PAD)
 
     def __enter__(self) -> BufferClaim:
         return self
@@ -160,7 +195,7 @@ class BufferClaim:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.is_open:
-            self.finish(TYPE_DATA if kind is None else TYPE_PAD)
+            self._finish(TYPE_DATA if kind is None else TYPE_PAD)
 
 
 @cython.cclass
@@ -190,7 +225,7 @@ class Appender:
     is_closed: readonly[cython.bint]
     bits: cython.int
     mtu: readonly[cython.longlong]
-    # What the last look() and take() returned besides their result: a C function returns one value.
+    # What the last next_offset() and take() returned besides their result: a C function returns one value.
     room: cython.longlong
     taken_count: cython.longlong
     taken_offset: cython.longlong
@@ -212,15 +247,19 @@ class Appender:
             or PARTITION_COUNT * self.term_length > meta
         ):
             raise ValueError(f"a log of {log.capacity} bytes cannot have terms of {self.term_length}")
+        # Terms are powers of two long, so that a position splits into term count and offset by a shift and a mask.
         self.bits = int(self.term_length).bit_length() - 1
         self.initial_term_id = log.get_i32(meta + LOG_INITIAL_TERM_ID_OFFSET)
         self.mtu = log.get_i32(meta + LOG_MTU_LENGTH_OFFSET)
         if self.mtu < MTU_MIN_LENGTH or self.mtu > MTU_MAX_LENGTH or self.mtu % FRAME_ALIGNMENT:
             raise ValueError(f"the log's MTU of {self.mtu} is not a multiple of 32 from 32 to 65504")
+        # The driver put a default header into the metadata: the ids that every frame of this log carries.
         self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
         self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
         self.max_payload_length = self.mtu - DATA_HEADER_LENGTH
+        # An eighth of a term: a claim that runs over the end wastes no more than that. An MTU of 32 has no room for payload.
         self.max_message_length = min(self.term_length // 8, MAX_MESSAGE_LENGTH) if self.max_payload_length else 0
+        # Term ids are 32 bits and wrap; after 2**31 terms the count from the first one would turn negative.
         self.max_possible_position = self.term_length << 31
         self.is_closed = False
 
@@ -246,6 +285,7 @@ class Appender:
     @cython.exceptval(check=False)
     def refusal(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
         """Why there is no room at ``position``."""
+        # In the order of what the caller can do about it: nothing, poll again, wait for a subscriber.
         if position + align_frame(length + DATA_HEADER_LENGTH) >= self.max_possible_position:
             return OFFER_MAX_POSITION_EXCEEDED
         if ld32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET) == 1:
@@ -253,7 +293,7 @@ class Appender:
         return OFFER_NOT_CONNECTED
 
     @cython.exceptval(check=False)
-    def look(self, length: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
+    def next_offset(self, length: cython.longlong) -> cython.longlong:  # noqa: ARG002 - subclasses do the work
         """The tail's offset in its term, with ``room`` up to the limit; or a negative status."""
         return OFFER_CLOSED
 
@@ -270,9 +310,11 @@ class Appender:
     @cython.exceptval(check=False)
     def claim(self, framed: cython.longlong, length: cython.longlong) -> cython.longlong:
         """The position where a claim of ``framed`` bytes begins, or a negative status."""
-        status: cython.longlong = self.look(length)
+        # The limit is compared with where the message begins, not where it ends: the driver's window has room for the rest.
+        status: cython.longlong = self.next_offset(length)
         if status < 0:
             return status
+        # From here on the bytes are this publication's, and must become a frame or padding: readers wait for them.
         self.take(framed)
         if self.taken_offset + framed > self.term_length:
             return self.meet_term_end()
@@ -281,6 +323,7 @@ class Appender:
     @cython.exceptval(check=False)
     def meet_term_end(self) -> cython.longlong:
         """The last take ran over the end of its term: pads what is left of it and rotates."""
+        # The tail stays beyond the end of the term. That is how the driver and late publications see that it is full.
         # Only the claim that began before the end has something to pad; the later ones found the tail past it.
         left: cython.longlong = self.term_length - self.taken_offset
         if left > 0:
@@ -305,11 +348,13 @@ class Appender:
         base = self.base
         # Before the rest of the header, so that the driver knows how much to pad should this process die here.
         st32(base, p, cython.cast(cython.int, -length))
+        # A fence, not a release of what follows: the stores below may come in any order, but none before the length.
         fence_release()
         put32(base, p + FRAME_VERSION_OFFSET, (flags << 8) | (kind << 16))
         put32(base, p + FRAME_TERM_OFFSET_OFFSET, cython.cast(cython.int, begin & (self.term_length - 1)))
         put32(base, p + FRAME_SESSION_ID_OFFSET, self.session_id)
         put32(base, p + FRAME_STREAM_ID_OFFSET, self.stream_id)
+        # Counted from the first term and wrapped as the wire does, for streams that outlive 2**32 terms' ids.
         put32(base, p + FRAME_TERM_ID_OFFSET, wrap_i32((begin >> self.bits) + self.initial_term_id))
         put64(base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
 
@@ -332,6 +377,8 @@ class Appender:
             st32(base, p, cython.cast(cython.int, length + DATA_HEADER_LENGTH))
             self.expect_next(p, align_frame(length + DATA_HEADER_LENGTH))
             return
+        # Split: every frame but the last is exactly an MTU long, so the next one begins an MTU further on. Each is visible as soon
+        # as it is written; a reader that is fast reads the beginning of a message while its end is being copied.
         flags: cython.int = FLAG_BEGIN
         done: cython.longlong = 0
         part: cython.longlong = self.max_payload_length
@@ -353,6 +400,7 @@ class Appender:
         base = self.base
         line: cython.longlong = p + framed
         end: cython.longlong = line + min(framed, EXPECTED_LENGTH)
+        # A load is enough to fault the page in; a store would race with a publication that claimed it first.
         if (p ^ line) & PAGE_BITS:
             touch(base, line)
         while line < end:
@@ -378,10 +426,13 @@ class Appender:
                 flags |= FLAG_END
             self.put_header(p, part + DATA_HEADER_LENGTH, flags, TYPE_DATA, begin, 0)
             copy_bytes(self.base, p + DATA_HEADER_LENGTH, source, done, part)
+            # The frame's length is still negative: whatever the supplier does, no reader sees the frame before it is complete.
             try:
                 with log.view(p, part + DATA_HEADER_LENGTH) as frame:
                     reserved = supplier(frame)
             except BaseException:
+                # Space that was claimed cannot be given back, since others may have claimed behind it: it becomes padding. Frames
+                # of this message that are committed already stay; a reader drops a message without an end.
                 if not self.is_closed:
                     self.put_pad(begin, end - begin)
                 raise
@@ -406,6 +457,7 @@ class Appender:
         base = self.base
         first: cython.longlong = self.place(begin)
         p: cython.longlong = first
+        # A run does not cross the end of its claim, and the claim not the end of the term: offsets need no wrapping inside.
         stop: cython.longlong = first + min(end - begin, RUN_LENGTH)
         length: cython.longlong = messages.length[k]
         first_length: cython.longlong = length + DATA_HEADER_LENGTH
@@ -417,6 +469,7 @@ class Appender:
         term_id: cython.longlong = wrap_i32((begin >> self.bits) + self.initial_term_id)
         stream: cython.longlong = (self.stream_id & LOW_32_BITS) | (term_id << 32)
         n: cython.longlong = messages.loaded
+        # One store of eight bytes: negative length, version, flags and type. What follows may not become visible before it.
         put64(base, first, kind | (-first_length & LOW_32_BITS))
         fence_release()
         while True:
@@ -439,6 +492,7 @@ class Appender:
             length = messages.length[k]
             if length > longest or p + align_frame(length + DATA_HEADER_LENGTH) > stop:
                 break
+        # Opens the whole run to readers: all its other frames were stored before this release.
         st32(base, first, cython.cast(cython.int, first_length))
         self.taken_offset = offset
         return k
@@ -458,6 +512,7 @@ class Appender:
         self.check_length(length)
         value: cython.longlong = 0
         supplied: cython.bint = False
+        # Checked before the claim: an exception behind it would leave space that must be padded.
         if reserved is not None:
             supplied = callable(reserved)
             if not supplied:
@@ -480,6 +535,8 @@ class Appender:
         ValueError for a message longer than ``max_message_length``.
         """
         if cython.compiled:
+            # Bytes are what most callers offer, and their address is known without a buffer request, which costs as much as a
+            # small message does.
             if type(data) is bytes:
                 return self.append(
                     cython.cast(cython.p_uchar, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data), reserved_value
@@ -513,6 +570,7 @@ class Appender:
         begin: cython.longlong = self.claim(framed, length)
         if begin < 0:
             return begin
+        # Only the length stays open, negative: the driver unblocks by it should the process die before commit or abort.
         claim.p = self.place(begin)
         self.put_header(claim.p, length + DATA_HEADER_LENGTH, FLAG_UNFRAGMENTED, TYPE_DATA, begin, 0)
         claim.log = self.log
@@ -550,15 +608,18 @@ class Appender:
         total: cython.longlong
         offset: cython.longlong = 0
         position: cython.longlong = self.position if messages.count == 0 else 0
+        # Each round claims space once and fills it. Ends: a round appends a message, rotates, or meets a status that breaks.
         while done < messages.count:
             if k == messages.loaded:
                 messages.load(done)
                 k = 0
-            offset = self.look(messages.length[k])
+            offset = self.next_offset(messages.length[k])
             if offset < 0:
                 break
             total = self.claim_length(messages, k, self.term_length - offset)
             offset = self.take(total)
+            # Between the limit's check and the take another publication may have claimed: fewer messages fit before the term's end
+            # than were counted for, and the next round goes on with the rest.
             before = k
             k = self.fill(messages, k, total)
             if k > before:
@@ -582,10 +643,12 @@ class Appender:
         longest: cython.longlong = self.max_payload_length
         while k < messages.loaded and total < self.room:
             framed = framed_length(messages.length[k], longest)
+            # The first message is always claimed whole, however long: it was checked against ``max_message_length``.
             if total > 0 and total + framed > self.max_message_length:
                 break
             total += framed
             k += 1
+            # Over the end on purpose: the claim that crosses it is the one that pads and rotates.
             if total > left:
                 break
         return total
@@ -629,6 +692,8 @@ class Appender:
         """Where the next message will be appended, or CLOSED."""
         if self.is_closed:
             return OFFER_CLOSED
+        # The term from the tail, not from the count: a rotation between the two loads cannot make the position fall. An offset
+        # beyond the end belongs to claims that returned ADMIN_ACTION.
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
@@ -660,10 +725,12 @@ class ConcurrentAppender(Appender):
     """Any number of these may append to one log, in any number of threads and processes."""
 
     @cython.exceptval(check=False)
-    def look(self, length: cython.longlong) -> cython.longlong:
+    def next_offset(self, length: cython.longlong) -> cython.longlong:
         if self.is_closed:
             return OFFER_CLOSED
         base = self.base
+        # Limit, count and tail are three loads with acquire, and others move all of them meanwhile. Too old a limit refuses too
+        # early; a tail that moved is caught by the fetch-and-add in ``take``, which returns the one that counts.
         limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
         count: cython.longlong = ld32(base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = ld64(base, self.meta + (count % PARTITION_COUNT) * 8)
@@ -684,7 +751,7 @@ class ConcurrentAppender(Appender):
     def take(self, framed: cython.longlong) -> cython.longlong:
         # The one contended instruction of an offer. It cannot fail, so no publication waits for another.
         raw: cython.longlong = fadd64(self.base, self.meta + (self.taken_count % PARTITION_COUNT) * 8, framed)
-        # The partition may have been rotated since ``look``: what counts is the term that the claim fell into.
+        # The partition may have been rotated since ``next_offset``: what counts is the term that the claim fell into.
         term_id: cython.longlong = raw >> 32
         self.taken_count = wrap_i32(term_id - self.initial_term_id)
         self.taken_offset = raw - (term_id << 32)
@@ -701,6 +768,7 @@ class ConcurrentAppender(Appender):
         raw: cython.longlong = ld64(base, tail)
         while (raw >> 32) == stale and not cas64(base, tail, raw, next_term_id << 32):
             raw = ld64(base, tail)
+        # After the tail, never before: who loads the new count must find a tail of the new term.
         cas32(
             base,
             self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET,
@@ -721,11 +789,16 @@ class ExclusiveAppender(Appender):
         Appender.__init__(self, log, limits, limit_counter_id)
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
+        term_id: cython.longlong = raw >> 32
+        assert count == wrap_i32(term_id - self.initial_term_id), (
+            f"term {count} is active, and its tail has id {term_id}"
+        )
+        assert raw % FRAME_ALIGNMENT == 0, f"the tail {raw:#x} is not where a frame begins"
         self.term_count = count
         self.term_offset = min(raw - ((raw >> 32) << 32), self.term_length)
 
     @cython.exceptval(check=False)
-    def look(self, length: cython.longlong) -> cython.longlong:
+    def next_offset(self, length: cython.longlong) -> cython.longlong:
         if self.is_closed:
             return OFFER_CLOSED
         limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
@@ -739,6 +812,8 @@ class ExclusiveAppender(Appender):
     def take(self, framed: cython.longlong) -> cython.longlong:
         self.taken_count = self.term_count
         self.taken_offset = self.term_offset
+        # Stored with release and no lock prefix: this is the log's only writer, so no fetch-and-add is needed. Published before
+        # the frame is written, so that the driver knows how far claims reach if this process dies in between.
         self.publish_tail(self.term_offset + framed)
         self.term_offset = min(self.term_offset + framed, self.term_length)
         return self.taken_offset
@@ -780,7 +855,9 @@ class ExclusiveAppender(Appender):
     @cython.exceptval(-99, check=True)
     def append_block(self, source: cython.p_const_uchar, length: cython.longlong) -> cython.longlong:
         self.check_block(source, length)
-        offset: cython.longlong = self.look(length)
+        # A block is laid out for one place in the stream. So it is never split or moved to the next term: where it does not fit
+        # the caller has to make another one.
+        offset: cython.longlong = self.next_offset(length)
         if offset < 0:
             return offset
         if offset >= self.term_length:

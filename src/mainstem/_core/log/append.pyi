@@ -10,7 +10,15 @@ class BufferClaim:
     """Space claimed in a term: write through ``view``, then ``commit`` or ``abort``. It serves one claim after another.
 
     As a context manager it commits at the end, and aborts when the block raised. An open claim holds up every later
-    message of the stream. Use of a claim that is not open raises ValueError.
+    message of the stream. ``len(claim)`` is the payload's length in bytes, 0 while no claim is open; ``position`` is the
+    stream's position after the message, as ``try_claim`` returned it; ``is_open`` is true from ``try_claim`` to ``commit`` or
+    ``abort``. Use of a claim that is not open raises ValueError. The protocol: docs/protocols/aeron.md, 11.
+
+    Example:
+        >>> claim = BufferClaim()
+        >>> if publication.try_claim(8, claim) > 0:
+        ...     with claim:
+        ...         claim.view[:] = (42).to_bytes(8, "little")
     """
 
     position: int
@@ -19,15 +27,41 @@ class BufferClaim:
     def __len__(self) -> int: ...
     @property
     def view(self) -> memoryview:
-        """The payload's place in the term, writable; gone after commit or abort."""
+        """The payload's place in the term, writable; released by commit and abort.
+
+        Raises:
+            ValueError: The claim is not open.
+        """
     @property
-    def reserved_value(self) -> int: ...
+    def reserved_value(self) -> int:
+        """The int64 in the frame's header that belongs to the application; 0 unless it is set before the commit.
+
+        Raises:
+            ValueError: The claim is not open, or the publication was closed meanwhile.
+        """
     @reserved_value.setter
     def reserved_value(self, value: int) -> None: ...
     def commit(self) -> None:
-        """Makes the message readable."""
+        """Makes the message readable.
+
+        Raises:
+            ValueError: The claim is not open, or the publication was closed meanwhile.
+
+        Example:
+            >>> if publication.try_claim(5, claim) > 0:
+            ...     claim.view[:] = b"hello"
+            ...     claim.commit()
+        """
     def abort(self) -> None:
-        """Turns the claim into padding, which readers skip."""
+        """Turns the claim into padding, which readers skip.
+
+        Raises:
+            ValueError: The claim is not open, or the publication was closed meanwhile.
+
+        Example:
+            >>> if publication.try_claim(5, claim) > 0:
+            ...     claim.abort()
+        """
     def __enter__(self) -> BufferClaim: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -21,6 +21,7 @@ cdef class FragmentAssembler:
     cdef readonly object handler
     cdef dict builders
 
-    cdef MessageBuilder builder_of(self, Fragment fragment)
-    cdef object deliver(self, Fragment fragment)
-    cdef object control(self, Fragment fragment)
+
+cdef MessageBuilder builder_of(FragmentAssembler assembler, Fragment fragment)
+cdef object assemble(FragmentAssembler assembler, Fragment fragment)
+cdef object assemble_controlled(FragmentAssembler assembler, Fragment fragment)

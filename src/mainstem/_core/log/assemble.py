@@ -107,6 +107,13 @@ class FragmentAssembler:
     A message that came in one frame is passed through; a split one is gathered by session id. Its header is the first
     fragment's, with the whole length and the position at the end of the last. A fragment that does not start where the one
     before it ended drops the message.
+
+    Args:
+        handler: Called with each whole message, as a ``Fragment``; for ``controlled_poll`` it returns an action or None.
+
+    Example:
+        >>> assembler = FragmentAssembler(lambda message: print(bytes(message)))
+        >>> subscription.poll(assembler, 10)
     """
 
     handler: readonly[Callable[[Fragment], object]]
@@ -116,56 +123,78 @@ class FragmentAssembler:
         self.handler = handler
         self.builders = {}
 
-    @cython.cfunc
-    def builder_of(self, fragment: Fragment) -> MessageBuilder:
-        session_id = get32(fragment.base, fragment.p + FRAME_SESSION_ID_OFFSET)
-        builder = self.builders.get(session_id)
-        if builder is None:
-            builder = self.builders[session_id] = MessageBuilder()
-        return builder
-
-    @cython.cfunc
-    def deliver(self, fragment: Fragment) -> object:
-        if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
-            return self.handler(fragment)
-        builder: MessageBuilder = self.builder_of(fragment)
-        if not builder.add(fragment):
-            return None
-        try:
-            return self.handler(builder.message)
-        finally:
-            builder.message.base = cython.NULL if cython.compiled else None
-            builder.length = 0
-
-    @cython.cfunc
-    def control(self, fragment: Fragment) -> object:
-        """As deliver; when the handler aborts a message, its last fragment will come again."""
-        if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
-            return self.handler(fragment)
-        builder: MessageBuilder = self.builder_of(fragment)
-        if not builder.add(fragment):
-            return None
-        try:
-            action = self.handler(builder.message)
-        except BaseException:
-            builder.length = 0
-            raise
-        finally:
-            builder.message.base = cython.NULL if cython.compiled else None
-        if action is not None and action == ACTION_ABORT:
-            builder.take_back(fragment)
-        else:
-            builder.length = 0
-        return action
-
     def __call__(self, fragment: Fragment) -> object:
         fragment.check()
-        return self.deliver(fragment)
+        return assemble(self, fragment)
 
     def free_session(self, session_id: cython.longlong) -> bool:
-        """Forgets an open message of that session, when its image is gone; false when there was none."""
+        """Discards an open message of a session whose image is gone.
+
+        Args:
+            session_id: The session of the image.
+
+        Returns:
+            Whether fragments of that session were held.
+
+        Example:
+            >>> subscription = client.add_subscription(
+            ...     channel, 10, on_unavailable_image=lambda image: assembler.free_session(image.session_id)
+            ... )
+        """
         return self.builders.pop(session_id, None) is not None
 
     def clear(self) -> None:
-        """Forgets every open message."""
+        """Discards every open message.
+
+        Example:
+            >>> assembler.clear()
+        """
         self.builders.clear()
+
+
+@cython.cfunc
+def builder_of(assembler: FragmentAssembler, fragment: Fragment) -> MessageBuilder:
+    """What is gathered of the fragment's session."""
+    session_id = get32(fragment.base, fragment.p + FRAME_SESSION_ID_OFFSET)
+    builder = assembler.builders.get(session_id)
+    if builder is None:
+        builder = assembler.builders[session_id] = MessageBuilder()
+    return builder
+
+
+@cython.cfunc
+def assemble(assembler: FragmentAssembler, fragment: Fragment) -> object:
+    """Adds a fragment, and hands the message over that it completed."""
+    if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
+        return assembler.handler(fragment)
+    builder: MessageBuilder = builder_of(assembler, fragment)
+    if not builder.add(fragment):
+        return None
+    try:
+        return assembler.handler(builder.message)
+    finally:
+        # The message is valid only inside the call, as every fragment is: its memory serves the next one.
+        builder.message.base = cython.NULL if cython.compiled else None
+        builder.length = 0
+
+
+@cython.cfunc
+def assemble_controlled(assembler: FragmentAssembler, fragment: Fragment) -> object:
+    """As ``assemble``; when the handler aborts a message, its last fragment will come again."""
+    if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
+        return assembler.handler(fragment)
+    builder: MessageBuilder = builder_of(assembler, fragment)
+    if not builder.add(fragment):
+        return None
+    try:
+        action = assembler.handler(builder.message)
+    except BaseException:
+        builder.length = 0
+        raise
+    finally:
+        builder.message.base = cython.NULL if cython.compiled else None
+    if action is not None and action == ACTION_ABORT:
+        builder.take_back(fragment)
+    else:
+        builder.length = 0
+    return action

@@ -43,7 +43,7 @@ cdef class Fragments:
 
 
 cdef class Columns:
-    cdef readonly int wanted
+    cdef readonly int column_bits
     cdef readonly long long rows
     cdef readonly long long payload_length
     cdef readonly int stopped
@@ -53,7 +53,7 @@ cdef class Columns:
     cdef list owners
     cdef unsigned char *column[12]
     cdef long long at[512]
-    cdef int found
+    cdef int found_count
     cdef long long found_payload
     cdef int found_flags
 

@@ -136,6 +136,7 @@ class FrameWalk:
         """
         region: Region = Region(source)
         region.check(offset, limit)
+        assert self.term_mask & (self.term_mask + 1) == 0, f"term mask {self.term_mask:#x} is no power of two less one"
         self.offset = self.boundary = self.last = offset
         self.frames = self.messages = self.others = 0
         left: cython.longlong = max_messages if max_messages >= 0 else limit - offset + 1
@@ -253,7 +254,7 @@ class Fragments:
 class Columns:
     """Rows gathered from runs of frames, as the buffers under Arrow columns.
 
-    ``wanted`` is an OR of column bits (``layout.COLUMN_...``). Widths: position, reserved_value and offset
+    ``column_bits`` is an OR of column bits (``layout.COLUMN_...``). Widths: position, reserved_value and offset
     int64; session_id, stream_id, term_id, term_offset and length int32; flags and type int16; payload as int32 offsets
     and bytes. ``position`` is the stream's position at the *end* of the frame or message, as ``offer`` returned it;
     ``length`` counts payload only; ``offset`` is where the payload starts in the memory that was read (frames only:
@@ -263,7 +264,7 @@ class Columns:
     ``FrameWalk``.
     """
 
-    wanted: readonly[cython.int]
+    column_bits: readonly[cython.int]
     rows: readonly[cython.longlong]
     payload_length: readonly[cython.longlong]
     stopped: readonly[cython.int]
@@ -273,18 +274,18 @@ class Columns:
     owners: list
     column: cython.p_uchar[12]
     at: cython.longlong[512]
-    found: cython.int
+    found_count: cython.int
     found_payload: cython.longlong
     found_flags: cython.int
 
     def __init__(
-        self, wanted: cython.int = COLUMN_ALL, rows: cython.longlong = 4096, payload_bytes: cython.longlong = 65536
+        self, column_bits: cython.int = COLUMN_ALL, rows: cython.longlong = 4096, payload_bytes: cython.longlong = 65536
     ) -> None:
-        if wanted & ~(COLUMN_ALL | COLUMN_OFFSET):
+        if column_bits & ~(COLUMN_ALL | COLUMN_OFFSET):
             raise ValueError(
-                f"columns {wanted:#x} name a bit that is no column (all are {COLUMN_ALL | COLUMN_OFFSET:#x})"
+                f"columns {column_bits:#x} name a bit that is no column (all are {COLUMN_ALL | COLUMN_OFFSET:#x})"
             )
-        self.wanted = wanted
+        self.column_bits = column_bits
         self.row_capacity = max(rows, 1)
         self.payload_capacity = max(payload_bytes, 64)
         self.rows = 0
@@ -292,7 +293,7 @@ class Columns:
         self.stopped = WALK_AT_LIMIT
         self.term_mask = 0
         self.owners = []
-        self.found = 0
+        self.found_count = 0
         self.found_payload = 0
         self.found_flags = 0
         if not cython.compiled:
@@ -306,11 +307,11 @@ class Columns:
         self.owners = [None] * 12
         for i in range(12):
             if i < I_OFFSETS:
-                if self.wanted & (1 << i):
+                if self.column_bits & (1 << i):
                     self.resize(i, self.row_capacity * cython.cast(cython.int, WIDTHS[i]))
-            elif self.wanted & COLUMN_PAYLOAD:
+            elif self.column_bits & COLUMN_PAYLOAD:
                 self.resize(i, (self.row_capacity + 1) * 4 if i == I_OFFSETS else self.payload_capacity)
-        if self.wanted & COLUMN_PAYLOAD:
+        if self.column_bits & COLUMN_PAYLOAD:
             put32(self.column[I_OFFSETS], 0, 0)
         return 0
 
@@ -326,8 +327,8 @@ class Columns:
             old = self.owners[index]
             grown = bytearray(size)
             if old is not None:
-                kept = min(len(old), size)
-                grown[:kept] = old[:kept]
+                common = min(len(old), size)
+                grown[:common] = old[:common]
             self.owners[index] = grown
             self.column[index] = Memory(grown)
         return 0
@@ -338,15 +339,15 @@ class Columns:
             i: cython.int = 0
             self.row_capacity = max(need, 2 * self.row_capacity)
             for i in range(I_OFFSETS):
-                if self.wanted & (1 << i):
+                if self.column_bits & (1 << i):
                     self.resize(i, self.row_capacity * cython.cast(cython.int, WIDTHS[i]))
-            if self.wanted & COLUMN_PAYLOAD:
+            if self.column_bits & COLUMN_PAYLOAD:
                 self.resize(I_OFFSETS, (self.row_capacity + 1) * 4)
         return 0
 
     @cython.exceptval(-1)
     def reserve_payload(self, need: cython.longlong) -> cython.int:
-        if self.wanted & COLUMN_PAYLOAD and need > self.payload_capacity:
+        if self.column_bits & COLUMN_PAYLOAD and need > self.payload_capacity:
             self.payload_capacity = max(need, 2 * self.payload_capacity)
             self.resize(I_PAYLOAD, self.payload_capacity)
         return 0
@@ -367,6 +368,7 @@ class Columns:
         """
         region: Region = Region(source)
         region.check(offset, limit)
+        assert self.term_mask & (self.term_mask + 1) == 0, f"term mask {self.term_mask:#x} is no power of two less one"
         return self.add(region.base, offset, limit, position, max_rows, padding, None)
 
     def add_messages(
@@ -382,12 +384,13 @@ class Columns:
 
         A joined row has the first fragment's header, the flags of both ends, and the position of the last.
         """
-        if self.wanted & COLUMN_OFFSET:
+        if self.column_bits & COLUMN_OFFSET:
             raise ValueError("a joined message lies at no one offset: leave the OFFSET column out")
         if fragments is None:
             raise TypeError("add_messages needs the Fragments of its stream")
         region: Region = Region(source)
         region.check(offset, limit)
+        assert self.term_mask & (self.term_mask + 1) == 0, f"term mask {self.term_mask:#x} is no power of two less one"
         return self.add(region.base, offset, limit, position, max_rows, False, fragments)
 
     @cython.exceptval(-1)
@@ -413,16 +416,16 @@ class Columns:
             with cython.nogil:
                 o = self.scan_chunk(base, o, limit, rows, padding)
             before = self.rows
-            if self.found:
-                self.reserve_rows(self.rows + self.found)
+            if self.found_count:
+                self.reserve_rows(self.rows + self.found_count)
                 if fragments is None or (self.found_flags and fragments.expected < 0):
                     self.reserve_payload(self.payload_length + self.found_payload)
                     with cython.nogil:
-                        self.fill(base, 0, self.found, zero_position)
+                        self.fill(base, 0, self.found_count, zero_position)
                 else:
                     self.join_chunk(base, zero_position, fragments)
             left -= self.rows - before
-            if self.stopped != WALK_FULL or left <= 0 or self.found < rows:
+            if self.stopped != WALK_FULL or left <= 0 or self.found_count < rows:
                 return o - offset
 
     def scan_chunk(
@@ -473,7 +476,7 @@ class Columns:
                     total += length - DATA_HEADER_LENGTH
                 flags &= get8(base, o + FRAME_FLAGS_OFFSET)
             o += step
-        self.found = n
+        self.found_count = n
         self.found_payload = total
         self.found_flags = flags == FLAG_UNFRAGMENTED
         self.stopped = stopped
@@ -483,7 +486,7 @@ class Columns:
         self, base: cython.p_uchar, first: cython.int, n: cython.int, zero_position: cython.longlong
     ) -> cython.void:
         """Appends ``n`` of the frames that were found, from the ``first``, as rows: a loop for each column."""
-        wanted: cython.int = self.wanted
+        column_bits: cython.int = self.column_bits
         row: cython.longlong = self.rows
         i: cython.int = 0
         o: cython.longlong = 0
@@ -493,41 +496,41 @@ class Columns:
             at = cython.address(self.at[first])
         else:
             at = self.at[first:]
-        if wanted == COLUMNS_OF_MESSAGES:
+        if column_bits == COLUMNS_OF_MESSAGES:
             self.fill_messages(base, at, n, zero_position)
             return
         # Each column in a variable of its own: what is stored through it cannot be `self`, and need not be loaded again.
         column = self.column[0]
-        if wanted & COLUMN_POSITION:
+        if column_bits & COLUMN_POSITION:
             for i in range(n):
                 o = at[i]
                 length = (get32(base, o) + FRAME_ALIGNMENT - 1) & ~(FRAME_ALIGNMENT - 1)
                 put64(column, (row + i) * 8, zero_position + o + length)
-        if wanted & COLUMN_SESSION_ID:
+        if column_bits & COLUMN_SESSION_ID:
             gather32(self.column[1], row, base, at, n, FRAME_SESSION_ID_OFFSET)
-        if wanted & COLUMN_STREAM_ID:
+        if column_bits & COLUMN_STREAM_ID:
             gather32(self.column[2], row, base, at, n, FRAME_STREAM_ID_OFFSET)
-        if wanted & COLUMN_TERM_ID:
+        if column_bits & COLUMN_TERM_ID:
             gather32(self.column[3], row, base, at, n, FRAME_TERM_ID_OFFSET)
-        if wanted & COLUMN_TERM_OFFSET:
+        if column_bits & COLUMN_TERM_OFFSET:
             gather32(self.column[4], row, base, at, n, FRAME_TERM_OFFSET_OFFSET)
-        if wanted & COLUMN_FLAGS:
+        if column_bits & COLUMN_FLAGS:
             column = self.column[5]
             for i in range(n):
                 put16(column, (row + i) * 2, get8(base, at[i] + FRAME_FLAGS_OFFSET))
-        if wanted & COLUMN_TYPE:
+        if column_bits & COLUMN_TYPE:
             gather16(self.column[6], row, base, at, n, FRAME_TYPE_OFFSET)
-        if wanted & COLUMN_RESERVED_VALUE:
+        if column_bits & COLUMN_RESERVED_VALUE:
             gather64(self.column[7], row, base, at, n, FRAME_RESERVED_VALUE_OFFSET)
-        if wanted & COLUMN_OFFSET:
+        if column_bits & COLUMN_OFFSET:
             column = self.column[8]
             for i in range(n):
                 put64(column, (row + i) * 8, at[i] + DATA_HEADER_LENGTH)
-        if wanted & COLUMN_LENGTH:
+        if column_bits & COLUMN_LENGTH:
             column = self.column[9]
             for i in range(n):
                 put32(column, (row + i) * 4, get32(base, at[i]) - DATA_HEADER_LENGTH)
-        if wanted & COLUMN_PAYLOAD:
+        if column_bits & COLUMN_PAYLOAD:
             column = self.column[I_PAYLOAD]
             offsets = self.column[I_OFFSETS]
             for i in range(n):
@@ -575,11 +578,12 @@ class Columns:
         """Appends what was found as whole messages: runs of unfragmented frames at once, fragments one by one."""
         i: cython.int = 0
         first: cython.int = 0
-        while i < self.found:
+        while i < self.found_count:
             first = i
             total: cython.longlong = 0
             while (
-                i < self.found and get8(base, self.at[i] + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED == FLAG_UNFRAGMENTED
+                i < self.found_count
+                and get8(base, self.at[i] + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED == FLAG_UNFRAGMENTED
             ):
                 total += get32(base, self.at[i]) - DATA_HEADER_LENGTH
                 i += 1
@@ -607,7 +611,7 @@ class Columns:
             # A stream joined midway, or one with a hole in it: what has no beginning is no message.
             fragments.reset()
             return 0
-        if self.wanted & COLUMN_PAYLOAD:
+        if self.column_bits & COLUMN_PAYLOAD:
             fragments.reserve(fragments.length + length)
             copy_bytes(fragments.data_base, fragments.length, base, at + DATA_HEADER_LENGTH, length)
         fragments.length += length
@@ -623,7 +627,7 @@ class Columns:
         """One row from fragments: the first one's header, both ends' flags, the last one's position."""
         length: cython.longlong = fragments.length
         used: cython.longlong = self.payload_length
-        wanted: cython.int = self.wanted
+        column_bits: cython.int = self.column_bits
         saved: cython.longlong = self.at[0]
         row: cython.longlong = self.rows
         self.reserve_payload(used + length)
@@ -632,14 +636,14 @@ class Columns:
         self.at[0] = 0
         self.fill(fragments.head_base, 0, 1, 0)
         self.at[0] = saved
-        if wanted & COLUMN_POSITION:
+        if column_bits & COLUMN_POSITION:
             put64(self.column[0], row * 8, end_position)
-        if wanted & COLUMN_FLAGS:
+        if column_bits & COLUMN_FLAGS:
             flags |= get8(fragments.head_base, FRAME_FLAGS_OFFSET)
             put16(self.column[5], row * 2, cython.cast(cython.ushort, flags))
-        if wanted & COLUMN_LENGTH:
+        if column_bits & COLUMN_LENGTH:
             put32(self.column[9], row * 4, cython.cast(cython.int, length))
-        if wanted & COLUMN_PAYLOAD:
+        if column_bits & COLUMN_PAYLOAD:
             copy_bytes(self.column[I_PAYLOAD], used, fragments.data_base, 0, length)
             self.payload_length = used + length
             put32(self.column[I_OFFSETS], (row + 1) * 4, cython.cast(cython.int, self.payload_length))
@@ -650,7 +654,7 @@ class Columns:
         if not self.owners:
             self.start()
         i: cython.int = 0
-        taken = {}
+        buffers = {}
         for i in range(12):
             if self.owners[i] is not None:
                 if i == I_PAYLOAD:
@@ -659,14 +663,14 @@ class Columns:
                     self.resize(i, (self.rows + 1) * 4)
                 else:
                     self.resize(i, self.rows * cython.cast(cython.int, WIDTHS[i]))
-                taken[NAMES[i]] = self.owners[i]
+                buffers[NAMES[i]] = self.owners[i]
         # The next batch starts as large as this one became, and shrinks by halves when that was too much.
         if self.payload_length < self.payload_capacity // 4:
             self.payload_capacity = max(self.payload_capacity // 2, 64)
         self.owners = []
         self.rows = 0
         self.payload_length = 0
-        return taken
+        return buffers
 
 
 def gather16(

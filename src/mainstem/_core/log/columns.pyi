@@ -54,7 +54,7 @@ class Fragments:
 class Columns:
     """Rows gathered from runs of frames, as the buffers under Arrow columns.
 
-    ``wanted`` is an OR of column bits (``layout.COLUMN_...``). Widths: position, reserved_value and offset
+    ``column_bits`` is an OR of column bits (``layout.COLUMN_...``). Widths: position, reserved_value and offset
     int64; session_id, stream_id, term_id, term_offset and length int32; flags and type int16; payload as int32 offsets
     and bytes. ``position`` is the stream's position at the *end* of the frame or message, as ``offer`` returned it;
     ``length`` counts payload only; ``offset`` is where the payload starts in the memory that was read (frames only:
@@ -64,12 +64,12 @@ class Columns:
     ``FrameWalk``.
     """
 
-    wanted: int
+    column_bits: int
     rows: int
     payload_length: int
     stopped: int
     term_mask: int
-    def __init__(self, wanted: int = ..., rows: int = 4096, payload_bytes: int = 65536) -> None: ...
+    def __init__(self, column_bits: int = ..., rows: int = 4096, payload_bytes: int = 65536) -> None: ...
     def add_frames(
         self,
         source: Buffer | AtomicBuffer,

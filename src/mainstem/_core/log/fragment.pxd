@@ -21,4 +21,5 @@ cdef class Fragment(Header):
     cdef long long start
     cdef long long length
 
-    cdef bytes to_bytes(self)
+
+cdef bytes payload_bytes(Fragment fragment)

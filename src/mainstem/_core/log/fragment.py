@@ -25,6 +25,9 @@ class Header:
     """The header of a frame where it lies in memory (transport spec, "Data Frame"); each field is read when it is used.
 
     Any use after the frame's memory is gone raises ValueError.
+
+    Example:
+        >>> image.poll(lambda fragment: print(fragment.header.session_id, fragment.header.position), 10)
     """
 
     log: AtomicBuffer
@@ -42,7 +45,25 @@ class Header:
     def wrap(
         self, log: AtomicBuffer, offset: cython.longlong, initial_term_id: cython.int, position_bits: cython.int
     ) -> Header:
-        """Moves this flyweight onto the frame at ``offset`` of ``log``, and returns itself."""
+        """Moves this flyweight onto another frame.
+
+        Args:
+            log: The memory of a log, or of a recording's segment.
+            offset: Where the frame begins in ``log``, in bytes.
+            initial_term_id: The stream's first term id, from which positions are counted.
+            position_bits: Log2 of the term length in bytes.
+
+        Returns:
+            This header.
+
+        Raises:
+            IndexError: A header at ``offset`` would lie outside ``log``.
+
+        Example:
+            >>> header = Header().wrap(log, 0, initial_term_id=7, position_bits=16)
+            >>> header.frame_length
+            64
+        """
         log.get_bytes(offset, DATA_HEADER_LENGTH)
         self.log = log
         self.base = log.base
@@ -125,7 +146,12 @@ class Fragment(Header):
     """A frame and its payload, or a whole message put together from several frames.
 
     One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that
-    raises ValueError. ``bytes(fragment)`` copies the payload; it is read-only through the buffer protocol.
+    raises ValueError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, ``fragment[i]`` and
+    ``fragment[i:j]`` copy a part of it; it is read-only through the buffer protocol. The fields of its header
+    (``session_id``, ``position``, ``reserved_value``, ...) are its own attributes too.
+
+    Example:
+        >>> image.poll(lambda fragment: print(fragment.position, bytes(fragment)), 10)
     """
 
     start: cython.longlong
@@ -149,20 +175,12 @@ class Fragment(Header):
         return self.length if self.base else 0
 
     def __bytes__(self) -> bytes:
-        return self.to_bytes()
-
-    @cython.cfunc
-    def to_bytes(self) -> bytes:
-        self.check()
-        if cython.compiled:
-            return PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.base) + self.start, self.length)
-        else:
-            return bytes(self.log.view(self.start, self.length))
+        return payload_bytes(self)
 
     def __getitem__(self, index: int | slice) -> int | bytes:
         with self.view as view:
-            found = view[index]
-            return bytes(found) if isinstance(found, memoryview) else found
+            item = view[index]
+            return bytes(item) if isinstance(item, memoryview) else item
 
     def __repr__(self) -> str:
         if not self.base:
@@ -186,3 +204,13 @@ class Fragment(Header):
             buffer.shape = cython.address(buffer.len) if flags & PyBUF_ND else cython.NULL
             buffer.strides = cython.address(buffer.itemsize) if flags & PyBUF_STRIDES == PyBUF_STRIDES else cython.NULL
             buffer.suboffsets = cython.NULL
+
+
+@cython.cfunc
+def payload_bytes(fragment: Fragment) -> bytes:
+    """A copy of the payload."""
+    fragment.check()
+    if cython.compiled:
+        return PyBytes_FromStringAndSize(cython.cast(cython.p_char, fragment.base) + fragment.start, fragment.length)
+    else:
+        return bytes(fragment.log.view(fragment.start, fragment.length))

@@ -7,13 +7,34 @@ class Header:
     """The header of a frame where it lies in memory (transport spec, "Data Frame"); each field is read when it is used.
 
     Any use after the frame's memory is gone raises ValueError.
+
+    Example:
+        >>> image.poll(lambda fragment: print(fragment.header.session_id, fragment.header.position), 10)
     """
 
     initial_term_id: int
     position_bits: int
     def __init__(self) -> None: ...
     def wrap(self, log: AtomicBuffer, offset: int, initial_term_id: int, position_bits: int) -> Header:
-        """Moves this flyweight onto the frame at ``offset`` of ``log``, and returns itself."""
+        """Moves this flyweight onto another frame.
+
+        Args:
+            log: The memory of a log, or of a recording's segment.
+            offset: Where the frame begins in ``log``, in bytes.
+            initial_term_id: The stream's first term id, from which positions are counted.
+            position_bits: Log2 of the term length in bytes.
+
+        Returns:
+            This header.
+
+        Raises:
+            IndexError: A header at ``offset`` would lie outside ``log``.
+
+        Example:
+            >>> header = Header().wrap(log, 0, initial_term_id=7, position_bits=16)
+            >>> header.frame_length
+            64
+        """
     @property
     def frame_length(self) -> int:
         """Header and payload, in bytes; not aligned."""
@@ -42,7 +63,12 @@ class Fragment(Header):
     """A frame and its payload, or a whole message put together from several frames.
 
     One object is moved from frame to frame: it is valid only inside the call that handed it out, and any use after that
-    raises ValueError. ``bytes(fragment)`` copies the payload; it is read-only through the buffer protocol.
+    raises ValueError. ``bytes(fragment)`` copies the payload, ``len(fragment)`` is its length in bytes, ``fragment[i]`` and
+    ``fragment[i:j]`` copy a part of it; it is read-only through the buffer protocol. The fields of its header
+    (``session_id``, ``position``, ``reserved_value``, ...) are its own attributes too.
+
+    Example:
+        >>> image.poll(lambda fragment: print(fragment.position, bytes(fragment)), 10)
     """
     @property
     def header(self) -> Header:

@@ -1,7 +1,7 @@
 # Written from read.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.layout cimport *
-from mainstem._core.log.assemble cimport FragmentAssembler, MessageBuilder
-from mainstem._core.log.fragment cimport Fragment
+from mainstem._core.log.assemble cimport FragmentAssembler, MessageBuilder, assemble, assemble_controlled
+from mainstem._core.log.fragment cimport Fragment, payload_bytes
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 from mainstem._core.memory.waiting cimport nap, watch

@@ -21,7 +21,7 @@ Invariants:
 - One thread polls an image. ``busy`` refuses a second one, and a handler that polls its own image: both would move the
   position twice. The flag is set and read with the GIL; on free-threaded builds it finds mistakes and is no lock.
 - ``detach`` may come while a handler runs (an image goes when its publisher does): ``is_closed`` is checked after each
-  handler, and the last position is kept for questions afterwards. It waits for a thread inside ``wait_for_data``, which
+  handler, and the last position is stored for questions afterwards. It waits for a thread inside ``wait_for_data``, which
   uses the memory without the GIL.
 
 What may be reordered: a frame's length is loaded with acquire, so header and payload are read after it. The position is
@@ -42,8 +42,8 @@ if cython.compiled:
     from cython.cimports.mainstem._core.memory.waiting import nap, watch
 else:
     from mainstem._core.layout import *
-    from mainstem._core.log.assemble import FragmentAssembler, MessageBuilder
-    from mainstem._core.log.fragment import Fragment
+    from mainstem._core.log.assemble import FragmentAssembler, MessageBuilder, assemble, assemble_controlled
+    from mainstem._core.log.fragment import Fragment, payload_bytes
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.plain import *
 
@@ -85,6 +85,7 @@ class ImageReader:
         self.position_offset = cython.cast(cython.longlong, position_counter_id) * COUNTER_VALUE_LENGTH
         if position_counter_id < 0 or self.position_offset + COUNTER_VALUE_LENGTH > positions.capacity:
             raise ValueError(f"counter {position_counter_id} lies outside {positions.capacity} bytes of counters")
+        # The log is a file that another process wrote: a wrong length must raise here, before a walk trusts it.
         self.term_length = log.get_i32(meta + LOG_TERM_LENGTH_OFFSET)
         if (
             self.term_length < TERM_MIN_LENGTH
@@ -103,12 +104,14 @@ class ImageReader:
         self.correlation_id = log.get_i64(meta + LOG_CORRELATION_ID_OFFSET)
         self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)
         self.stream_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_STREAM_ID_OFFSET)
+        # The driver set the counter to where this subscriber joined, before it announced the image.
         self.join_position = get64(self.position_base, self.position_offset)
         if self.join_position < 0 or self.join_position % FRAME_ALIGNMENT:
             raise ValueError(f"no stream can be read from position {self.join_position}")
         self.is_closed = False
         self.busy = False
         self.waiters = 0
+        # One flyweight for the image's life: a poll allocates nothing.
         self.fragment = Fragment()
         self.fragment.log = log
         self.fragment.initial_term_id = self.initial_term_id
@@ -119,11 +122,13 @@ class ImageReader:
         """Releases the memory; afterwards properties return what was true at this moment."""
         if self.is_closed:
             return
+        # Read while the memory is still there: afterwards the properties return these.
         self.ended = self.is_end_of_stream
         self.withdrawn = self.is_publication_revoked
         self.final_position = get64(self.position_base, self.position_offset)
         self.is_closed = True
         if cython.compiled:
+            # A thread in ``wait_for_data`` reads the memory without the GIL. It returns within 10 ms; only then may the memory go.
             while self.waiters > 0:
                 with cython.nogil:
                     nap(50_000)
@@ -180,6 +185,7 @@ class ImageReader:
     def has_data(self) -> cython.bint:
         if self.is_closed:
             return False
+        # A frame is there once its length is positive. Padding counts: a poll passes it, which gives the publisher room.
         return ld32(self.base, self.place(get64(self.position_base, self.position_offset))) > 0
 
     # -- the walks -------------------------------------------------------------------------------------------------
@@ -191,6 +197,7 @@ class ImageReader:
             return False
         if self.busy:
             raise RuntimeError("the image is being polled already: by this handler, or by another thread")
+        # Neither a lock nor atomic: the GIL makes it exact, and without the GIL it still finds most mistakes.
         self.busy = True
         return True
 
@@ -198,6 +205,7 @@ class ImageReader:
     def leave(self, passed: cython.longlong) -> cython.void:
         """Ends a walk that passed so many bytes."""
         self.busy = False
+        # A fragment that the handler stored somewhere raises from now on, instead of reading a later message.
         self.fragment.base = cython.NULL if cython.compiled else None
         # One store for the poll, not one for each frame: it takes the counter's cache line from the driver.
         if passed > 0 and not self.is_closed:
@@ -223,6 +231,7 @@ class ImageReader:
         assembler: FragmentAssembler = None
         if isinstance(handler, FragmentAssembler):
             assembler = handler
+        # The bound is a position and the walk goes by addresses: both ends move by the same distance.
         if limit_position >= 0 and limit_position - position < end - start:
             end = start + limit_position - position
         fragment.base = base
@@ -232,6 +241,7 @@ class ImageReader:
                 if length < DATA_HEADER_LENGTH:
                     spoilt = length  # 0 or below: nothing there, or a producer is still writing it
                     break
+                # Advanced before the handler runs: when it raises, the position is stored behind its message, which counts as read.
                 at = p
                 p += align_frame(length)
                 if p > term_end:
@@ -249,9 +259,10 @@ class ImageReader:
                 else:
                     count += 1
                     if assembler is not None:
-                        assembler.deliver(fragment)
+                        assemble(assembler, fragment)
                     else:
                         handler(fragment)
+                # The handler may have closed the subscription: then the memory is gone, and so is the next header.
                 if self.is_closed:
                     break
             if spoilt > 0:
@@ -263,6 +274,7 @@ class ImageReader:
     @cython.exceptval(-1)
     def hand_over_whole(self, handler: object, fragment: Fragment) -> cython.longlong:
         """One fragment of a poll for messages; how many messages that made."""
+        # Most messages are one frame: those are handed over where they lie, and only split ones are copied.
         if (get8(fragment.base, fragment.p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
             handler(fragment)
             return 1
@@ -272,6 +284,7 @@ class ImageReader:
         try:
             handler(builder.message)
         finally:
+            # The builder's memory serves the next message: this one is valid only inside the handler.
             builder.message.base = cython.NULL if cython.compiled else None
             builder.length = 0
         return 1
@@ -304,15 +317,17 @@ class ImageReader:
                 p += aligned
                 if get16(base, p - aligned + FRAME_TYPE_OFFSET) == TYPE_PAD:
                     continue
+                # As in ``deliver``: advanced first, so that a handler that raises leaves its fragment behind.
                 fragment.p = p - aligned
                 fragment.start = p - aligned + DATA_HEADER_LENGTH
                 fragment.length = length - DATA_HEADER_LENGTH
                 count += 1
-                action = assembler.control(fragment) if assembler is not None else handler(fragment)
+                action = assemble_controlled(assembler, fragment) if assembler is not None else handler(fragment)
                 if self.is_closed:
                     break
                 if action is None or action == ACTION_CONTINUE:
                     continue
+                # Each action says where the next poll starts: ABORT before this frame, BREAK and COMMIT behind it.
                 # ABORT: the frame is handed over again by the next poll.
                 if action == ACTION_ABORT:
                     count -= 1
@@ -339,6 +354,7 @@ class ImageReader:
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
         p: cython.longlong = start
+        # A block is contiguous in memory and in the stream, so it stops at the end of the term as every poll does.
         term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
         end: cython.longlong = min(start + limit, term_end)
         length: cython.longlong
@@ -352,6 +368,7 @@ class ImageReader:
                     raise self.corrupt_frame(position + p - start, length)
                 length = align_frame(length)
                 if get16(base, p + FRAME_TYPE_OFFSET) == TYPE_PAD:
+                    # A block of data never holds padding. Alone it is handed over too: a recorder writes it as it lies.
                     if p == start:
                         p += length
                     break
@@ -366,6 +383,7 @@ class ImageReader:
                 fragment.end_position = position + p - start
                 handler(fragment)
         finally:
+            # A block has many frames: its end was set by hand, and is the header's again for the next poll.
             fragment.end_position = -1
             self.leave(p - start)
         return p - start
@@ -396,10 +414,11 @@ class ImageReader:
                     fragment.start = p + DATA_HEADER_LENGTH
                     fragment.length = length - DATA_HEADER_LENGTH
                     if (get8(base, p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
-                        out.append(fragment.to_bytes())
+                        out.append(payload_bytes(fragment))
                         count += 1
+                    # An incomplete message stays in the builder for the next call; its frames are passed nevertheless.
                     elif self.builder.add(fragment):
-                        out.append(self.builder.message.to_bytes())
+                        out.append(payload_bytes(self.builder.message))
                         self.builder.length = 0
                         count += 1
                 p += align_frame(length)
@@ -407,7 +426,7 @@ class ImageReader:
             self.leave(p - start)
         return 0
 
-    # -- the public faces ------------------------------------------------------------------------------------------
+    # -- the public methods ------------------------------------------------------------------------------------------
 
     def poll(self, handler: Callable[[Fragment], object], fragment_limit: cython.longlong = 10) -> int:
         """Hands up to ``fragment_limit`` fragments to ``handler`` and returns how many; stops at the end of a term.
@@ -471,6 +490,7 @@ class ImageReader:
             if length < DATA_HEADER_LENGTH or length > term_end - p:
                 self.leave(0)
                 raise self.corrupt_frame(position + p - start, length)
+            # Full: the frame at ``p`` is not passed, and the next scan begins with it. Padding behind the last row is.
             if get16(base, p + FRAME_TYPE_OFFSET) != TYPE_PAD:
                 if count >= room:
                     break
@@ -478,6 +498,7 @@ class ImageReader:
                 put32(lengths.base, count * 4, cython.cast(cython.int, length - DATA_HEADER_LENGTH))
                 count += 1
             p += align_frame(length)
+        # The position stays: until ``release`` the publisher may not overwrite what the caller's columns point to.
         self.leave(0)
         return count, position + p - start
 
@@ -485,6 +506,8 @@ class ImageReader:
         """Moves the position forward to what ``scan`` returned. ValueError for any place that cannot be."""
         if self.is_closed:
             return
+        # The publisher gets all bytes before the position: one that falls, or skips more than a term, would give it bytes that
+        # are still to be read, and one between two frames would be read as a length.
         now: cython.longlong = get64(self.position_base, self.position_offset)
         if position < now or position - now > self.term_length or position % FRAME_ALIGNMENT:
             raise ValueError(f"position {position} cannot be released: the image is at {now}")
@@ -540,11 +563,11 @@ class SubscriptionReader:
 
     def set_images(self, images: Iterable[ImageReader]) -> None:
         """Replaces the images; a poll that runs goes on with the old ones."""
-        kept: tuple = tuple(images)
-        for image in kept:
+        replacement: tuple = tuple(images)
+        for image in replacement:
             if not isinstance(image, ImageReader):
                 raise TypeError(f"{image!r} is not an image")
-        self.images = kept
+        self.images = replacement
 
     @cython.exceptval(check=False)
     def start(self) -> cython.longlong:
@@ -565,6 +588,8 @@ class SubscriptionReader:
 
     @cython.exceptval(-1)
     def poll_all(self, handler: object, limit: cython.longlong, whole: cython.bint) -> cython.longlong:
+        # The tuple is replaced and never changed, so images that come or go while a handler runs do not disturb the walk. Each
+        # poll starts with another image: a busy one cannot starve the others.
         images: tuple = self.images
         n: cython.longlong = len(images)
         first: cython.longlong = self.start()
@@ -634,9 +659,11 @@ class SubscriptionReader:
             return True
         if cython.compiled:
             image: ImageReader
+            # Watches the length words of the next frames. Of more than 64 images the first ones are watched: the time-out covers
+            # the rest.
             watched = cython.declare(cython.p_uchar[64])
             count: cython.int = 0
-            found: cython.bint
+            has_arrived: cython.bint
             # No code of Python's runs until the GIL is let go, so none of these can close in between.
             open_images: list = [image for image in self.images if not image.is_closed][:64]
             for image in open_images:
@@ -644,9 +671,9 @@ class SubscriptionReader:
                 image.waiters += 1
                 count += 1
             with cython.nogil:
-                found = watch(watched, count, min(timeout_ns, 10_000_000))
+                has_arrived = watch(watched, count, min(timeout_ns, 10_000_000))
             for image in open_images:
                 image.waiters -= 1
-            return found
+            return has_arrived
         else:
             return False

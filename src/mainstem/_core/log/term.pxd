@@ -22,6 +22,7 @@ cdef class RunBatch:
 cdef int wrap32(long long value) noexcept nogil
 cdef long long aligned(long long length) noexcept nogil
 cdef int bits_of(long long term_length) noexcept nogil
+cdef int check_stream(long long term_length, long long mtu, long long window_length) except -1
 cdef int scan_datagram(RunBatch batch, unsigned char *base, long long at, long long end, int most) noexcept nogil
 cdef int scan_runs(RunBatch batch, unsigned char *base, long long term, long long offset, long long term_length, long long window, int mtu, int max_runs, int max_segments) noexcept nogil
 cdef long long first_gap(unsigned char *base, long long term, long long offset, long long limit) noexcept nogil

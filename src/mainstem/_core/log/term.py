@@ -1,5 +1,4 @@
-"""Operations on the terms of a log that the driver performs: scanning for datagrams and gaps, inserting, filling,
-unblocking.
+"""What the driver does to the terms of a log: scanning for datagrams and gaps, inserting, filling, unblocking.
 
 Theory of operation. A log is three terms of equal, power-of-two length, and metadata behind them. A stream is a
 sequence of terms; its position is ``terms * term_length + offset``, term n of it lies in partition n % 3. Frames are
@@ -73,6 +72,21 @@ def bits_of(term_length: cython.longlong) -> cython.int:
     while (cython.cast(cython.longlong, 1) << bits) < term_length:
         bits += 1
     return bits
+
+
+@cython.exceptval(-1)
+def check_stream(term_length: cython.longlong, mtu: cython.longlong, window_length: cython.longlong) -> cython.int:
+    """Asserts what every path takes for granted of its stream; settings and the protocol's checks come before.
+
+    Places are found by masks, so a term's length is a power of two. A datagram is a whole number of frames. Behind the
+    consumers a term stays readable, so the window is no longer than one.
+    """
+    assert TERM_MIN_LENGTH <= term_length <= TERM_MAX_LENGTH, f"a term cannot have {term_length} bytes"
+    assert term_length & (term_length - 1) == 0, f"term length {term_length} is not a power of two"
+    assert mtu % FRAME_ALIGNMENT == 0, f"MTU {mtu} is not a multiple of {FRAME_ALIGNMENT}"
+    assert DATA_HEADER_LENGTH <= mtu <= MTU_MAX_LENGTH, f"no frame fits an MTU of {mtu}"
+    assert 0 < window_length <= term_length, f"a window of {window_length} bytes does not fit a term of {term_length}"
+    return 0
 
 
 @cython.cclass
