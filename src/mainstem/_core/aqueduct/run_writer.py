@@ -37,8 +37,10 @@ ALLOWANCE = cython.declare(
 
 @cython.cclass
 class RunReader:
-    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` are those of the last run:
-    where it ended, how many messages it had, and the bytes of their payloads.
+    """Takes runs of plain messages out of a stream's bytes.
+
+    ``position``, ``count`` and ``size`` are those of the last run: where it ended, how many messages it had, and the bytes of
+    their payloads.
     """
 
     position: readonly[cython.longlong]
@@ -84,8 +86,9 @@ class RunReader:
 
     @cython.ccall
     def whole(self, data: bytes, limit: cython.longlong) -> bytes | None:
-        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
-        ``number`` are the message's.
+        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else.
+
+        ``channel`` and ``number`` are the message's.
         """
         end: cython.longlong = len(data)
         size: cython.longlong
@@ -110,33 +113,34 @@ class RunReader:
     def gather(
         self, items: list[bytes], start: cython.longlong, count: cython.longlong, limit: cython.longlong
     ) -> list[bytes]:
-        """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
-        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` are
-        theirs.
+        """The payloads of at most ``count`` plain messages from ``items[start]`` on.
+
+        Those that are alone in their items and follow one another in the same channel. ``channel``, ``number`` (of the first),
+        ``count`` and ``size`` are theirs.
         """
         out: list = []
         first: cython.longlong = -1
         channel: cython.longlong = -1
         total: cython.longlong = 0
-        taken: cython.longlong = 0
+        message_count: cython.longlong = 0
         index: cython.longlong = start
         end: cython.longlong = len(items)
         if end - index > count:
             end = index + count
         while index < end:
             payload = self.whole(items[index], limit)
-            if payload is None or (taken and (self.channel != channel or self.number != first + taken)):
+            if payload is None or (message_count and (self.channel != channel or self.number != first + message_count)):
                 break
-            if not taken:
+            if not message_count:
                 channel = self.channel
                 first = self.number
             out.append(payload)
             total += len(payload)
-            taken += 1
+            message_count += 1
             index += 1
         self.channel = channel
         self.number = first
-        self.count = taken
+        self.count = message_count
         self.size = total
         return out
 
@@ -150,16 +154,18 @@ class RunReader:
         count: cython.longlong,
         limit: cython.longlong,
     ) -> list[bytes]:
-        """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered
-        from ``number`` on, carry no attachments, have at most ``limit`` bytes and are all there; at most ``count``.
+        """The payloads of at most ``count`` plain messages at ``position``.
+
+        Those that begin with ``prefix`` (type and channel), are numbered from ``number`` on, carry no attachments, have at most
+        ``limit`` bytes and are all there.
         """
         out: list = []
         end: cython.longlong = len(data)
         skip: cython.longlong = len(prefix)
-        taken: cython.longlong = 0
+        message_count: cython.longlong = 0
         total: cython.longlong = 0
         size: cython.longlong
-        while taken < count and end - position > skip:
+        while message_count < count and end - position > skip:
             if cython.compiled:
                 if memcmp(PyBytes_AS_STRING(data) + position, PyBytes_AS_STRING(prefix), skip) != 0:
                     break
@@ -179,9 +185,9 @@ class RunReader:
             position = self.at + size
             total += size
             number += 1
-            taken += 1
+            message_count += 1
         self.position = position
-        self.count = taken
+        self.count = message_count
         self.size = total
         return out
 
@@ -395,8 +401,9 @@ class Ledger:
         return number
 
     def acknowledge(self, start: cython.longlong, stop: cython.longlong) -> list[Any]:
-        """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them. Raises ValueError with the number
-        where one was acknowledged before, IndexError where they were never sent.
+        """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them.
+
+        Raises ValueError with the number where one was acknowledged before, IndexError where they were never sent.
         """
         index: cython.longlong = start - self.first
         end: cython.longlong = stop - self.first

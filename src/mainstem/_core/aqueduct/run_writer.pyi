@@ -3,8 +3,10 @@ from collections.abc import Callable
 from typing import Any
 
 class RunReader:
-    """Takes runs of plain messages out of a stream's bytes. ``position``, ``count`` and ``size`` are those of the last run:
-    where it ended, how many messages it had, and the bytes of their payloads.
+    """Takes runs of plain messages out of a stream's bytes.
+
+    ``position``, ``count`` and ``size`` are those of the last run: where it ended, how many messages it had, and the bytes of
+    their payloads.
     """
 
     position: int
@@ -14,17 +16,21 @@ class RunReader:
     number: int
     def __init__(self) -> None: ...
     def whole(self, data: bytes, limit: int) -> bytes | None:
-        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else. ``channel`` and
-        ``number`` are the message's.
+        """The payload, if ``data`` is one plain message of at most ``limit`` bytes and nothing else.
+
+        ``channel`` and ``number`` are the message's.
         """
     def gather(self, items: list[bytes], start: int, count: int, limit: int) -> list[bytes]:
-        """The payloads of the plain messages from ``items[start]`` on that are alone in their items and follow one another
-        in the same channel, at most ``count``. ``channel``, ``number`` (of the first), ``count`` and ``size`` are
-        theirs.
+        """The payloads of at most ``count`` plain messages from ``items[start]`` on.
+
+        Those that are alone in their items and follow one another in the same channel. ``channel``, ``number`` (of the first),
+        ``count`` and ``size`` are theirs.
         """
     def read(self, data: bytes, position: int, prefix: bytes, number: int, count: int, limit: int) -> list[bytes]:
-        """The payloads of the messages at ``position``: those that begin with ``prefix`` (type and channel), are numbered
-        from ``number`` on, carry no attachments, have at most ``limit`` bytes and are all there; at most ``count``.
+        """The payloads of at most ``count`` plain messages at ``position``.
+
+        Those that begin with ``prefix`` (type and channel), are numbered from ``number`` on, carry no attachments, have at most
+        ``limit`` bytes and are all there.
         """
 
 class MessageWriter:
@@ -86,8 +92,9 @@ class Ledger:
     def add(self, size: int, entry: Any) -> int:
         """Note a message that was sent the careful way, and what hangs on it (or None); returns its number."""
     def acknowledge(self, start: int, stop: int) -> list[Any]:
-        """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them. Raises ValueError with the number
-        where one was acknowledged before, IndexError where they were never sent.
+        """Numbers ``start`` to ``stop`` were acknowledged; returns what hung on them.
+
+        Raises ValueError with the number where one was acknowledged before, IndexError where they were never sent.
         """
     def settle(self) -> None:
         """Move ``first`` on, after acknowledgements."""

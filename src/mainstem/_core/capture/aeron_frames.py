@@ -144,34 +144,34 @@ class CaptureDecoder:
         Its kind, or -1 where no room is left for it.
         """
         region: Region = Region(source)
-        found: cython.int = 0
+        kind: cython.int = 0
         base = region.base
         with cython.nogil:
-            found = self.packet.parse(base, 0, region.capacity, link)
-            self.packet.kind = found
-            if found == PACKET_UDP and self.take_udp(base) == DECODE_FULL:
-                found = -1
-        return found
+            kind = self.packet.parse(base, 0, region.capacity, link)
+            self.packet.kind = kind
+            if kind == PACKET_UDP and self.take_udp(base) == DECODE_FULL:
+                kind = -1
+        return kind
 
     def loop(self, base: cython.p_uchar, offset: cython.longlong, limit: cython.longlong) -> cython.int:
         """Up to 4096 packets; -1 where there may be more of them."""
         o: cython.longlong = offset
         _n: cython.int = 0
-        found: cython.int = 0
+        outcome: cython.int = 0
         for _n in range(4096):
-            found = self.walk.step(base, o, limit)
-            if found == RECORD_MORE:
+            outcome = self.walk.step(base, o, limit)
+            if outcome == RECORD_MORE:
                 return DECODE_END
-            if found == RECORD_CORRUPT:
+            if outcome == RECORD_CORRUPT:
                 return DECODE_CORRUPT
-            if found == RECORD_PACKET:
+            if outcome == RECORD_PACKET:
                 self.number += 1
                 self.rows.new_packet(self.number, self.walk.time_ns, self.walk.timed, self.walk.original)
-                found = self.take(base)
-                if found == DECODE_FULL:
+                outcome = self.take(base)
+                if outcome == DECODE_FULL:
                     self.number -= 1
                     return DECODE_FULL
-                if found == DECODE_SEGMENT:
+                if outcome == DECODE_SEGMENT:
                     self.offset = self.walk.offset
                     return DECODE_SEGMENT
             o = self.walk.offset
@@ -179,20 +179,20 @@ class CaptureDecoder:
         return -1
 
     def take(self, base: cython.p_uchar) -> cython.int:
-        found: cython.int = 0
-        found = self.packet.parse(base, self.walk.data, self.walk.captured, self.walk.link)
-        self.packet.kind = found
-        if found == PACKET_UDP:
+        kind: cython.int = 0
+        kind = self.packet.parse(base, self.walk.data, self.walk.captured, self.walk.link)
+        self.packet.kind = kind
+        if kind == PACKET_UDP:
             if self.plain:
                 return self.take_udp(base)
-        elif found == PACKET_TCP:
+        elif kind == PACKET_TCP:
             if self.tcp_ports[self.packet.source_port] or self.tcp_ports[self.packet.destination_port]:
                 if self.tcp_buckets and (self.tcp_buckets >> self.packet.bucket) & 1:
                     return DECODE_SEGMENT
             elif self.plain:
                 self.count(PASSED_TCP)
-        elif found == PACKET_FRAGMENT:
-            # Which connection a fragment of TCP belongs to shows only when it is whole: every bucket's owner looks.
+        elif kind == PACKET_FRAGMENT:
+            # Which connection a fragment of TCP belongs to shows only when it is whole: the owner of every bucket reads it.
             if self.packet.protocol == 6:
                 if self.tcp_buckets:
                     return DECODE_SEGMENT
@@ -202,10 +202,10 @@ class CaptureDecoder:
                 self.count(PASSED_FRAGMENT)
             elif (self.fragment_buckets >> self.packet.bucket) & 1:
                 return DECODE_SEGMENT
-        elif (found == PACKET_MALFORMED or found == PACKET_TRUNCATED) and self.plain:
+        elif (kind == PACKET_MALFORMED or kind == PACKET_TRUNCATED) and self.plain:
             if not self.rows.has_room(1, 0, 0):
                 return DECODE_FULL
-            if found == PACKET_MALFORMED:
+            if kind == PACKET_MALFORMED:
                 self.problem(PROBLEM_MALFORMED_PACKET, REASON_HEADERS)
             else:
                 self.problem(PROBLEM_TRUNCATED_PACKET, REASON_HEADERS_CUT)

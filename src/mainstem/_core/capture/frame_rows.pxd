@@ -13,7 +13,7 @@ cdef class FrameRows:
     cdef readonly long long payload_length
     cdef long long text_capacity
     cdef long long payload_capacity
-    cdef long long wanted
+    cdef long long column_bits
     cdef list owners
     cdef list bitmaps
     cdef unsigned char *column[ROW_COLUMNS]

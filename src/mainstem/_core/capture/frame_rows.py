@@ -29,7 +29,7 @@ WIDTHS = (
 
 @cython.cclass
 class FrameRows:
-    """A batch of up to ``rows`` rows of ``frames``; ``wanted`` has a bit for each column (``layout.ROW_...``) that is kept.
+    """A batch of up to ``rows`` rows of ``frames``; ``column_bits`` has a bit for each column (``layout.ROW_...``) that is kept.
 
     src and dst are kept as 16 bytes each, an IPv4 address as IPv6 maps it.
     """
@@ -40,7 +40,7 @@ class FrameRows:
     payload_length: readonly[cython.longlong]
     text_capacity: cython.longlong
     payload_capacity: cython.longlong
-    wanted: cython.longlong
+    column_bits: cython.longlong
     owners: list
     bitmaps: list
     column: cython.p_uchar[ROW_COLUMNS]
@@ -62,15 +62,15 @@ class FrameRows:
     addresses: cython.p_uchar
     addresses_owner: bytearray
 
-    def __init__(self, wanted: cython.longlong = -1, rows: cython.longlong = 8192) -> None:
+    def __init__(self, column_bits: cython.longlong = -1, rows: cython.longlong = 8192) -> None:
         i: cython.int = 0
         if rows < 1 or rows > 1048576:
             raise ValueError(f"{rows} rows are not between 1 and 1048576")
-        self.wanted = wanted
+        self.column_bits = column_bits
         self.capacity = rows
         self.addresses_owner = bytearray(32)
         self.text_capacity = 262144
-        self.payload_capacity = 4194304 if wanted & (cython.cast(cython.longlong, 1) << ROW_PAYLOAD) else 0
+        self.payload_capacity = 4194304 if column_bits & (cython.cast(cython.longlong, 1) << ROW_PAYLOAD) else 0
         self.packet = self.time_ns = self.wire_length = 0
         self.timed = self.addressed = False
         self.transport = -1
@@ -96,7 +96,7 @@ class FrameRows:
         self.bitmaps = [None] * ROW_COLUMNS
         self.rows = self.text_length = self.payload_length = 0
         for i in range(ROW_COLUMNS):
-            if self.wanted & (cython.cast(cython.longlong, 1) << i):
+            if self.column_bits & (cython.cast(cython.longlong, 1) << i):
                 size = self.width[i] * self.capacity if self.width[i] else (self.capacity + 1) * 4
                 self.owners[i] = bytearray(size)
                 self.bitmaps[i] = bytearray((self.capacity + 7) // 8)
@@ -163,7 +163,7 @@ class FrameRows:
     def row(self, protocol: cython.int, kind: cython.int, values: dict[int, int], text: bytes = b"") -> None:
         """Writes a whole row. Raises IndexError when none is left."""
         if self.rows >= self.capacity:
-            raise IndexError(f"all of {self.capacity} rows are taken")
+            raise IndexError(f"all of {self.capacity} rows are columns")
         self.reserve(len(text), 0)
         self.new_row(protocol, kind)
         for index, value in values.items():
@@ -178,7 +178,7 @@ class FrameRows:
         self.close_row()
 
     def mark_text(self) -> None:
-        if self.wanted & (cython.cast(cython.longlong, 1) << ROW_TEXT):
+        if self.column_bits & (cython.cast(cython.longlong, 1) << ROW_TEXT):
             flag: cython.int = get8(self.valid[ROW_TEXT], self.rows >> 3) | 1 << (self.rows & 7)
             put8(self.valid[ROW_TEXT], self.rows >> 3, flag)
 
@@ -220,7 +220,7 @@ class FrameRows:
     def put(self, index: cython.int, value: cython.longlong) -> cython.void:
         width: cython.int = self.width[index]
         bits: cython.int = 0
-        if not self.wanted & (cython.cast(cython.longlong, 1) << index):
+        if not self.column_bits & (cython.cast(cython.longlong, 1) << index):
             return
         if width == 4:
             put32(self.column[index], self.rows * 4, wrap_i32(value))
@@ -239,7 +239,7 @@ class FrameRows:
 
     def put_text(self, base: cython.p_uchar, o: cython.longlong, n: cython.longlong) -> cython.void:
         bits: cython.int = 0
-        if not self.wanted & (cython.cast(cython.longlong, 1) << ROW_TEXT):
+        if not self.column_bits & (cython.cast(cython.longlong, 1) << ROW_TEXT):
             return
         copy_bytes(self.text, self.text_length, base, o, n)
         self.text_length += n
@@ -258,14 +258,14 @@ class FrameRows:
     def close_row(self) -> cython.void:
         self.rows += 1
         self.frame_index += 1
-        if self.wanted & (cython.cast(cython.longlong, 1) << ROW_TEXT):
+        if self.column_bits & (cython.cast(cython.longlong, 1) << ROW_TEXT):
             put32(self.column[ROW_TEXT], self.rows * 4, cython.cast(cython.int, self.text_length))
         if self.payload_capacity:
             put32(self.column[ROW_PAYLOAD], self.rows * 4, cython.cast(cython.int, self.payload_length))
 
     def take(self) -> tuple[int, dict[int, tuple[bytearray, bytearray]], bytearray, bytearray]:
         """(rows, {column: (values, validity bits)}, text, payload); the next rows go to fresh buffers."""
-        taken = {i: (self.owners[i], self.bitmaps[i]) for i in range(ROW_COLUMNS) if self.owners[i] is not None}
-        out = (self.rows, taken, self.text_owner, self.payload_owner)
+        columns = {i: (self.owners[i], self.bitmaps[i]) for i in range(ROW_COLUMNS) if self.owners[i] is not None}
+        out = (self.rows, columns, self.text_owner, self.payload_owner)
         self.start()
         return out

@@ -4,7 +4,7 @@ from typing_extensions import Buffer
 WIDTHS: tuple[str, ...]
 
 class FrameRows:
-    """A batch of up to ``rows`` rows of ``frames``; ``wanted`` has a bit for each column (``layout.ROW_...``) that is kept.
+    """A batch of up to ``rows`` rows of ``frames``; ``column_bits`` has a bit for each column (``layout.ROW_...``) that is kept.
 
     src and dst are kept as 16 bytes each, an IPv4 address as IPv6 maps it.
     """
@@ -14,7 +14,7 @@ class FrameRows:
     text_length: int
     payload_length: int
     frame_index: int
-    def __init__(self, wanted: int = -1, rows: int = 8192) -> None: ...
+    def __init__(self, column_bits: int = -1, rows: int = 8192) -> None: ...
     def reserve(self, text: int, payload: int) -> None:
         """Room for so many more bytes of text and of payload; what is there stays."""
     @property

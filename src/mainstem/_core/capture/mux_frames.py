@@ -139,7 +139,7 @@ class MuxParser:
                 o = self.gather(region.base, o, limit)
 
     def settles(self, source: Buffer, offset: cython.longlong, limit: cython.longlong) -> bool:
-        """Whether these bytes look like the start of packets. Forgets the packet that was open."""
+        """Whether these bytes may be the start of packets. Forgets the packet that was open."""
         region: Region = Region(source)
         if offset < 0 or limit > region.capacity or offset > limit:
             raise IndexError(f"bytes [{offset}, {limit}) lie outside {region.capacity}")
@@ -157,9 +157,9 @@ class MuxParser:
                     break
                 o += self.body_left
                 self.restart(1)
-        found = n >= ENOUGH or (n > 0 and o == limit and self.have == 0)
+        plausible = n >= ENOUGH or (n > 0 and o == limit and self.have == 0)
         self.restart(1)
-        return found
+        return plausible
 
     def gather(self, base: cython.p_uchar, o: cython.longlong, limit: cython.longlong) -> cython.longlong:
         """Header bytes, until the header is whole or understood to be impossible."""

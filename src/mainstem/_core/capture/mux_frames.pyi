@@ -28,5 +28,5 @@ class MuxParser:
     def feed(self, source: Buffer, offset: int, limit: int) -> int:
         """Parses bytes. Returns where it stopped; short of ``limit`` rows are full, or ``reason`` is set."""
     def settles(self, source: Buffer, offset: int, limit: int) -> bool:
-        """Whether these bytes look like the start of packets. Forgets the packet that was open."""
+        """Whether these bytes may be the start of packets. Forgets the packet that was open."""
     def keep_body(self) -> None: ...

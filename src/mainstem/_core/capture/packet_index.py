@@ -21,8 +21,10 @@ NO_TIME = cython.declare(cython.longlong, -1)
 
 @cython.cclass
 class PacketIndex:
-    """What a run of records holds: ``packets``, times from ``first_ns`` to ``last_ns`` (-1: none), ``tcp`` and ``fragments`` (a bit
-    for each bucket that has some), ``unknown_link`` (-1: all are known). The run ended at ``offset``, because of ``stopped``.
+    """What a run of records holds.
+
+    ``packets``, times from ``first_ns`` to ``last_ns`` (-1: none), ``tcp`` and ``fragments`` (a bit for each bucket that has
+    some), ``unknown_link`` (-1: all are known). The run ended at ``offset``, because of ``stopped``.
     """
 
     walk: readonly[RecordWalk]
@@ -69,32 +71,32 @@ class PacketIndex:
         """Up to 16384 records; -1 where there may be more."""
         o: cython.longlong = offset
         _n: cython.int = 0
-        found: cython.int = 0
+        outcome: cython.int = 0
         for _n in range(16384):
-            found = self.walk.step(base, o, limit)
-            if found == RECORD_MORE or found == RECORD_CORRUPT:
-                return found
-            if found == RECORD_PACKET:
+            outcome = self.walk.step(base, o, limit)
+            if outcome == RECORD_MORE or outcome == RECORD_CORRUPT:
+                return outcome
+            if outcome == RECORD_PACKET:
                 self.note(base)
             o = self.walk.offset
             self.offset = o
         return -1
 
     def note(self, base: cython.p_uchar) -> cython.void:
-        found: cython.int = 0
+        kind: cython.int = 0
         self.packets += 1
         if self.walk.timed:
             if self.first_ns < 0 or self.walk.time_ns < self.first_ns:
                 self.first_ns = self.walk.time_ns
             self.last_ns = max(self.last_ns, self.walk.time_ns)
-        found = self.packet.parse(base, self.walk.data, self.walk.captured, self.walk.link)
-        if found == PACKET_TCP:
+        kind = self.packet.parse(base, self.walk.data, self.walk.captured, self.walk.link)
+        if kind == PACKET_TCP:
             self.tcp |= cython.cast(cython.ulonglong, 1) << self.packet.bucket
-        elif found == PACKET_FRAGMENT:
+        elif kind == PACKET_FRAGMENT:
             if self.packet.protocol == 6:
                 # Every owner of a bucket reads a fragment of TCP: whose it is shows when it is whole.
                 self.tcp = ~cython.cast(cython.ulonglong, 0)
             else:
                 self.fragments |= cython.cast(cython.ulonglong, 1) << self.packet.bucket
-        elif found == PACKET_UNKNOWN_LINK:
+        elif kind == PACKET_UNKNOWN_LINK:
             self.unknown_link = self.walk.link

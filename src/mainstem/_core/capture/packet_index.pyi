@@ -4,8 +4,10 @@ from typing_extensions import Buffer
 from mainstem._core.capture.records import RecordWalk
 
 class PacketIndex:
-    """What a run of records holds: ``packets``, times from ``first_ns`` to ``last_ns`` (-1: none), ``tcp`` and ``fragments`` (a bit
-    for each bucket that has some), ``unknown_link`` (-1: all are known). The run ended at ``offset``, because of ``stopped``.
+    """What a run of records holds.
+
+    ``packets``, times from ``first_ns`` to ``last_ns`` (-1: none), ``tcp`` and ``fragments`` (a bit for each bucket that has
+    some), ``unknown_link`` (-1: all are known). The run ended at ``offset``, because of ``stopped``.
     """
 
     walk: RecordWalk

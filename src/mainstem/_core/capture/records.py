@@ -101,6 +101,7 @@ class RecordWalk:
         self, link: cython.int, resolution: cython.int, offset_s: cython.longlong, snaplen: cython.longlong
     ) -> None:
         """An interface of the section, in order. ``resolution`` is the byte of if_tsresol."""
+        assert 0 <= resolution <= 255, f"if_tsresol is one byte, not {resolution}"
         if self.interfaces < RECORD_MAX_INTERFACES:
             self.links[self.interfaces] = link
             self.resolutions[self.interfaces] = resolution
@@ -126,6 +127,7 @@ class RecordWalk:
         self, source: Buffer | AtomicBuffer, offset: cython.longlong, limit: cython.longlong, count: cython.int
     ) -> int:
         """The first place from ``offset`` where ``count`` packets could follow one another, or -1."""
+        assert count > 0, f"any place begins {count} packets"
         region: Region = Region(source)
         region.check(0, limit)
         o: cython.longlong = max(offset, 0)
@@ -267,6 +269,7 @@ class RecordWalk:
                 # Seconds before or after 1970: what fits 32 bits and a sign is all that time_ns can hold.
                 offset_s = wrap_i32(self.u32(base, at + 8) if self.swapped else self.u32(base, at + 4))
             at += 4 + ((size + 3) & ~3)
+        assert 0 <= resolution <= 255, f"if_tsresol is one byte, not {resolution}"
         if self.interfaces < RECORD_MAX_INTERFACES:
             self.links[self.interfaces] = self.u16(base, o + 8)
             self.resolutions[self.interfaces] = resolution
@@ -316,13 +319,13 @@ class RecordWalk:
         """
         o: cython.longlong = offset
         n: cython.int = 0
-        found: cython.int = 0
+        outcome: cython.int = 0
         first_ns: cython.longlong = 0
         interfaces: cython.int = self.interfaces
         swapped: cython.bint = self.swapped
         while n < count and o < limit:
-            found = self.step(base, o, limit)
-            if found == RECORD_PACKET:
+            outcome = self.step(base, o, limit)
+            if outcome == RECORD_PACKET:
                 if n == 0:
                     first_ns = self.time_ns
                 if self.captured > self.original or self.captured < 14 or not (self.timed or self.blocks):
@@ -330,7 +333,7 @@ class RecordWalk:
                 if self.time_ns - first_ns > 86400 * SECOND_NS or first_ns - self.time_ns > 86400 * SECOND_NS:
                     break
                 n += 1
-            elif found != RECORD_OTHER:
+            elif outcome != RECORD_OTHER:
                 break
             o = self.offset
         self.interfaces = interfaces
