@@ -14,6 +14,7 @@ from mainstem._core import layout
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
     from types import ModuleType
 
 TERM_LENGTH = layout.TERM_MIN_LENGTH
@@ -158,6 +159,7 @@ class Pair:
     mtu: int = MTU
     now_ns: int = 1
     max_segments: int = 64
+    tap: Callable[[Any], Any] | None = None  # what stands between the sender and its transport
     counters: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,7 +170,9 @@ class Pair:
         self.writer = Writer(self.out_log, self.term_length)
         self.sender_transport = core.datagram.MemoryTransport(max_segments=self.max_segments)
         self.receiver_transport = core.datagram.MemoryTransport()
-        self.send_endpoint = core.send_path.SendEndpointCore(self.sender_transport, self.counters, key=1)
+        self.send_endpoint = core.send_path.SendEndpointCore(
+            self.tap(self.sender_transport) if self.tap else self.sender_transport, self.counters, key=1
+        )
         self.send_path = core.send_path.SendPath(
             self.out_log, self.counters, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, self.term_length, self.mtu, self.term_length // 2,
             PUBLISHER_LIMIT, PUBLISHER_POSITION, SENDER_POSITION, SENDER_LIMIT, PRESSURE, now_ns=self.now_ns,

@@ -219,7 +219,7 @@ def test_back_pressure_is_counted_once_in_each_epoch(core: Modules) -> None:
         pair.sender.run_cycle(pair.now_ns)
     assert pair.value(SENDER_POSITION) == 1056
     assert pair.value(PRESSURE) == pair.value(layout.SYSTEM_SENDER_LIMITS) == 1
-    pair.send_path.raise_sender_limit(2112)
+    pair.send_path.add_receiver(99, 2112, pair.now_ns)
     for _ in range(5):
         pair.sender.run_cycle(pair.now_ns)
     assert pair.value(SENDER_POSITION) == 2112

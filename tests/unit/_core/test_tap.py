@@ -42,9 +42,15 @@ def tapped(core: Modules, inner: Any) -> tuple[Any, Watcher]:
 
 
 def test_a_stream_runs_through_it_and_each_datagram_is_told(core: Modules) -> None:
-    plain, pair = Pair(core), Pair(core)
-    transport, watcher = tapped(core, pair.sender_transport)
-    pair.send_endpoint.set_transport(transport)
+    watchers = []
+
+    def tap(inner: Any) -> Any:
+        transport, watcher = tapped(core, inner)
+        watchers.append(watcher)
+        return transport
+
+    plain, pair = Pair(core), Pair(core, tap=tap)
+    (watcher,) = watchers
     for each in (plain, pair):
         each.connect()
         for number in range(5):

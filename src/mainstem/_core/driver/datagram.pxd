@@ -35,7 +35,7 @@ cdef class Transport:
     cdef long long slot_ns[MAX_SLOTS]
     cdef int received
     cdef int slot
-    cdef int taken
+    cdef int slot_offset
     cdef long long at
     cdef int length
     cdef long long source

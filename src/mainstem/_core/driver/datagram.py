@@ -85,7 +85,7 @@ class Transport:
     slot_ns: cython.longlong[MAX_SLOTS]
     received: cython.int
     slot: cython.int
-    taken: cython.int
+    slot_offset: cython.int
     at: cython.longlong
     length: cython.int
     source: cython.longlong
@@ -124,7 +124,7 @@ class Transport:
         self.sources = self.source_memory.base
         self.received = 0
         self.slot = 0
-        self.taken = 0
+        self.slot_offset = 0
         self.at = 0
         self.length = 0
         self.source = 0
@@ -186,28 +186,28 @@ class Transport:
         """Takes in a batch, for ``next_datagram`` to walk through."""
         self.received = 0 if self.closed else self.fill()
         self.slot = 0
-        self.taken = 0
+        self.slot_offset = 0
         return self.received
 
     def next_datagram(self) -> cython.bint:
         """Moves on to the next datagram of the batch: ``at`` and ``length`` in ``base``, its sender at ``source``."""
         size: cython.int
         while self.slot < self.received:
-            if self.taken >= self.slot_size[self.slot] and self.taken > 0:
+            if self.slot_offset >= self.slot_size[self.slot] and self.slot_offset > 0:
                 self.slot += 1
-                self.taken = 0
+                self.slot_offset = 0
                 continue
-            size = self.slot_size[self.slot] - self.taken
+            size = self.slot_size[self.slot] - self.slot_offset
             if size == 0:
                 # An empty datagram is legal UDP.
                 self.slot += 1
                 continue
             if 0 < self.slot_segment[self.slot] < size:
                 size = self.slot_segment[self.slot]
-            self.at = self.slot * self.stride + self.taken
+            self.at = self.slot * self.stride + self.slot_offset
             self.length = size
             self.source = self.slot * ADDRESS_ROOM
-            self.taken += size
+            self.slot_offset += size
             if self.incoming is not None and self.incoming.drops(self.base, self.at, size):
                 continue
             return True
@@ -327,9 +327,9 @@ class MemoryTransport(Transport):
 
     def take(self) -> list[tuple[bytes | None, bytes]]:
         """What was sent since the last call: (packed destination or None where connected, datagram)."""
-        taken = list(self.sent)
+        datagrams = list(self.sent)
         self.sent.clear()
-        return taken
+        return datagrams
 
     @cython.exceptval(-1)
     def take_from_inbox(self) -> cython.int:

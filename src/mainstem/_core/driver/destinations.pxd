@@ -7,7 +7,7 @@ cdef enum:
 
 
 cdef class DestinationList:
-    cdef list kept
+    cdef list addresses
     cdef readonly int count
     cdef void *entries[MAX_DESTINATIONS]
     cdef long long heard_ns[MAX_DESTINATIONS]

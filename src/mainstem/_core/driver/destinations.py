@@ -17,7 +17,7 @@ from mainstem._core.driver.datagram import Address, Transport
 class DestinationList:
     """Where the datagrams of a channel with many destinations go, and when each was last heard of (behaviour, 19.3)."""
 
-    kept: list
+    addresses: list
     count: readonly[cython.int]
     entries: cython.p_void[MAX_DESTINATIONS]
     heard_ns: cython.longlong[MAX_DESTINATIONS]
@@ -28,7 +28,7 @@ class DestinationList:
             self.entries = [None] * MAX_DESTINATIONS
             self.heard_ns = [0] * MAX_DESTINATIONS
             self.receiver = [0] * MAX_DESTINATIONS
-        self.kept = []
+        self.addresses = []
         self.count = 0
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class DestinationList:
         n: cython.int = self.count
         if n == MAX_DESTINATIONS:
             raise OverflowError(f"a channel has {MAX_DESTINATIONS} destinations at most")
-        self.kept.append(address)
+        self.addresses.append(address)
         self.entries[n] = cython.cast(cython.p_void, address) if cython.compiled else address
         self.heard_ns[n] = now_ns
         self.receiver[n] = receiver_id
@@ -54,7 +54,7 @@ class DestinationList:
             self.heard_ns[i] = self.heard_ns[i + 1]
             self.receiver[i] = self.receiver[i + 1]
         self.count -= 1
-        del self.kept[index]
+        del self.addresses[index]
 
     def touch(self, index: cython.int, receiver_id: cython.longlong, now_ns: cython.longlong) -> None:
         """Heard of: remembers the receiver and the time."""
@@ -65,7 +65,7 @@ class DestinationList:
 
     def rows(self) -> list[tuple[bytes, int, int]]:
         """(packed address, receiver id, last heard of) of each."""
-        return [(bytes(self.kept[i]), self.receiver[i], self.heard_ns[i]) for i in range(self.count)]
+        return [(bytes(self.addresses[i]), self.receiver[i], self.heard_ns[i]) for i in range(self.count)]
 
     def refresh(self, transport: Transport, receiver_id: cython.longlong, now_ns: cython.longlong) -> cython.bint:
         """Whether the datagram at hand comes from a destination, and a receiver, that is known already."""

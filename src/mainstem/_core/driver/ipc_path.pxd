@@ -3,7 +3,7 @@ from mainstem._core.driver.loop cimport Cycle
 from mainstem._core.driver.positions cimport PositionSet
 from mainstem._core.driver.table cimport PathTable
 from mainstem._core.layout cimport *
-from mainstem._core.log.term cimport bits_of, clean_to, tail_position
+from mainstem._core.log.term cimport bits_of, check_stream, clean_to, tail_position
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 

@@ -35,7 +35,7 @@ import cython
 
 if not cython.compiled:
     from mainstem._core.layout import *
-    from mainstem._core.log.term import bits_of, clean_to, tail_position
+    from mainstem._core.log.term import bits_of, check_stream, clean_to, tail_position
     from mainstem._core.memory.plain import *
 
 from mainstem._core.driver.loop import Cycle
@@ -91,6 +91,7 @@ class IpcPath:
         publisher_limit: cython.longlong,
         publisher_position: cython.longlong,
     ) -> None:
+        check_stream(term_length, MTU_MAX_LENGTH, window_length)
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         for counter_id in (publisher_limit, publisher_position):
             counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
@@ -108,6 +109,7 @@ class IpcPath:
         self.publisher_limit = ld64(self.cells, self.limit_at)
         self.subscribers = PositionSet(counters)
         self.consumer_position = self.producer_position()
+        assert self.consumer_position >= 0, f"a stream cannot start at position {self.consumer_position}"
         self.clean_position = self.consumer_position
         self.trip_limit = self.consumer_position
         self.first_position = self.consumer_position
@@ -131,6 +133,7 @@ class IpcPath:
 
     def clamp_limit(self, position: cython.longlong) -> None:
         """Pulls the publishers' limit down to ``position`` if it is above."""
+        assert position >= 0, f"a limit cannot be at position {position}"
         if position < self.publisher_limit:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)

@@ -19,7 +19,7 @@ cdef class Cycle:
 
 
 cdef class Loop:
-    cdef list kept
+    cdef list references
     cdef void *cycles[MAX_CYCLES]
     cdef int count
     cdef volatile int awake

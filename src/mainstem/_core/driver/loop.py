@@ -80,7 +80,7 @@ class Loop:
     ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``rounds`` and ``longest_round_ns`` are for counters.
     """
 
-    kept: list
+    references: list
     cycles: cython.p_void[MAX_CYCLES]
     count: cython.int
     awake: cython.volatile[cython.int]
@@ -112,7 +112,7 @@ class Loop:
             self.watch_base = [None] * MAX_WATCHES
             self.watch_offset = [0] * MAX_WATCHES
             self.watch_seen = [0] * MAX_WATCHES
-        self.kept = []
+        self.references = []
         self.watched = []
         self.count = 0
         self.watches = 0
@@ -133,7 +133,7 @@ class Loop:
         """Drives one more; eight at most (OverflowError)."""
         if self.count == MAX_CYCLES:
             raise OverflowError(f"a loop drives {MAX_CYCLES} cycles at most")
-        self.kept.append(cycle)
+        self.references.append(cycle)
         self.cycles[self.count] = cython.cast(cython.p_void, cycle) if cython.compiled else cycle
         self.count += 1
 

@@ -11,7 +11,7 @@ cdef class PositionSet:
     cdef unsigned char *slot_base
     cdef int room
     cdef volatile int count
-    cdef list kept
+    cdef list outgrown
 
     cdef long long lowest(self, long long otherwise) noexcept nogil
     cdef long long highest(self, long long otherwise) noexcept nogil

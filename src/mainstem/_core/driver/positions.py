@@ -1,5 +1,4 @@
-"""A set of position counters that is read every duty cycle and changed now and then: the subscribers or the spies of a
-stream.
+"""The position counters of a stream's subscribers or spies: read every duty cycle, changed now and then.
 
 Theory of operation. The set is a table of offsets into the counters' values. One thread adds and removes, with the GIL;
 compiled cycles in other threads read without the GIL or a lock. Readers want the lowest or the highest position, and
@@ -16,7 +15,7 @@ Invariants, and what may be reordered:
 - So a reader sees what is in the set and, at worst, a counter that was removed just now, or the last one twice. A
   removed counter holds the stream's limit back for one cycle, which is safe: the bytes before a position that still
   counts are never cleaned.
-- A table that was outgrown stays in ``kept`` until the set goes: a reader may have loaded its address already.
+- A table that was outgrown stays in ``outgrown`` until the set goes: a reader may have loaded its address already.
 - A counter must hold its position before it is added: the driver sets it to where the subscriber joins.
 """
 
@@ -50,12 +49,12 @@ class PositionSet:
     slot_base: cython.p_uchar
     room: cython.int
     count: cython.volatile[cython.int]
-    kept: list
+    outgrown: list
 
     def __init__(self, counters: AtomicBuffer) -> None:
         self.counters = counters
         self.base = counters.base
-        self.kept = []
+        self.outgrown = []
         self.room = FIRST_ROOM
         self.slots = AtomicBuffer(bytearray(8 * FIRST_ROOM))
         self.slot_base = self.slots.base
@@ -67,11 +66,13 @@ class PositionSet:
     def add(self, counter_id: cython.longlong) -> None:
         if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > self.counters.capacity:
             raise IndexError(f"counter {counter_id} lies outside a buffer of {self.counters.capacity} bytes")
+        position: cython.longlong = ld64(self.base, counter_id * COUNTER_VALUE_LENGTH)
+        assert position >= 0, f"counter {counter_id} holds no position: {position}"
         if self.count >= MOST_POSITIONS:
             raise OverflowError(f"a stream has {MOST_POSITIONS} positions at most")
         if self.count == self.room:
             # Readers may be in the old table: it is copied, and not resized.
-            self.kept.append(self.slots)
+            self.outgrown.append(self.slots)
             bigger = AtomicBuffer(bytearray(16 * self.room))
             bigger.put_bytes(0, self.slots.get_bytes(0, 8 * self.room))
             self.slots = bigger

@@ -9,7 +9,7 @@ from mainstem._core.driver.loss_detector cimport MAX_GAPS
 from mainstem._core.driver.positions cimport PositionSet
 from mainstem._core.driver.table cimport PathTable
 from mainstem._core.layout cimport *
-from mainstem._core.log.term cimport NO_TIMESTAMP, aligned, bits_of, clean_to, fill_with_padding, first_gap, gap_end, insert_frames, stamp_frames, wrap32
+from mainstem._core.log.term cimport NO_TIMESTAMP, aligned, bits_of, check_stream, clean_to, fill_with_padding, first_gap, gap_end, insert_frames, stamp_frames, wrap32
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 
@@ -32,7 +32,7 @@ cdef class ReceiveEndpointCore:
     cdef AtomicBuffer counters
     cdef unsigned char *cells
     cdef EventBuffer events
-    cdef list kept
+    cdef list references
     cdef void *transports[MAX_TRANSPORTS]
     cdef long long unknown_key
     cdef public long long media_timestamp_offset
@@ -102,7 +102,7 @@ cdef class ReceivePath:
     cdef long long noticed_gap
     cdef long long noticed_mark
     cdef long long gap_scan_due_ns
-    cdef list kept
+    cdef list references
     cdef void *conn_transport[MAX_CONNECTIONS]
     cdef void *conn_control[MAX_CONNECTIONS]
     cdef void *conn_source[MAX_CONNECTIONS]

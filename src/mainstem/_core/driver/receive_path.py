@@ -1,5 +1,6 @@
-"""The receiver's ordinary duty cycle, compiled: datagrams into terms, positions, status messages (docs/protocols/aeron.md,
-15).
+"""The receiver's ordinary duty cycle, compiled: datagrams into terms, positions, status messages.
+
+The protocol: docs/protocols/aeron.md, 15.
 
 Theory of operation. A ``ReceivePath`` is one image: one publication's stream as it arrives here. A
 ``ReceiveEndpointCore`` is a channel's sockets, and which image a datagram is for. A datagram's frames are copied from
@@ -22,7 +23,7 @@ Who writes what:
 - The conductor's thread may set the public flags (``draining``, ``rejected``, ``status_events``, ``window_length``,
   ...): each is one word, and one cycle early or late makes no difference to them.
 - Tables and connections are changed by the receiver agent between two cycles, with the GIL. The arrays ``conn_...``
-  hold borrowed pointers to what ``kept`` keeps alive, because a cycle without the GIL cannot count references.
+  hold borrowed pointers to what ``references`` keeps alive, because a cycle without the GIL cannot count references.
 
 Invariants:
 
@@ -63,6 +64,7 @@ if not cython.compiled:
         NO_TIMESTAMP,
         aligned,
         bits_of,
+        check_stream,
         clean_to,
         fill_with_padding,
         first_gap,
@@ -119,7 +121,7 @@ class ReceiveEndpointCore:
     counters: AtomicBuffer
     cells: cython.p_uchar
     events: EventBuffer
-    kept: list
+    references: list
     transports: cython.p_void[MAX_TRANSPORTS]
     unknown_key: cython.longlong
     media_timestamp_offset: public[cython.longlong]
@@ -135,7 +137,7 @@ class ReceiveEndpointCore:
         self.interests = PathTable()
         self.silences = PathTable()
         self.events = EventBuffer()
-        self.kept = [None] * MAX_TRANSPORTS
+        self.references = [None] * MAX_TRANSPORTS
         self.last_packet_ns = 0
         self.unknown_key = 0
         self.media_timestamp_offset = NO_TIMESTAMP
@@ -148,25 +150,28 @@ class ReceiveEndpointCore:
         """Takes a socket in and returns its index. Raises OverflowError above 16."""
         i: cython.int
         for i in range(MAX_TRANSPORTS):
-            if self.kept[i] is None:
-                self.kept[i] = transport
+            if self.references[i] is None:
+                self.references[i] = transport
                 self.transports[i] = cython.cast(cython.p_void, transport) if cython.compiled else transport
                 return i
+        # Slots are fixed, because their index names the socket in events and connections.
         raise OverflowError(f"a subscription has {MAX_TRANSPORTS} destinations at most")
 
     def remove_transport(self, index: cython.int) -> Transport | None:
-        transport = self.kept[index]
+        # The borrowed pointer goes first: a cycle never finds one whose object is gone.
+        transport = self.references[index]
         self.transports[index] = cython.NULL if cython.compiled else None
-        self.kept[index] = None
+        self.references[index] = None
         return transport
 
     def transport(self, index: cython.int) -> Transport | None:
-        return self.kept[index]
+        return self.references[index]
 
     def poll(self, now_ns: cython.longlong) -> cython.int:
         """Takes one batch from every socket; how many datagrams there were."""
         i: cython.int
         n: cython.int = 0
+        # One batch from each: a socket that never runs dry does not keep the others waiting.
         self.unknown_key = 0
         for i in range(MAX_TRANSPORTS):
             if (self.transports[i] != cython.NULL) if cython.compiled else (self.transports[i] is not None):
@@ -183,6 +188,7 @@ class ReceiveEndpointCore:
             return 0
         while transport.next_datagram():
             n += 1
+            # Also those that turn out malformed: the counter is what the network delivered.
             octets += transport.length
             if not self.dispatch(transport, index, now_ns):
                 fadd64(self.cells, SYSTEM_INVALID_PACKETS * COUNTER_VALUE_LENGTH, 1)
@@ -205,8 +211,10 @@ class ReceiveEndpointCore:
         if get8(base, at + FRAME_VERSION_OFFSET) != 0 or frame_length < 0:
             return False
         if kind == TYPE_DATA or kind == TYPE_PAD:
+            # Senders pad the last frame of a datagram to the alignment, so a length that is not aligned was cut on its way.
             if length < DATA_HEADER_LENGTH or (length & (FRAME_ALIGNMENT - 1)) != 0:
                 return False
+            # Not compared with the frame's length: a heartbeat has 0 there, and a PAD the length of all it covers.
             return self.on_data(transport, index, now_ns)
         if frame_length > length:
             return False
@@ -238,10 +246,13 @@ class ReceiveEndpointCore:
         stream_id: cython.int = get32(base, at + FRAME_STREAM_ID_OFFSET)
         path: cython.int = self.paths.find(session_id, stream_id)
         key: cython.longlong
+        # The common case, one look-up: all other branches are for sessions without an image.
         if path >= 0:
             return cython.cast(ReceivePath, self.paths.entries[path]).on_data(transport, index, now_ns)
+        # No subscription for it, or the stream has ended: no image would be made, so there is nothing to ask for.
         if self.interests.find(stream_id, 0) < 0 or (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_EOS) != 0:
             return True
+        # An image was refused or has gone a short time ago, and the sender may not know it yet.
         path = self.silences.find(session_id, stream_id)
         if path >= 0 and now_ns < cython.cast(Silence, self.silences.entries[path]).until_ns:
             return True
@@ -255,6 +266,7 @@ class ReceiveEndpointCore:
     def on_setup(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         base = transport.base
         at: cython.longlong = transport.at
+        # Lengths in a SETUP decide how much memory is mapped: they are checked before Python sees the frame.
         if transport.length < SETUP_LENGTH or not sound_setup(base, at):
             return False
         if self.interests.find(get32(base, at + SETUP_STREAM_ID_OFFSET), 0) >= 0:
@@ -331,7 +343,7 @@ class ReceivePath:
     noticed_gap: cython.longlong
     noticed_mark: cython.longlong
     gap_scan_due_ns: cython.longlong
-    kept: list
+    references: list
     conn_transport: cython.p_void[MAX_CONNECTIONS]
     conn_control: cython.p_void[MAX_CONNECTIONS]
     conn_source: cython.p_void[MAX_CONNECTIONS]
@@ -365,6 +377,7 @@ class ReceivePath:
             self.conn_any_source = [False] * MAX_CONNECTIONS
             self.conn_ns = [0] * MAX_CONNECTIONS
             self.conn_end = [0] * MAX_CONNECTIONS
+        check_stream(term_length, mtu, window_length)
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         if join_position < 0 or join_position % FRAME_ALIGNMENT:
             raise ValueError(f"no stream can be joined at position {join_position}")
@@ -387,9 +400,11 @@ class ReceivePath:
         self.receiver_id = receiver_id
         self.has_group_tag = group_tag is not None
         self.group_tag = group_tag if group_tag is not None else 0
+        # Byte offsets in the values' buffer, so that a cycle does not multiply.
         self.high_at = high_water_mark * COUNTER_VALUE_LENGTH
         self.rebuilt_at = receiver_position * COUNTER_VALUE_LENGTH
         self._begin(now_ns)
+        # Before a subscriber's position exists: who reads the counters finds a stream that begins where it was joined.
         st64(self.cells, self.high_at, join_position)
         st64(self.cells, self.rebuilt_at, join_position)
 
@@ -402,7 +417,7 @@ class ReceivePath:
         self.events = None
         self.scratch = AtomicBuffer(bytearray(64))
         self.frame = self.scratch.base
-        self.kept = []
+        self.references = []
         self.connections = 0
         self.force_status = False
         self.draining = False
@@ -411,7 +426,7 @@ class ReceivePath:
         self.status_events = False
         self.status_interval_ns = 200_000_000
         self.connection_timeout_ns = 5_000_000_000
-        # Behind an open gap the mark moves with every datagram; to look for more gaps this often is enough.
+        # Behind an open gap the mark moves with every datagram; to scan for more gaps this often is enough.
         self.gap_scan_interval_ns = 100_000
         self.next_python_ns = NEVER_NS
         self.last_packet_ns = now_ns
@@ -436,6 +451,8 @@ class ReceivePath:
         self.connect_due_ns = now_ns
 
     def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None:
+        """Sets through which sockets the image arrives, and where its events go; the cycle does not check for None."""
+        assert events is not None, "a path without an event buffer cannot be driven"
         self.endpoint_key = endpoint.key
         self.media_timestamp_offset = endpoint.media_timestamp_offset
         self.channel_timestamp_offset = endpoint.channel_timestamp_offset
@@ -444,18 +461,23 @@ class ReceivePath:
     def add_connection(
         self, transport: Transport, index: cython.int, control: Address, source: Address | None, now_ns: cython.longlong
     ) -> bool:
-        """A way to a sender: control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from
-        ``source`` where one is given, keep it alive. False when it was known (then it is refreshed) or 16 live already.
+        """Adds a connection to a sender; False when it was known (then it is refreshed) or 16 live already.
+
+        Control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from ``source`` where one is
+        given, keep it alive.
         """
         n: cython.int
+        # The same sender through the same socket, by control address and source: a SETUP that is repeated comes here.
         for n in range(self.connections):
-            if self.conn_index[n] == index and bytes(self.kept[n][1]) == bytes(control):
-                held = self.kept[n][2]
+            if self.conn_index[n] == index and bytes(self.references[n][1]) == bytes(control):
+                held = self.references[n][2]
                 if (held is None) == (source is None) and (source is None or bytes(held) == bytes(source)):
                     self.conn_ns[n] = now_ns
                     return False
+        assert 0 <= index < MAX_TRANSPORTS, f"socket {index} is not one of {MAX_TRANSPORTS}"
         n = self.connections
         if n == MAX_CONNECTIONS:
+            # Full: one that fell silent makes room.
             for n in range(MAX_CONNECTIONS):
                 if not self.alive(n, now_ns):
                     self._drop_connection(n)
@@ -463,7 +485,8 @@ class ReceivePath:
             else:
                 return False
             n = self.connections
-        self.kept.append((transport, control, source))
+        # Referenced before its pointer is stored, for the cycle counts no references.
+        self.references.append((transport, control, source))
         self._set_connection(n, transport, control, source)
         self.conn_index[n] = index
         self.conn_ns[n] = now_ns
@@ -480,16 +503,18 @@ class ReceivePath:
 
     def _drop_connection(self, n: cython.int) -> None:
         i: cython.int
-        del self.kept[n]
+        # The rows behind it move down, so that those in use stay the first ones; their order means nothing.
+        del self.references[n]
         for i in range(n, self.connections - 1):
             self.conn_index[i] = self.conn_index[i + 1]
             self.conn_ns[i] = self.conn_ns[i + 1]
             self.conn_end[i] = self.conn_end[i + 1]
-            self._set_connection(i, self.kept[i][0], self.kept[i][1], self.kept[i][2])
+            self._set_connection(i, self.references[i][0], self.references[i][1], self.references[i][2])
         self.connections -= 1
 
     def remove_transport(self, index: cython.int, now_ns: cython.longlong) -> None:
         """Forgets the connections through a socket that is going away."""
+        # Backwards, as dropping a row moves those behind it.
         n: cython.int = self.connections - 1
         while n >= 0:
             if self.conn_index[n] == index:
@@ -528,6 +553,7 @@ class ReceivePath:
     def connection_of(self, transport: Transport, index: cython.int) -> cython.int:
         i: cython.int
         for i in range(self.connections):
+            # ``conn_any_source``: a multicast or wildcard socket, where the socket alone identifies the connection.
             if self.conn_index[i] == index and (
                 self.conn_any_source[i] or transport.from_same_source(cython.cast(Address, self.conn_source[i]))
             ):
@@ -578,10 +604,12 @@ class ReceivePath:
         position: cython.longlong
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
+        # Before the beginning of the stream: of an earlier life of it, and dropped. Rejected: the sender is notified by ERR frames.
         if terms < 0 or self.rejected:
             return True
         position = (terms << self.bits) + offset
         if get32(base, at + FRAME_LENGTH_OFFSET) != 0:
+            # Checked whole before any of it is copied, so that a malformed datagram leaves nothing in the log.
             moved = self.frames_length(base, at, transport.length)
             if moved < 0:
                 return False
@@ -591,6 +619,7 @@ class ReceivePath:
         if position + moved > self.last_status_position + self.term_length // 2:
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
+        # After the checks: a malformed datagram keeps no connection alive.
         row = self.connection_of(transport, index)
         if row < 0 and now_ns >= self.connect_due_ns:
             # A way to the sender that no SETUP announced: one of several, or added later.
@@ -613,6 +642,7 @@ class ReceivePath:
             if self.channel_timestamp_offset != NO_TIMESTAMP:
                 moment = transport.epoch_ns(now_ns)
                 stamp_frames(base, at, transport.length, self.channel_timestamp_offset, moment)
+            # In whatever order datagrams come: each has its place, and a repeat finds its place taken.
             insert_frames(self.base, self.term_at(position) + offset, base, at, transport.length)
             self.raise_mark(position + moved)
         self.last_packet_ns = now_ns
@@ -621,6 +651,7 @@ class ReceivePath:
         return True
 
     def raise_mark(self, position: cython.longlong) -> cython.void:
+        # Datagrams overtake one another, so the mark may only rise.
         if position > self.high_water_mark:
             self.high_water_mark = position
             st64(self.cells, self.high_at, position)
@@ -635,6 +666,7 @@ class ReceivePath:
         self.last_packet_ns = now_ns
         if row >= 0:
             self.conn_ns[row] = now_ns
+        # A heartbeat says how far the sender is: what is missing before it was lost, and is asked for.
         self.raise_mark(position)
         if flags & FLAG_EOS:
             self.on_end(position, (flags & FLAG_REVOKED) != 0, row, now_ns)
@@ -652,6 +684,7 @@ class ReceivePath:
                 end = self.conn_end[i]
             if self.conn_end[i] < 0 and self.alive(i, now_ns):
                 return
+        # Once, but a revocation may follow an ordinary end: the publication was withdrawn while it drained.
         if self.end_of_stream_position < 0 or (revoked and not self.revoked):
             self.end_of_stream_position = end
             st64(self.base, self.meta + LOG_END_OF_STREAM_POSITION_OFFSET, end)
@@ -664,6 +697,7 @@ class ReceivePath:
         """One duty cycle: positions, gaps, the status message that is due; how much there was to do."""
         work: cython.int = 0
         self.rebuild(now_ns)
+        # By consumption, so that a fast stream gets its window in time; by time, so that a quiet receiver is known to live.
         if self.schedule_status() or now_ns >= self.status_due_ns:
             self.send_status(now_ns)
             work = 1
@@ -695,6 +729,7 @@ class ReceivePath:
                 self.noticed_gap = NO_END
                 self.detector.begin()
                 self.detector.finish()
+        # Scanning all that is behind a gap costs by its length. So only for a new gap, a deadline, or after an interval.
         elif (
             position != self.noticed_gap
             or now_ns >= self.detector.deadline_ns
@@ -706,6 +741,7 @@ class ReceivePath:
             self.find_gaps(now_ns)
             self.repair(now_ns)
         if self.bytes_lost > 0 and (self.reports_loss_at_once or now_ns >= self.loss_due_ns):
+            # Where the event does not fit, the bytes stay and are reported with the next ones.
             if self.events.put(EVENT_LOSS, self.endpoint_key, self.key, now_ns, self.bytes_lost):
                 self.bytes_lost = 0
 
@@ -765,6 +801,7 @@ class ReceivePath:
             consumed = self.scheduled_position
         # Clean first, announce afterwards: the window of the next status message reaches into what is cleaned here.
         target = consumed - self.term_length
+        # ``clean_to`` stops at a term's end, so this takes a second round at most in a stream that is consumed steadily.
         while self.clean_position < target:
             before = self.clean_position
             self.clean_position = clean_to(self.base, self.term_length, before, target)
@@ -778,6 +815,7 @@ class ReceivePath:
         self.status_due_ns = now_ns + self.status_interval_ns
         if self.status_events or self.rejected:
             self.events.put(EVENT_STATUS_DUE, self.endpoint_key, self.key, now_ns, 0)
+        # A rejected image sends an ERR frame instead, from Python, which the event above asks for.
         if self.rejected:
             return
         put32(self.frame, SM_SESSION_ID_OFFSET, self.session_id)
@@ -813,12 +851,14 @@ class ReceivePath:
         left: cython.int = 0
         alive: cython.int = 0
         for i in range(self.connections):
+            # Every sender of the image receives the same: each of several needs the window.
             if self.alive(i, now_ns):
                 alive += 1
                 if cython.cast(Transport, self.conn_transport[i]).send_one(
                     cython.cast(Address, self.conn_control[i]), base, 0, length
                 ):
                     left += 1
+        # Connections die by silence, which no datagram announces: subscribers see the number as of the last control frame.
         if alive != ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET):
             st32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET, alive)
         if left < alive:
@@ -842,6 +882,7 @@ class ReceivePath:
         put32(self.frame, NAK_TERM_OFFSET_OFFSET, cython.cast(cython.int, position & (self.term_length - 1)))
         put32(self.frame, NAK_LENGTH_OFFSET, cython.cast(cython.int, length))
         left: cython.int = self.put_to_all(self.frame, NAK_LENGTH, now_ns)
+        # One NAK for each gap, to however many senders it went.
         if left > 0:
             fadd64(self.cells, SYSTEM_NAKS_SENT * COUNTER_VALUE_LENGTH, 1)
             if self.naks_at >= 0:
@@ -861,6 +902,7 @@ class ReceivePath:
 
     def set_loss_detector(self, detector: LossDetector, is_reliable: cython.bint = True) -> None:
         """How gaps are timed, in place of the unicast defaults, and whether they are asked for or filled with padding."""
+        assert detector is not None, "the path asks its detector about every gap"
         self.detector = detector
         self.is_reliable = is_reliable
 

@@ -93,12 +93,15 @@ class ReceivePath:
         group_tag: int | None = None,
         now_ns: int = 0,
     ) -> None: ...
-    def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None: ...
+    def attach(self, endpoint: ReceiveEndpointCore, events: EventBuffer) -> None:
+        """Sets through which sockets the image arrives, and where its events go; the cycle does not check for None."""
     def add_connection(
         self, transport: Transport, index: int, control: Address, source: Address | None, now_ns: int
     ) -> bool:
-        """A way to a sender: control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from
-        ``source`` where one is given, keep it alive. False when it was known (then it is refreshed) or 16 live already.
+        """Adds a connection to a sender; False when it was known (then it is refreshed) or 16 live already.
+
+        Control frames go to ``control`` through ``transport``; datagrams of that socket (``index``), from ``source`` where one is
+        given, keep it alive.
         """
     def remove_transport(self, index: int, now_ns: int) -> None:
         """Forgets the connections through a socket that is going away."""

@@ -9,7 +9,7 @@ from mainstem._core.driver.receivers cimport ReceiverTable
 from mainstem._core.driver.retransmit cimport RetransmitHandler
 from mainstem._core.driver.table cimport PathTable
 from mainstem._core.layout cimport *
-from mainstem._core.log.term cimport NO_TIMESTAMP, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
+from mainstem._core.log.term cimport MAX_RUNS, NO_TIMESTAMP, bits_of, check_stream, clean_to, scan_runs, stamp_frames, tail_position, wrap32
 from mainstem._core.log.term cimport RunBatch
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer

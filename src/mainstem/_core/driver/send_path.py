@@ -1,5 +1,6 @@
-"""The sender's ordinary duty cycle, compiled: limits, data, heartbeats out; status messages in (docs/protocols/aeron.md,
-14).
+"""The sender's ordinary duty cycle, compiled: limits, data, heartbeats out; status messages in.
+
+The protocol: docs/protocols/aeron.md, 14.
 
 Theory of operation. A ``SendPath`` is what the sender does for one network publication; a ``SendEndpointCore`` is the
 socket that several of them share. Each cycle sends what the receivers' window allows, straight from the log: the bytes
@@ -56,7 +57,17 @@ if not cython.compiled:
     from mainstem._core.driver.events import WHOLE_FRAME
     from mainstem._core.driver.frame_checks import before_beginning
     from mainstem._core.layout import *
-    from mainstem._core.log.term import NO_TIMESTAMP, bits_of, clean_to, scan_runs, stamp_frames, tail_position, wrap32
+    from mainstem._core.log.term import (
+        MAX_RUNS,
+        NO_TIMESTAMP,
+        bits_of,
+        check_stream,
+        clean_to,
+        scan_runs,
+        stamp_frames,
+        tail_position,
+        wrap32,
+    )
     from mainstem._core.memory.plain import *
 
 from mainstem._core.driver.datagram import Address, Transport
@@ -117,9 +128,6 @@ class SendEndpointCore:
         self.first = 0
         self.last_status_ns = 0
 
-    def set_transport(self, transport: Transport) -> None:
-        self.transport = transport
-
     def set_destination(self, destination: Address | None) -> None:
         self.single = destination
 
@@ -133,6 +141,7 @@ class SendEndpointCore:
         which: cython.int
         left: cython.int
         least: cython.int = batch.count
+        # ``only`` is the one receiver of a response channel.
         if only is not None:
             return self.send_runs(only, base, batch)
         if not self.many:
@@ -144,6 +153,7 @@ class SendEndpointCore:
         for i in range(self.destinations.count):
             which = (self.first + i) % self.destinations.count
             left = self.send_runs(cython.cast(Address, self.destinations.entries[which]), base, batch)
+            # The position moves by what left for all of them. The others get the rest twice, and drop what they have.
             if left < least:
                 least = left
         return least
@@ -165,6 +175,7 @@ class SendEndpointCore:
 
     def send_frame(self, frame: Buffer, only: Address | None = None) -> bool:
         """One frame to ``only`` or to every destination; True when it left for all of them."""
+        # A copy: transports take an address, and the caller's bytes may not be in one piece or writable.
         buffer: AtomicBuffer = AtomicBuffer(bytearray(frame))
         return bool(self.put_frame(only, buffer.base, 0, cython.cast(cython.int, buffer.capacity)))
 
@@ -172,6 +183,7 @@ class SendEndpointCore:
         """Takes control frames in; how many datagrams there were."""
         n: cython.int = 0
         batches: cython.int = 0
+        # A batch may be as large as the transport's slots; what is left in the socket's buffer waits for the next cycle.
         while batches < CONTROL_BATCHES and self.transport.receive() > 0:
             batches += 1
             while self.transport.next_datagram():
@@ -191,6 +203,7 @@ class SendEndpointCore:
             return False
         frame_length = get32(base, at + FRAME_LENGTH_OFFSET)
         kind = get16(base, at + FRAME_TYPE_OFFSET)
+        # Every control frame states its length; one that is longer than its datagram was cut, or is forged.
         if get8(base, at + FRAME_VERSION_OFFSET) != 0 or frame_length < 0 or frame_length > length:
             return False
         if kind == TYPE_SM:
@@ -221,6 +234,7 @@ class SendEndpointCore:
         else:
             # Data and set-ups come to a sender only when a channel is looped back; everything else is unknown.
             return (kind == TYPE_DATA or kind == TYPE_PAD or kind == TYPE_SETUP) and length >= DATA_HEADER_LENGTH
+        # All three begin with session and stream id behind the common header.
         path = self.paths.find(get32(base, at + 8), get32(base, at + 12))
         if path >= 0:
             cython.cast(SendPath, self.paths.entries[path]).report(EVENT_FRAME, self.transport, now_ns)
@@ -233,6 +247,7 @@ class SendEndpointCore:
         if self.transport.length < NAK_LENGTH:
             return False
         path = self.paths.find(get32(base, at + NAK_SESSION_ID_OFFSET), get32(base, at + NAK_STREAM_ID_OFFSET))
+        # For a publication that is gone: legal, and of no use. Receivers ask until they notice the end.
         return path < 0 or cython.cast(SendPath, self.paths.entries[path]).on_nak(
             get32(base, at + NAK_TERM_ID_OFFSET),
             get32(base, at + NAK_TERM_OFFSET_OFFSET),
@@ -249,11 +264,14 @@ class SendEndpointCore:
         if self.transport.length < SM_LENGTH:
             return False
         offset = get32(base, at + SM_CONSUMPTION_TERM_OFFSET_OFFSET)
+        # What can be checked without the publication is checked here, the rest by ``SendPath.on_status_message``.
         if get32(base, at + SM_RECEIVER_WINDOW_OFFSET) < 0 or offset < 0 or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
         fadd64(self.cells, SYSTEM_STATUS_MESSAGES_RECEIVED * COUNTER_VALUE_LENGTH, 1)
+        # Also when the publication is unknown: a name is resolved anew where nothing is heard on the endpoint.
         self.last_status_ns = now_ns
         if self.many and not self.destinations.refresh(self.transport, get64(base, at + SM_RECEIVER_ID_OFFSET), now_ns):
+            # A dynamic destination announces itself by its status messages. Only Python adds one, as it needs an ``Address``.
             self.events.put_frame(EVENT_DESTINATION, self.key, -1, now_ns, self.transport, 0, WHOLE_FRAME)
         index = self.paths.find(get32(base, at + SM_SESSION_ID_OFFSET), get32(base, at + SM_STREAM_ID_OFFSET))
         return index < 0 or cython.cast(SendPath, self.paths.entries[index]).on_status_message(self.transport, now_ns)
@@ -351,6 +369,8 @@ class SendPath:
         spies_simulate_connection: cython.bint = False,
         now_ns: cython.longlong = 0,
     ) -> None:
+        check_stream(term_length, mtu, window_length)
+        assert 0 < max_runs <= MAX_RUNS, f"max_runs: {max_runs} is not one of 1 to {MAX_RUNS}"
         log.check(0, 3 * term_length + LOG_METADATA_LENGTH)
         for counter_id in (publisher_limit, publisher_position, sender_position, sender_limit, back_pressure):
             counters.check(counter_id * COUNTER_VALUE_LENGTH, COUNTER_VALUE_LENGTH)
@@ -376,6 +396,9 @@ class SendPath:
         self.publisher_limit = ld64(self.cells, self.limit_at)
         self.sender_position = ld64(self.cells, self.sent_at)
         self.sender_limit = ld64(self.cells, self.sender_limit_at)
+        assert self.sender_position >= 0, f"a stream cannot start at position {self.sender_position}"
+        assert self.sender_position % FRAME_ALIGNMENT == 0, f"no frame starts at position {self.sender_position}"
+        # The limit starts where the position does: nothing is sent before a receiver has allowed it.
         # Nothing before the start was ever written.
         self.clean_position = self.sender_position
         self.spies = PositionSet(counters)
@@ -406,6 +429,7 @@ class SendPath:
         self.setup_elicited = False
         self.received_unicast_eos = False
         self.counts_pressure = True
+        # No cap; the greatest int64 serves for positions as for times.
         self.limit_cap = NEVER_NS
         self.setup_due_ns = now_ns
         self.setup_interval_ns = 100_000_000
@@ -420,6 +444,9 @@ class SendPath:
         self.last_status_ns = now_ns
 
     def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None:
+        """Sets through which socket the stream goes, and where its events do; the cycle checks neither for None."""
+        assert endpoint is not None, "a path without an endpoint cannot be driven"
+        assert events is not None, "a path without an event buffer cannot be driven"
         self.endpoint = endpoint
         self.events = events
 
@@ -462,13 +489,16 @@ class SendPath:
             self.follow_spies()
         else:
             sent = self.send_data(now_ns)
+        # What is due by time is checked after the data: a frame that was sent makes a heartbeat superfluous.
         if sent == 0:
             # Idle: a heartbeat shows receivers where the stream is, so that the loss of its last frames is noticed at all.
             if self.has_initial_connection and now_ns >= self.heartbeat_due_ns:
                 self.send_heartbeat(now_ns)
+            # Stopped by the window: the interval doubles, for a receiver that is only slow needs no reminding.
             elif self.batch.blocked and self.has_initial_connection and now_ns >= self.probe_due_ns:
                 self.probe_interval_ns = 2 * self.probe_interval_ns
                 self.send_heartbeat(now_ns)
+            # A receiver that left or was discounted may have been the one that held the limit.
             if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
                 self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
         self.move_limits()
@@ -488,6 +518,7 @@ class SendPath:
         limit: cython.longlong
         consumer: cython.longlong
         ahead: cython.longlong
+        # For operators and for draining; producers do not read it.
         st64(self.cells, self.produced_at, tail_position(self.base, self.meta, self.term_length, self.initial_term_id))
         self.set_connected(
             not self.revoked
@@ -498,15 +529,18 @@ class SendPath:
         # The conductor clamped the limit when it began to drain: it must not rise again.
         if self.draining:
             return
+        # Without a receiver producers stop at once: what they wrote would be sent to no one, and then be lost.
         if not self.connected:
             if self.publisher_limit > self.sender_position:
                 self.publisher_limit = self.sender_position
                 st64(self.cells, self.limit_at, self.sender_position)
             return
+        # The sender is a consumer as every spy is: the slowest of them holds the producers back.
         consumer = self.spies.lowest(self.sender_position)
         if consumer > self.sender_position:
             consumer = self.sender_position
         limit = consumer + self.window_length
+        # It only rises while connected: a spy that joins behind must not take back what producers were allowed.
         if limit > self.publisher_limit:
             # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.
             self.clean_position = clean_to(
@@ -535,6 +569,7 @@ class SendPath:
         count: cython.int
         i: cython.int
         moment: cython.longlong
+        # One term at a time: what lies in the next one is sent by the next cycle, which follows at once as there was work.
         count = scan_runs(
             self.batch,
             self.base,
@@ -555,6 +590,7 @@ class SendPath:
             return 0
         if self.timestamp_offset != NO_TIMESTAMP:
             moment = self.endpoint.transport.epoch_ns(now_ns)
+            # In the log itself, which is what leaves. A retransmission carries the time of the first sending.
             for i in range(count):
                 stamp_frames(self.base, self.batch.offset[i], self.batch.length[i], self.timestamp_offset, moment)
         accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
@@ -563,6 +599,7 @@ class SendPath:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
         if accepted <= 0:
             return 0
+        # Bytes on the wire, and the distance in the stream: they differ by padding, of which only the header travels.
         for i in range(accepted):
             bytes_sent += self.batch.length[i]
         self.sender_position = position + self.batch.advance[accepted - 1]
@@ -571,6 +608,7 @@ class SendPath:
         self.counts_pressure = True
         self.last_send_ns = now_ns
         self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
+        # Something got through, so the window had room: the next standstill starts with the shortest interval again.
         self.probe_interval_ns = FIRST_PROBE_NS
         self.probe_due_ns = now_ns + FIRST_PROBE_NS
         return bytes_sent
@@ -590,8 +628,10 @@ class SendPath:
         flags: cython.int = FLAG_UNFRAGMENTED
         if self.end_of_stream:
             flags |= FLAG_EOS
+            # Revoked implies ended: a receiver that does not know the flag sees an ordinary end of the stream.
             if self.revoked:
                 flags |= FLAG_REVOKED
+        # A frame length of 0 distinguishes a heartbeat from a data frame without payload.
         self.stamp_header(0, flags, TYPE_DATA)
         put32(self.frame, FRAME_TERM_ID_OFFSET, self.term_id_at(self.sender_position))
         put64(self.frame, FRAME_RESERVED_VALUE_OFFSET, 0)
@@ -621,6 +661,7 @@ class SendPath:
         self.heartbeat_due_ns = 0
 
     def set_sender_limit(self, limit: cython.longlong) -> cython.void:
+        # All ways to the limit pass here, so the cap, which holds it while a receiver joins, applies to each of them.
         if limit > self.limit_cap:
             limit = self.limit_cap
         if limit != self.sender_limit:
@@ -646,9 +687,11 @@ class SendPath:
         position: cython.longlong
         distance: cython.longlong
         row: cython.int
+        # A receiver that has data and no image asks for a SETUP; the rest of this message names no place in the stream.
         if flags & SM_FLAG_SEND_SETUP:
             self.report(EVENT_SETUP_ELICITED, transport, now_ns)
             return True
+        # A window of more than half a term could have the sender overwrite what receivers have not consumed.
         if (
             offset >= self.term_length
             or window > self.term_length // 2
@@ -661,6 +704,7 @@ class SendPath:
             # Half a term away from the sender: of an earlier life of the stream, or forged. Counted, and not malformed.
             fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
             return True
+        # It leaves: whether the limit may rise without it is the flow control's to say.
         if flags & SM_FLAG_EOS:
             self.report(EVENT_RECEIVER_LEFT, transport, now_ns)
             return True
@@ -676,8 +720,7 @@ class SendPath:
         """A known receiver reports the ``edge`` up to which it takes data: refreshes it, and moves the limit (17)."""
         self.table.refresh(row, edge, now_ns)
         self.last_status_ns = now_ns
-        if not self.has_initial_connection:
-            self.has_initial_connection = True
+        self.has_initial_connection = True
         if self.limit_frozen:
             return
         if self.tracks_minimum:
@@ -688,6 +731,7 @@ class SendPath:
     def expire_receivers(self, now_ns: cython.longlong) -> cython.void:
         """Notes every receiver that was silent for too long."""
         i: cython.int
+        # Only reported: rows are removed by the agent after the cycle, so the loop runs over a table that stays as it is.
         for i in range(self.table.count):
             if now_ns - self.table.heard_ns[i] > self.receiver_timeout_ns:
                 self.events.put(EVENT_RECEIVER_EXPIRED, self.endpoint.key, self.key, now_ns, self.table.ids[i])
@@ -700,6 +744,7 @@ class SendPath:
 
         ``counts`` is false for a receiver that lives but has no say in flow control.
         """
+        assert edge >= 0, f"a receiver cannot allow sending up to position {edge}"
         row: cython.int = self.table.put(receiver_id, edge, counts)
         if row < 0:
             return False
@@ -718,13 +763,9 @@ class SendPath:
         """(receiver id, edge, last heard of, counts) of each."""
         return self.table.rows()
 
-    def raise_sender_limit(self, edge: cython.longlong) -> None:
-        """Raises the sender's limit to ``edge`` if it is below and not frozen."""
-        if not self.limit_frozen and edge > self.sender_limit:
-            self.set_sender_limit(edge)
-
     def clamp_limit(self, position: cython.longlong) -> None:
         """Pulls the publishers' limit down to ``position`` if it is above."""
+        assert position >= 0, f"a limit cannot be at position {position}"
         if position < self.publisher_limit:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)
@@ -740,6 +781,7 @@ class SendPath:
         sent: cython.longlong = 0
         accepted: cython.int
         i: cython.int
+        # A NAK reaches beyond the sender's position only where it is forged; what was not sent is sent in its turn.
         if window > self.sender_position - position:
             window = self.sender_position - position
         while window > 0 and offset < self.term_length:
@@ -758,6 +800,7 @@ class SendPath:
                 == 0
             ):
                 break
+            # To all destinations, though one receiver asked: in a group others probably miss the same datagram.
             accepted = self.endpoint.send_batch(self.destination, self.base, self.batch)
             if accepted <= 0:
                 fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
@@ -766,6 +809,7 @@ class SendPath:
                 sent += self.batch.length[i]
             offset += self.batch.advance[accepted - 1]
             window -= self.batch.advance[accepted - 1]
+            # Not tried again: the socket's buffer is full, and the receiver asks again for what is still missing.
             if accepted < self.batch.count:
                 fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
                 break
@@ -776,6 +820,7 @@ class SendPath:
     ) -> cython.bint:
         """A NAK: sends the range again unless it is on its way already. False for a malformed request."""
         position: cython.longlong
+        # The handler counts for itself; the difference goes to the system's counter.
         overflows: cython.longlong = self.retransmit.overflows
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
@@ -799,6 +844,7 @@ class SendPath:
         if sent > 0:
             fadd64(self.cells, SYSTEM_RETRANSMITS_SENT * COUNTER_VALUE_LENGTH, 1)
             fadd64(self.cells, SYSTEM_RETRANSMITTED_BYTES * COUNTER_VALUE_LENGTH, sent)
+            # The only place of the cycle that takes the GIL: loss is rare, and only the event log listens.
             if self.on_resend is not None:
                 with cython.gil:
                     self.on_resend(position, length)
@@ -810,11 +856,13 @@ class SendPath:
         self.retransmit.expire(self.sender_position, now_ns)
         i = self.retransmit.next_due(0)
         while i >= 0:
+            # Not removed from the handler: for the linger time it refuses the same range, which is on its way.
             self.repeat(self.retransmit.position[i], self.retransmit.length[i])
             i = self.retransmit.next_due(i + 1)
 
     def set_retransmit(self, retransmit: RetransmitHandler) -> None:
         """Sets how NAKs are served, in place of the unicast defaults; before the path is driven."""
+        assert retransmit is not None, "the path asks its handler for every NAK"
         self.retransmit = retransmit
 
     def set_nak_counter(self, counter_id: cython.longlong) -> None:

@@ -32,7 +32,6 @@ class SendEndpointCore:
         many: bool = False,
         destination: Address | None = None,
     ) -> None: ...
-    def set_transport(self, transport: Transport) -> None: ...
     def set_destination(self, destination: Address | None) -> None: ...
     def send_frame(self, frame: Buffer, only: Address | None = None) -> bool:
         """One frame to ``only`` or to every destination; True when it left for all of them."""
@@ -106,7 +105,8 @@ class SendPath:
         spies_simulate_connection: bool = False,
         now_ns: int = 0,
     ) -> None: ...
-    def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None: ...
+    def attach(self, endpoint: SendEndpointCore, events: EventBuffer) -> None:
+        """Sets through which socket the stream goes, and where its events do; the cycle checks neither for None."""
     def set_destination(self, destination: Address | None) -> None:
         """Only there from now on, whatever the endpoint's destinations are (response channels)."""
     @property
@@ -130,8 +130,6 @@ class SendPath:
         """It lives on without a say in flow control; False when it was not known."""
     def receivers(self) -> list[tuple[int, int, int, bool]]:
         """(receiver id, edge, last heard of, counts) of each."""
-    def raise_sender_limit(self, edge: int) -> None:
-        """Raises the sender's limit to ``edge`` if it is below and not frozen."""
     def clamp_limit(self, position: int) -> None:
         """Pulls the publishers' limit down to ``position`` if it is above."""
     def producer_position(self) -> int:
