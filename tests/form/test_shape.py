@@ -42,6 +42,8 @@ def test_no_function_is_longer_than_a_screen() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
                 lines = node.end_lineno - node.lineno + 1
+                if ast.get_docstring(node) is not None:  # arguments and an example may fill a screen by themselves
+                    lines -= (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
                 if lines > FUNCTION_LIMIT:
                     long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines}")
     assert long == []
