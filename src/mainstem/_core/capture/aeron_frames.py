@@ -210,7 +210,7 @@ class CaptureDecoder:
             else:
                 self.problem(PROBLEM_TRUNCATED_PACKET, REASON_HEADERS_CUT)
         elif self.plain:
-            if found == PACKET_UNKNOWN_LINK:
+            if kind == PACKET_UNKNOWN_LINK:
                 self.count(PASSED_LINK)
             else:
                 self.count(PASSED_IP_PROTOCOL if self.packet.address_size else PASSED_NOT_IP)
