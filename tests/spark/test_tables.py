@@ -12,6 +12,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.capture import schema
 from mainstem.recording import Recorder
+from mainstem.spark.folds.path import CHANNEL
 from mainstem.spark.tables import OF_FRAMES, TABLES, latest, messages, problems, sessions
 
 if TYPE_CHECKING:
@@ -120,3 +121,10 @@ def test_tables_of_recordings_are_the_same_in_streaming(spark: SparkSession, tmp
     assert query.awaitTermination(240)
     assert values(spark.table("faults")) == values(whole)
     assert {(row.recording_id, row.kind) for row in whole.collect()} >= {(1, "checksum")}
+
+
+def test_frames_to_a_control_address_belong_to_the_group_whose_last_byte_may_wrap(spark: SparkSession) -> None:
+    control = spark.createDataFrame([("224.10.9.0",), ("224.10.9.102",)], "dst string")
+    columns = ("*", "3 as type", "0 as flags", "'10.0.0.2' as src", "40123 as src_port", "40456 as dst_port")
+    groups = control.selectExpr(*columns).selectExpr(f"{CHANNEL} as channel").collect()
+    assert [row.channel for row in groups] == ["224.10.9.255:40456", "224.10.9.101:40456"]

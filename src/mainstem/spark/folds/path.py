@@ -68,12 +68,12 @@ assert [AERON_TYPES[i] for i in (PAD, DATA, NAK, SM, ERR, SETUP, RTTM)] == [
 ]
 SEND_SETUP, SM_EOS, EOS, END, REPLY = 0x80, 0x40, 0x20, 0x40, 0x80
 # The channel of a frame is the endpoint that data goes to. What receivers send comes from there, or goes to a multicast
-# group's control address, which is the next one up.
+# group's control address: the next one up, whose last byte wraps.
 # NAK, SM, ERR, RSP_SETUP, and a question for the round-trip time go from the receiver to the publisher.
 _TO_PUBLISHER = "(type in (2, 3, 4, 11) or (type = 6 and flags & 128 != 0))"
 _MULTICAST_4 = r"dst rlike '^(22[4-9]|23[0-9])[.]'"
 _MULTICAST_6 = "lower(dst) like 'ff%:%'"
-_GROUP_4 = "concat(substring_index(dst, '.', 3), '.', cast(substring_index(dst, '.', -1) as int) - 1)"
+_GROUP_4 = "concat(substring_index(dst, '.', 3), '.', pmod(cast(substring_index(dst, '.', -1) as int) - 1, 256))"
 _GROUP_6 = (
     "concat(regexp_extract(dst, '^(.*:)', 1), "
     "lower(conv(cast(conv(substring_index(dst, ':', -1), 16, 10) as bigint) - 1, 10, 16)))"
