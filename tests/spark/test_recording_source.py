@@ -279,7 +279,8 @@ def test_a_damaged_frame_fails_the_query_with_its_place(spark: SparkSession, tmp
         file.write(b"\x05\0\0\0")
     with pytest.raises(Exception, match=r"0-0\.rec at offset 0 .*header is not possible"):
         source(spark, path).count()
-    assert source(spark, path, failOnDataLoss="false").count() == 0
+    # Reading goes on at the next entry of the index.
+    assert 0 < source(spark, path, failOnDataLoss="false").count() < 50
 
 
 def test_a_directory_without_recordings_says_so(spark: SparkSession, tmp_path: Path) -> None:
