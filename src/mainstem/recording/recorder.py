@@ -97,6 +97,17 @@ class ImageRecording:
         return length
 
 
+def _log_gap(previous: RecordingDescriptor, join_position: int) -> None:
+    log.warning(
+        "stream %d session %d: joined at %d, but recording %d ends at %d; a new recording starts",
+        previous.stream_id,
+        previous.session_id,
+        join_position,
+        previous.recording_id,
+        previous.stop_position,
+    )
+
+
 class Recorder:
     """Records into one directory, as its only recorder. Run ``do_work`` often; ``close`` ends the recordings.
 
@@ -222,14 +233,7 @@ class Recorder:
             descriptor, position = previous, previous.stop_position
         else:
             if previous is not None:
-                log.warning(
-                    "stream %d session %d: joined at %d, but recording %d ends at %d; a new recording starts",
-                    stream_id,
-                    session_id,
-                    join_position,
-                    previous.recording_id,
-                    previous.stop_position,
-                )
+                _log_gap(previous, join_position)
             position, count = join_position, Progress(join_position, 0)
             descriptor = self._catalog.add(
                 RecordingDescriptor(
@@ -248,13 +252,9 @@ class Recorder:
                     source_identity=source_identity,
                 )
             )
+        whole = count.position == position
         writer = RecordingWriter(
-            self.directory,
-            descriptor,
-            position,
-            messages=count.messages,
-            whole=count.position == position,
-            durable=self._durable,
+            self.directory, descriptor, position, messages=count.messages, whole=whole, durable=self._durable
         )
         # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
         writer.descriptor = self._catalog.extend(descriptor)
