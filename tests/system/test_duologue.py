@@ -1,4 +1,4 @@
-"""Duologues through real drivers over loopback: the guide's section 4.4 from both sides."""
+"""Duologues through real drivers over loopback: docs/protocols/duologue.md, 4.4 from both sides."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ form fails when they differ. Plain integers only, so that both readers understan
 # A time that does not come, in nanoseconds: the greatest int64.
 NEVER_NS = 0x7FFFFFFFFFFFFFFF
 
-# Frames: the data header is the layout of the wire and of the term buffer alike (transport spec, "Data Frame").
+# Frames: the data header is the layout of the wire and of the term buffer alike (docs/protocols/aeron.md, 13.1).
 FRAME_ALIGNMENT = 32
 DATA_HEADER_LENGTH = 32
 FRAME_LENGTH_OFFSET = 0
@@ -234,7 +234,7 @@ ACTION_ABORT = 1
 ACTION_BREAK = 2
 ACTION_COMMIT = 3
 ACTION_CONTINUE = 4
-# System counters have the ids 0 to 45; these are the ones that the compiled cycles move (behaviour, 8.6).
+# System counters have the ids 0 to 45; these are the ones that the compiled cycles move (docs/protocols/aeron.md, 8.6).
 SYSTEM_BYTES_SENT = 0
 SYSTEM_BYTES_RECEIVED = 1
 SYSTEM_NAKS_SENT = 5

@@ -1,4 +1,4 @@
-"""Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (behaviour, section 23)."""
+"""Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (docs/protocols/aeron.md, 23)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of values in a channel URI: how each is read and written (behaviour, section 23). Readers raise ValueError."""
+"""Kinds of values in a channel URI: how each is read and written (docs/protocols/aeron.md, 23). Readers raise ValueError."""
 
 from __future__ import annotations
 

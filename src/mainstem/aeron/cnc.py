@@ -231,7 +231,7 @@ class CncFile:
 
 
 class CncAttach:
-    """Waits for a driver, step by step, without sleeping (behaviour, section 2.3).
+    """Waits for a driver, step by step, without sleeping (docs/protocols/aeron.md, 2.3).
 
     Call ``step`` about every ``ATTACH_POLL_INTERVAL_NS`` until it returns the file. The wait is bounded by the driver
     timeout, counted from ``now_ns``.

@@ -1,4 +1,4 @@
-"""The names of a driver's counters: type ids, keys and labels (behaviour, sections 8.3 to 8.6)."""
+"""The names of a driver's counters: type ids, keys and labels (docs/protocols/aeron.md, 8.3 to 8.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a driver's directory (behaviour, section 1)."""
+"""The files of a driver's directory (docs/protocols/aeron.md, 1)."""
 
 from __future__ import annotations
 

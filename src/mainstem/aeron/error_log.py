@@ -1,4 +1,4 @@
-"""The distinct error log of the CnC file: each error once, with how often and when it occurred (behaviour, section 9.1)."""
+"""The distinct error log of the CnC file: each error once, with how often and when it occurred (docs/protocols/aeron.md, 9.1)."""
 
 from __future__ import annotations
 

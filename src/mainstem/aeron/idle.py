@@ -166,7 +166,7 @@ IDLE_STRATEGIES = tuple(_MAKERS)
 
 
 def idle_strategy(name: str, arguments: str = "") -> IdleStrategy:
-    """Returns the strategy of that name (behaviour, section 24): backoff, spin, noop, yield or sleep-ns.
+    """Returns the strategy of that name (docs/protocols/aeron.md, 24): backoff, spin, noop, yield or sleep-ns.
 
     ``arguments`` are separated by commas: a duration for ``sleep-ns``; max spins, max yields, shortest and longest park
     for ``backoff``. Raises ConfigurationError.

@@ -1,4 +1,4 @@
-"""The loss report: the bytes that each image lost (behaviour, section 9.2)."""
+"""The loss report: the bytes that each image lost (docs/protocols/aeron.md, 9.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's own counters: ids 0 to 45, allocated first and in order (behaviour, section 8.6)."""
+"""The driver's own counters: ids 0 to 45, allocated first and in order (docs/protocols/aeron.md, 8.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The duologue client's steps and duty cycle (guide, 4.4 and 4.6): no thread, no clock and no socket of its own."""
+"""The duologue client's steps and duty cycle: no thread, no clock and no socket of its own.
+
+See docs/protocols/duologue.md, 4.4 and 4.6.
+"""
 
 from __future__ import annotations
 

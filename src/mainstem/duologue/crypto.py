@@ -1,4 +1,4 @@
-"""Encryption of duologues: X25519 to agree on keys, ChaCha20-Poly1305 for every message (guide, 5.3).
+"""Encryption of duologues: X25519 to agree on keys, ChaCha20-Poly1305 for every message (docs/protocols/duologue.md, 5.3).
 
 The client knows the server's public key ``S`` beforehand and makes a fresh key pair ``c`` for each attempt; the server makes a
 fresh pair ``s`` for each duologue.

@@ -1,4 +1,7 @@
-"""Limits on what one address may have: addresses by prefix, a quota for each, a rate for each (guide, 4.3 and 5.1)."""
+"""Limits on what one address may have: addresses by prefix, a quota for each, a rate for each.
+
+See docs/protocols/duologue.md, 4.3 and 5.1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts on the all-clients channel and the errors on a duologue (guide, 4.4): bytes to values and back.
+"""The texts on the all-clients channel and the errors on a duologue (docs/protocols/duologue.md, 4.4): bytes to values and back.
 
 ``HELLO <key>``, ``<session> CONNECT <port> <control-port> <encrypted-session>``, ``<session> ERROR <message>``, and on a
 duologue ``ERROR <message>``. Numbers that name a port or a session are decimal, keys and encrypted sessions upper-case hexadecimal.

@@ -1,4 +1,4 @@
-"""What is to be sent and was not accepted yet: tried again for 500 ms, then an error (guide, 4.5)."""
+"""What is to be sent and was not accepted yet: tried again for 500 ms, then an error (docs/protocols/duologue.md, 4.5)."""
 
 from __future__ import annotations
 

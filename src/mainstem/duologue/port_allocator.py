@@ -1,4 +1,4 @@
-"""Ports and session ids of duologues, random and never allocated twice at a time (guide, 4.5 and footnote 10)."""
+"""Ports and session ids of duologues, random and never allocated twice at a time (docs/protocols/duologue.md, 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The duologue server's state and duty cycle (guide, 4.4): no thread, no clock and no socket of its own."""
+"""The duologue server's state and duty cycle (docs/protocols/duologue.md, 4.4): no thread, no clock and no socket of its own."""
 
 from __future__ import annotations
 

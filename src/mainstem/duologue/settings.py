@@ -1,4 +1,7 @@
-"""The settings of a duologue server and of its clients, and the channels that follow from them (guide, 4.4 and 4.5)."""
+"""The settings of a duologue server and of its clients, and the channels that follow from them.
+
+See docs/protocols/duologue.md, 4.4 and 4.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The life of a server's duologue: which state follows which, and when time alone moves it on (guide, 4.3 and 4.4)."""
+"""The life of a server's duologue: which state follows which, and when time alone moves it on.
+
+See docs/protocols/duologue.md, 4.3 and 4.4.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ HIGH_WATER_MARK, RECEIVER_POSITION, SUBSCRIBER, SPY = 60, 61, 62, 63
 
 
 def new_log(core: Any, *, term_length: int = TERM_LENGTH) -> Any:
-    """A fresh log with its tails and default header (behaviour, 10.2)."""
+    """A fresh log with its tails and default header (docs/protocols/aeron.md, 10.2)."""
     log = core.AtomicBuffer(bytearray(3 * term_length + layout.LOG_METADATA_LENGTH))
     meta = 3 * term_length
     log.put_i64(meta, INITIAL_TERM_ID << 32)

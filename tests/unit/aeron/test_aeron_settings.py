@@ -10,7 +10,7 @@ from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode, port_r
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
 
-# Written out from the table of the behaviour's section 24, in the text that the reference takes.
+# Written out from the table of docs/protocols/aeron.md, 24, in the text that the reference takes.
 DEFAULTS = """
 AERON_DIR_DELETE_ON_START false | AERON_DIR_DELETE_ON_SHUTDOWN false | AERON_DIR_WARN_IF_EXISTS false
 AERON_THREADING_MODE DEDICATED | AERON_DRIVER_TIMEOUT 10s | AERON_CONDUCTOR_BUFFER_LENGTH 1049344

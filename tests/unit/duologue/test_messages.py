@@ -1,4 +1,4 @@
-"""The texts of the guide's section 4.4, with its own example (4.7) as the vector."""
+"""The texts of docs/protocols/duologue.md, 4.4, with the guide's own example (4.7) as the vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports and session ids: random, never twice at a time, and at the cost that the guide's footnote 10 asks for."""
+"""Ports and session ids: random, never twice at a time, and at the cost that docs/protocols/duologue.md, 4.5 asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets of a capture as rows: walks records, takes packets apart, decodes Aeron's datagrams (transport specification, 13).
+"""Packets of a capture as rows: walks records, takes packets apart, decodes Aeron's datagrams (docs/protocols/aeron.md, 13).
 
 Nothing here needs history. Fragments of IP packets and segments of TCP are handed to the caller one by one.
 """

@@ -1,4 +1,4 @@
-"""How long to wait before a gap is asked for, and asked for again (behaviour, 16.2)."""
+"""How long to wait before a gap is asked for, and asked for again (docs/protocols/aeron.md, 16.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the datagrams of a channel with many destinations go, and when each was last heard of (behaviour, 19.3)."""
+"""Where the datagrams of a channel with many destinations go, and when each was last heard of (docs/protocols/aeron.md, 19.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from mainstem._core.driver.datagram import Address, Transport
 
 @cython.cclass
 class DestinationList:
-    """Where the datagrams of a channel with many destinations go, and when each was last heard of (behaviour, 19.3)."""
+    """Where the datagrams of a channel with many destinations go, and when each was last heard of.
+
+    See docs/protocols/aeron.md, 19.3.
+    """
 
     addresses: list
     count: readonly[cython.int]

@@ -2,7 +2,10 @@
 from mainstem._core.driver.datagram import Address
 
 class DestinationList:
-    """Where the datagrams of a channel with many destinations go, and when each was last heard of (behaviour, 19.3)."""
+    """Where the datagrams of a channel with many destinations go, and when each was last heard of.
+
+    See docs/protocols/aeron.md, 19.3.
+    """
 
     count: int
     def __init__(self) -> None: ...

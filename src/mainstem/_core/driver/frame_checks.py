@@ -1,4 +1,4 @@
-"""Whether the fields of a control frame from the network make sense together (behaviour, 14.4 and 15.1)."""
+"""Whether the fields of a control frame from the network make sense together (docs/protocols/aeron.md, 14.4 and 15.1)."""
 
 from __future__ import annotations
 

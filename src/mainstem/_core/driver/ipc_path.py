@@ -53,7 +53,7 @@ POPULATE_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
 
 @cython.cclass
 class IpcPath:
-    """One IPC publication's limit, cleaning and position counters (behaviour, 11.6).
+    """One IPC publication's limit, cleaning and position counters (docs/protocols/aeron.md, 11.6).
 
     ``publisher_limit`` and ``publisher_position`` of the constructor are counter ids. The log's tails and the counters must hold
     the start position. ``connected`` is written into the log's metadata when set. While ``draining`` the limit stays.

@@ -4,7 +4,7 @@ from mainstem._core.driver.positions import PositionSet
 from mainstem._core.memory.buffer import AtomicBuffer
 
 class IpcPath:
-    """One IPC publication's limit, cleaning and position counters (behaviour, 11.6).
+    """One IPC publication's limit, cleaning and position counters (docs/protocols/aeron.md, 11.6).
 
     ``publisher_limit`` and ``publisher_position`` of the constructor are counter ids. The log's tails and the counters must hold
     the start position. ``connected`` is written into the log's metadata when set. While ``draining`` the limit stays.

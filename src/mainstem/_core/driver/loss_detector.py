@@ -1,4 +1,4 @@
-"""Which gaps of an image are to be reported now. Several at once, each with its own timer (behaviour, 16.1)."""
+"""Which gaps of an image are to be reported now. Several at once, each with its own timer (docs/protocols/aeron.md, 16.1)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mainstem._core.driver.delay import DelayGenerator
 
 @cython.cclass
 class LossDetector:
-    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (behaviour, 16.1).
+    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (docs/protocols/aeron.md, 16.1).
 
     A gap that is found again as it was keeps its timer; any other is new. Sixty-four are tracked at once. ``deadline_ns`` is when
     ``due`` has something to say, 2**63 - 1 while nothing is missing.

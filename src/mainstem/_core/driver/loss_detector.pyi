@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from mainstem._core.driver.delay import DelayGenerator
 
 class LossDetector:
-    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (behaviour, 16.1).
+    """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (docs/protocols/aeron.md, 16.1).
 
     A gap that is found again as it was keeps its timer; any other is new. Sixty-four are tracked at once. ``deadline_ns`` is when
     ``due`` has something to say, 2**63 - 1 while nothing is missing.

@@ -1,4 +1,4 @@
-"""All sockets and images of a receiver agent in one compiled duty cycle (behaviour, 15)."""
+"""All sockets and images of a receiver agent in one compiled duty cycle (docs/protocols/aeron.md, 15)."""
 
 from __future__ import annotations
 

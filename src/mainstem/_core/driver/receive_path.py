@@ -276,7 +276,7 @@ class ReceiveEndpointCore:
 
 @cython.cclass
 class ReceivePath:
-    """One image's way from the network into its log (behaviour, 15.3 to 15.5).
+    """One image's way from the network into its log (docs/protocols/aeron.md, 15.3 to 15.5).
 
     ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
     validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans behind the consumers,
@@ -561,7 +561,7 @@ class ReceivePath:
         return -1
 
     def frames_length(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.int) -> cython.longlong:
-        """How far the frames of a datagram move the stream, -1 when one breaks a rule (behaviour, 15.3)."""
+        """How far the frames of a datagram move the stream, -1 when one breaks a rule (docs/protocols/aeron.md, 15.3)."""
         first: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
         ids: cython.longlong = get64(base, at + FRAME_SESSION_ID_OFFSET)
         term_id: cython.int = get32(base, at + FRAME_TERM_ID_OFFSET)
@@ -674,7 +674,7 @@ class ReceivePath:
     def on_end(
         self, position: cython.longlong, revoked: cython.bint, row: cython.int, now_ns: cython.longlong
     ) -> cython.void:
-        """One connection carries the end of the stream; it has ended when all live ones do (behaviour, 15.5)."""
+        """One connection carries the end of the stream; it has ended when all live ones do (docs/protocols/aeron.md, 15.5)."""
         i: cython.int
         end: cython.longlong = position
         if row >= 0:
@@ -785,7 +785,7 @@ class ReceivePath:
         self.detector.finish()
 
     def schedule_status(self) -> cython.bint:
-        """Whether consumers moved far enough, or the window changed; cleans behind them first (behaviour, 15.4)."""
+        """Whether consumers moved far enough, or the window changed; cleans behind them first (docs/protocols/aeron.md, 15.4)."""
         consumed: cython.longlong = self.subscribers.lowest(self.scheduled_position)
         target: cython.longlong
         before: cython.longlong

@@ -36,7 +36,7 @@ class ReceiveEndpointCore:
     def transport(self, index: int) -> Transport | None: ...
 
 class ReceivePath:
-    """One image's way from the network into its log (behaviour, 15.3 to 15.5).
+    """One image's way from the network into its log (docs/protocols/aeron.md, 15.3 to 15.5).
 
     ``high_water_mark`` and ``receiver_position`` of the constructor are counter ids; the path sets both to ``join_position``. It
     validates and inserts datagrams, asks for what is missing, moves rcv-hwm and rcv-pos, cleans behind the consumers,

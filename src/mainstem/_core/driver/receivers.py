@@ -1,4 +1,7 @@
-"""The receivers of one publication: which are alive, and how far each allows the sender to go (behaviour, 14.3 and 17)."""
+"""The receivers of one publication: which are alive, and how far each allows the sender to go.
+
+See docs/protocols/aeron.md, 14.3 and 17.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ DEFAULT_GROUP_ACTIONS: int
 MOST_MESSAGE_LENGTH: int
 
 class RetransmitHandler:
-    """Remembers what was asked for lately, so that what is on its way is not sent twice (behaviour, 16.4).
+    """Remembers what was asked for lately, so that what is on its way is not sent twice (docs/protocols/aeron.md, 16.4).
 
     Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
     refuses, and ``overflows`` counts it; otherwise the oldest action makes room. ``deadline_ns`` is when ``on_time`` has work.

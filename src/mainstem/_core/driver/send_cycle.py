@@ -1,4 +1,4 @@
-"""All publications of a sender agent in one compiled duty cycle (behaviour, 14.1 and 14.2)."""
+"""All publications of a sender agent in one compiled duty cycle (docs/protocols/aeron.md, 14.1 and 14.2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainstem._core.memory.buffer import AtomicBuffer
 
 @cython.cclass
 class SenderCycle(Cycle):
-    """All publications and control sockets of one sender agent (behaviour, 14.1 and 14.2)."""
+    """All publications and control sockets of one sender agent (docs/protocols/aeron.md, 14.1 and 14.2)."""
 
     events: readonly[EventBuffer]
     counters: AtomicBuffer

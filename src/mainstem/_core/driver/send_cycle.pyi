@@ -5,7 +5,7 @@ from mainstem._core.driver.send_path import SendEndpointCore, SendPath
 from mainstem._core.memory.buffer import AtomicBuffer
 
 class SenderCycle(Cycle):
-    """All publications and control sockets of one sender agent (behaviour, 14.1 and 14.2)."""
+    """All publications and control sockets of one sender agent (docs/protocols/aeron.md, 14.1 and 14.2)."""
 
     events: EventBuffer
     status_poll_ratio: int

@@ -279,7 +279,7 @@ class SendEndpointCore:
 
 @cython.cclass
 class SendPath:
-    """One network publication's way from its log to the network (behaviour, 11.6 and 14).
+    """One network publication's way from its log to the network (docs/protocols/aeron.md, 11.6 and 14).
 
     The last arguments of the constructor are counter ids; those counters must hold the start position already. The path
     moves pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, cleans the log and writes is-connected by itself.
@@ -514,7 +514,7 @@ class SendPath:
             st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if connected else 0)
 
     def move_limits(self) -> cython.void:
-        """The publisher's limit, cleaning, and what was produced (behaviour, 11.6)."""
+        """The publisher's limit, cleaning, and what was produced (docs/protocols/aeron.md, 11.6)."""
         limit: cython.longlong
         consumer: cython.longlong
         ahead: cython.longlong
@@ -553,7 +553,7 @@ class SendPath:
                 st64(self.cells, self.limit_at, limit)
 
     def follow_spies(self) -> cython.void:
-        """With spies alone the sender's position is theirs, and nothing is sent (behaviour, 19.5)."""
+        """With spies alone the sender's position is theirs, and nothing is sent (docs/protocols/aeron.md, 19.5)."""
         position: cython.longlong = self.spies.highest(self.sender_position)
         if position > self.sender_position:
             self.sender_position = position

@@ -37,7 +37,7 @@ class SendEndpointCore:
         """One frame to ``only`` or to every destination; True when it left for all of them."""
 
 class SendPath:
-    """One network publication's way from its log to the network (behaviour, 11.6 and 14).
+    """One network publication's way from its log to the network (docs/protocols/aeron.md, 11.6 and 14).
 
     The last arguments of the constructor are counter ids; those counters must hold the start position already. The path
     moves pub-lmt, pub-pos, snd-pos, snd-lmt and snd-bpe, cleans the log and writes is-connected by itself.

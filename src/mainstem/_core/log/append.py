@@ -200,7 +200,7 @@ class BufferClaim:
 
 @cython.cclass
 class Appender:
-    """What concurrent and exclusive publications share (behaviour, section 11).
+    """What concurrent and exclusive publications share (docs/protocols/aeron.md, 11).
 
     ``log`` is the memory of the whole log file, ``limits`` the counters' values and ``limit_counter_id`` the publisher
     limit's counter. Raises ValueError when either is not what it should be.

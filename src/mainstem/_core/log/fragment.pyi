@@ -4,7 +4,7 @@ from typing import overload
 from mainstem._core.memory.buffer import AtomicBuffer
 
 class Header:
-    """The header of a frame where it lies in memory (transport spec, "Data Frame"); each field is read when it is used.
+    """The header of a frame where it lies in memory (docs/protocols/aeron.md, 13.1); each field is read when it is used.
 
     Any use after the frame's memory is gone raises ValueError.
 

@@ -50,7 +50,7 @@ else:
 
 @cython.cclass
 class ImageReader:
-    """One publication's stream seen by one subscriber (behaviour, section 12).
+    """One publication's stream seen by one subscriber (docs/protocols/aeron.md, 12).
 
     ``log`` is the memory of the whole log file, ``positions`` the counters' values and ``position_counter_id`` the
     subscriber position's counter. Raises ValueError when either is not what it should be. A closed image polls nothing.

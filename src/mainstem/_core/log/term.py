@@ -412,7 +412,7 @@ def unblock_term(
 def unblock(
     log: AtomicBuffer, term_length: cython.longlong, initial_term_id: cython.int, position: cython.longlong
 ) -> bool:
-    """Frees a log whose consumers stand still at ``position`` because a producer died (behaviour, 11.7).
+    """Frees a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
 
     A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
     the caller counts it. Concurrent publications only.
@@ -456,7 +456,7 @@ def gaps(
 
 
 def insert(log: AtomicBuffer, at: cython.longlong, datagram: AtomicBuffer) -> bool:
-    """Inserts a datagram's frames; False when the place is taken (behaviour, 15.3)."""
+    """Inserts a datagram's frames; False when the place is taken (docs/protocols/aeron.md, 15.3)."""
     log.check(at, datagram.capacity)
     datagram.check(0, DATA_HEADER_LENGTH)
     return bool(insert_frames(log.base, at, datagram.base, 0, datagram.capacity))

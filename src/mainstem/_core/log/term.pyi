@@ -25,7 +25,7 @@ class RunBatch:
         """The last scan stopped at a committed frame for which the window was too small."""
 
 def unblock(log: AtomicBuffer, term_length: int, initial_term_id: int, position: int) -> bool:
-    """Frees a log whose consumers stand still at ``position`` because a producer died (behaviour, 11.7).
+    """Frees a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
 
     A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
     the caller counts it. Concurrent publications only.
@@ -35,7 +35,7 @@ def gaps(log: AtomicBuffer, term: int, offset: int, limit: int, most: int = 64) 
     """The gaps of the term at ``term`` between two offsets, as (offset, length), the first ``most`` of them."""
 
 def insert(log: AtomicBuffer, at: int, datagram: AtomicBuffer) -> bool:
-    """Inserts a datagram's frames; False when the place is taken (behaviour, 15.3)."""
+    """Inserts a datagram's frames; False when the place is taken (docs/protocols/aeron.md, 15.3)."""
 
 def fill_gap(log: AtomicBuffer, term: int, offset: int, length: int, term_id: int) -> bool:
     """Makes a gap that is still all zero one PAD frame from the log's default header."""

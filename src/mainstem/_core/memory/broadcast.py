@@ -61,7 +61,7 @@ def capacity_of(buffer: AtomicBuffer) -> cython.longlong:
 
 @cython.cclass
 class BroadcastTransmitter:
-    """The single sender of the to-clients buffer (behaviour, section 4); it waits for no receiver.
+    """The single sender of the to-clients buffer (docs/protocols/aeron.md, 4); it waits for no receiver.
 
     The capacity is the buffer's length less 128 bytes and must be a power of two; payloads are at most an eighth of it.
     """

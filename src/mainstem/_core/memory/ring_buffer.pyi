@@ -9,7 +9,7 @@ INSUFFICIENT_CAPACITY: int
 UNLIMITED: int
 
 class ManyToOneRingBuffer:
-    """Records of many producers for one consumer, in memory that several processes map (behaviour, section 3).
+    """Records of many producers for one consumer, in memory that several processes map (docs/protocols/aeron.md, 3).
 
     The capacity is the buffer's length less 768 bytes and must be a power of two. Payloads are at most an eighth of it
     (``max_message_length``). Wrong arguments raise ValueError; use after the buffer was closed raises IndexError.

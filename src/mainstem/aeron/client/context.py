@@ -36,7 +36,7 @@ def log_error(error: BaseException) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientContext:
-    """Settings, clock, files and handlers of one client (behaviour, section 7).
+    """Settings, clock, files and handlers of one client (docs/protocols/aeron.md, 7).
 
     Handlers run on the conductor's thread and must not wait: inside one, only the ``async_add_...`` forms may be used.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OfferStatus(IntEnum):
-    """What an offer returns instead of a position (behaviour, section 11.1).
+    """What an offer returns instead of a position (docs/protocols/aeron.md, 11.1).
 
     Example:
         >>> position = publication.offer(b"tick")

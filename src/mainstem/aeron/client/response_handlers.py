@@ -1,4 +1,4 @@
-"""What the client does with each of the driver's responses (behaviour, section 6)."""
+"""What the client does with each of the driver's responses (docs/protocols/aeron.md, 6)."""
 
 from __future__ import annotations
 

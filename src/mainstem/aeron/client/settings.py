@@ -1,4 +1,4 @@
-"""The settings of an Aeron client (behaviour, section 24), under the reference's own environment names."""
+"""The settings of an Aeron client (docs/protocols/aeron.md, 24), under the reference's own environment names."""
 
 from __future__ import annotations
 

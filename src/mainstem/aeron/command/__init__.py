@@ -1,1 +1,4 @@
-"""Private: the records of the CnC file's two buffers, commands to the driver and its responses (behaviour, sections 5 and 6)."""
+"""Private: the records of the CnC file's two buffers, commands to the driver and its responses.
+
+See docs/protocols/aeron.md, 5 and 6.
+"""

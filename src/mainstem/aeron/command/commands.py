@@ -1,4 +1,4 @@
-"""Commands: client to driver (behaviour, section 5). Each class is one record; its fields are the layout."""
+"""Commands: client to driver (docs/protocols/aeron.md, 5). Each class is one record; its fields are the layout."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ COMMANDS: dict[int, type[Command]] = {
         GetNextAvailableSessionId,
     )
 }
-UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of section 6.1
+UNKNOWN_COMMAND_TYPE_ID = 6  # the error code of docs/protocols/aeron.md, 6.1
 
 
 def decode_command(type_id: int, payload: bytes | memoryview) -> Command:

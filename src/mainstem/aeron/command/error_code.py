@@ -1,4 +1,4 @@
-"""The error codes of the driver's responses (behaviour, section 6.1); image rejection sends one over the network too."""
+"""The error codes of the driver's responses (docs/protocols/aeron.md, 6.1); image rejection sends one over the network too."""
 
 from __future__ import annotations
 

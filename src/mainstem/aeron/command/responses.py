@@ -1,4 +1,4 @@
-"""Responses: driver to every client (behaviour, section 6). Each class is one record; its fields are the layout."""
+"""Responses: driver to every client (docs/protocols/aeron.md, 6). Each class is one record; its fields are the layout."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
 
-MALFORMED_COMMAND = 7  # the error code of section 6.1 for a record that cannot be read
+MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a record that cannot be read
 
 # Anything longer than this is not a text that either side writes; a URI or a path stays below 4096 bytes.
 MAX_TEXT_LENGTH = 4095

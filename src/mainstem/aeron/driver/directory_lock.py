@@ -1,4 +1,4 @@
-"""Taking a directory for a new driver (aeron-behaviour §1): never from one that is alive.
+"""Taking a directory for a new driver (docs/protocols/aeron.md, 1): never from one that is alive.
 
 The distinct errors of a dead one are kept beside it.
 """

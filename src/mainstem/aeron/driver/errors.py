@@ -1,4 +1,4 @@
-"""Errors on their way to a response and to the distinct error log (aeron-behaviour §6.1, §9.1)."""
+"""Errors on their way to a response and to the distinct error log (docs/protocols/aeron.md, 6.1, 9.1)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class CreateImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationError:
-    """A receiver refused a publication with an ERR frame (behaviour, 21)."""
+    """A receiver refused a publication with an ERR frame (docs/protocols/aeron.md, 21)."""
 
     registration_id: int
     receiver_id: int
@@ -50,7 +50,7 @@ class PublicationError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseSetupReceived:
-    """A receiver named the session that responds to a request publication (RSP_SETUP; behaviour, 20)."""
+    """A receiver named the session that responds to a request publication (RSP_SETUP; docs/protocols/aeron.md, 20)."""
 
     registration_id: int
     response_session_id: int

@@ -1,4 +1,4 @@
-"""The settings of the media driver (behaviour, section 24), under the reference's own environment names.
+"""The settings of the media driver (docs/protocols/aeron.md, 24), under the reference's own environment names.
 
 An attribute is called as its environment variable, without ``AERON_``, in lower case; durations end in ``_ns``.
 """

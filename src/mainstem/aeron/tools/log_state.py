@@ -1,4 +1,4 @@
-"""The metadata page of a log buffer file, read without mapping the file (behaviour, section 10.1)."""
+"""The metadata page of a log buffer file, read without mapping the file (docs/protocols/aeron.md, 10.1)."""
 
 from __future__ import annotations
 

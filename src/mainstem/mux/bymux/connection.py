@@ -347,7 +347,7 @@ class BymuxConnection(Lifecycle):
             self._ready.add(stream)
 
     def consume(self, stream: Stream, count: int) -> None:
-        """Frees the room of bytes that were handed out, and restores credit by Appendix B's rule.
+        """Frees the room of bytes that were handed out, and restores credit by the rule of docs/protocols/bymux.md, 9.
 
         Args:
             stream: The stream.
@@ -366,7 +366,7 @@ class BymuxConnection(Lifecycle):
             )
         stream.unconsumed -= count
         stream.restorable += count
-        # Appendix B: grant once the amount is at least what the peer still has.
+        # docs/protocols/bymux.md, 9: grant once the amount is at least what the peer still has.
         if stream.restorable >= stream.receive_credit and not stream.grant_due and not stream.own & Half.STOPPED:
             if self.settings.stream_window:
                 stream.grant_due = True

@@ -1,4 +1,4 @@
-"""One stream's state at one end (Appendix A)."""
+"""One stream's state at one end (docs/protocols/bymux.md, 8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """The handle of one stream (Appendix A). It stays valid after the stream ended and its id went to another one.
+    """The handle of one stream (docs/protocols/bymux.md, 8). It stays valid after the stream ended and its id went to another one.
 
     All attributes but ``owner`` are read-only for users.
 

@@ -20,7 +20,7 @@ STREAM = 1001
 SHARED = 300  # messages of a stream with two senders
 LEAD = 20  # messages that one of them may be ahead
 # Nor may what one has offered be further ahead of what the other has sent: a sender takes no notice of a receiver that is half
-# a term from it, so one that fell behind so far would never be served again (behaviour, 14.4).
+# a term from it, so one that fell behind so far would never be served again (docs/protocols/aeron.md, 14.4).
 REACH = (64 * 1024) // 2
 HEADERS = 512  # of one message's frames, at most
 

@@ -21,7 +21,7 @@ FORBIDDEN_BY = {
 
 
 def forbidden(half: Half, packet: Packet) -> bool:
-    """The specification's "Ending Streams", in one line."""
+    """The document's "Ending Streams" (docs/protocols/bymux.md, 5), in one line."""
     blocker = FORBIDDEN_BY.get(packet)
     return half is Half.DONE if blocker is None else bool(half & blocker)
 

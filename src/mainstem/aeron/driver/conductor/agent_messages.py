@@ -76,7 +76,7 @@ class AgentMessageAdapter:
         return count
 
     def _on_resolve_again(self, message: messages.ResolveAgain, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """Resolves the name of a silent peer (aeron-behaviour §19.8). One that is unknown now keeps its address."""
+        """Resolves the name of a silent peer (docs/protocols/aeron.md, 19.8). One that is unknown now keeps its address."""
         resources = self._resources
         endpoint = message.endpoint
         key = "endpoint" if isinstance(endpoint, SendChannelEndpoint) else "control"

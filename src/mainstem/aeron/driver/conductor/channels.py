@@ -1,4 +1,4 @@
-"""The channels that are open (aeron-behaviour §8.3, §19.7).
+"""The channels that are open (docs/protocols/aeron.md, 8.3, 19.7).
 
 Each has its endpoint (the sockets), its status and address counters, and its users; publications, or subscriptions, whose
 channels match share one.

@@ -1,4 +1,7 @@
-"""From a record in the to-driver buffer to its handler, and from what the handler raises to a response (aeron-behaviour §3, §5)."""
+"""From a record in the to-driver buffer to its handler, and from what the handler raises to a response.
+
+See docs/protocols/aeron.md, 3, 5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters that clients ask for: their own, which go with them, and static ones (aeron-behaviour §5)."""
+"""Counters that clients ask for: their own, which go with them, and static ones (docs/protocols/aeron.md, 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients as the conductor sees them: each response is one record in the to-clients buffer (aeron-behaviour §4, §6)."""
+"""The clients as the conductor sees them: each response is one record in the to-clients buffer (docs/protocols/aeron.md, 4, 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client sessions: created by their first ADD command, kept by their heartbeat counter (aeron-behaviour §7).
+"""Client sessions: created by their first ADD command, kept by their heartbeat counter (docs/protocols/aeron.md, 7).
 
 A client whose counter goes stale is reaped, with everything that it registered.
 """

@@ -171,7 +171,10 @@ class DriverConductor:
         self._commands.on_timer(now_ns)
 
     def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
-        """TERMINATE_DRIVER, accepted by the validator ``allow`` alone. There is no response either way (aeron-behaviour §5)."""
+        """TERMINATE_DRIVER, accepted by the validator ``allow`` alone. There is no response either way.
+
+        See docs/protocols/aeron.md, 5.
+        """
         if self._resources.settings.driver_termination_validator == "allow":
             logger.info("client %d asked the driver to end", command.client_id)
             self.is_termination_requested = True

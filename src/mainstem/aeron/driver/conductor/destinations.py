@@ -1,4 +1,4 @@
-"""Destinations that clients add and remove, of publications and of subscriptions (aeron-behaviour §19)."""
+"""Destinations that clients add and remove, of publications and of subscriptions (docs/protocols/aeron.md, 19)."""
 
 from __future__ import annotations
 

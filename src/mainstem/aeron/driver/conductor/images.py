@@ -1,4 +1,4 @@
-"""Every image: created when a SETUP meets a subscription, taken through its life, deleted (aeron-behaviour §15)."""
+"""Every image: created when a SETUP meets a subscription, taken through its life, deleted (docs/protocols/aeron.md, 15)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ class Images(StreamRegistry[PublicationImage]):
         return StreamMemory(log=log, log_file=log_file, counters=counters)
 
     def _check(self, channel: ReceiveChannel, message: CreateImage, window_length: int) -> None:
-        """The sender's frames must fit the window and the socket's buffer (§15.1). Raises ConfigurationError."""
+        """The sender's frames must fit the window and the socket's buffer. Raises ConfigurationError.
+
+        See docs/protocols/aeron.md, 15.1.
+        """
         buffer = channel.receive_buffer_length
         if message.mtu > window_length or (buffer and max(message.mtu, window_length) > buffer):
             raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""An IPC publication: active while clients refer to it, drained, lingering, done (aeron-behaviour §14.6).
+"""An IPC publication: active while clients refer to it, drained, lingering, done (docs/protocols/aeron.md, 14.6).
 
 Its limits, positions and cleaning are the compiled ``IpcPath``'s, which the conductor's own thread drives; here is what is rare.
 """

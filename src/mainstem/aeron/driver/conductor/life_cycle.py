@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class StreamState(Enum):
-    """The states of a publication or an image (aeron-behaviour §14.6, §15.6)."""
+    """The states of a publication or an image (docs/protocols/aeron.md, 14.6, 15.6)."""
 
     ACTIVE = auto()
     DRAINING = auto()
@@ -93,7 +93,7 @@ class StreamListener(TetherListener, Protocol):
 
 
 class StuckPosition:
-    """Detects that a position has stood still for too long while the producer is ahead of it (aeron-behaviour §11.7)."""
+    """Detects that a position has stood still for too long while the producer is ahead of it (docs/protocols/aeron.md, 11.7)."""
 
     __slots__ = ("_position", "_since_ns", "_timeout_ns")
 

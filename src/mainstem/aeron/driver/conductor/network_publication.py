@@ -1,4 +1,4 @@
-"""A network publication: active, draining, lingering, done (aeron-behaviour §14.6).
+"""A network publication: active, draining, lingering, done (docs/protocols/aeron.md, 14.6).
 
 Its sending, limits, cleaning and connection are the compiled ``SendPath``'s, which the sender drives; here is what is rare.
 """

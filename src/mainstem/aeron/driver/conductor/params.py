@@ -1,4 +1,4 @@
-"""The parameters of publications and subscriptions: from the channel, or else the settings (aeron-behaviour §23, §24).
+"""The parameters of publications and subscriptions: from the channel, or else the settings (docs/protocols/aeron.md, 23, 24).
 
 This is the one place where a default is picked: what follows takes the value from these parameters.
 """

@@ -1,4 +1,4 @@
-"""What IPC and network publications share: how they are registered, ended and revoked (aeron-behaviour §7, §14.6)."""
+"""What IPC and network publications share: how they are registered, ended and revoked (docs/protocols/aeron.md, 7, 14.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An image: active while packets come and a subscription reads, draining, lingering, done (aeron-behaviour §15.6).
+"""An image: active while packets come and a subscription reads, draining, lingering, done (docs/protocols/aeron.md, 15.6).
 
 What arrives is inserted, acknowledged and NAKed by the compiled ``ReceivePath`` and the receiver; here is what is rare.
 """
@@ -84,7 +84,7 @@ class PublicationImage(Stream[SubscriptionParams]):
         return True
 
     def on_loss(self, bytes_lost: int) -> None:
-        """Enters bytes that were found missing, and not reported before, in the loss report (aeron-behaviour §9.2).
+        """Enters bytes that were found missing, and not reported before, in the loss report (docs/protocols/aeron.md, 9.2).
 
         The image's entry is made at its first loss; nothing is recorded once the report is full.
         """

@@ -1,4 +1,4 @@
-"""Registrations of publications, and the commands that add and remove them (aeron-behaviour §7)."""
+"""Registrations of publications, and the commands that add and remove them (docs/protocols/aeron.md, 7)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,10 @@ class Publications:
             self._response_channels.on_added(publication)
 
     def _as_tagged(self, uri: ChannelUri, tag: int) -> ChannelUri:
-        """``session-id=tag:N`` takes session, mtu and term length from the publication with entity tag N (§19.7)."""
+        """``session-id=tag:N`` takes session, mtu and term length from the publication with entity tag N.
+
+        See docs/protocols/aeron.md, 19.7.
+        """
         for publication in self._all():
             if publication.params.entity_tag == tag:
                 log = publication.log

@@ -1,4 +1,4 @@
-"""An image's part in the receiver, as its subscription and the settings specify (aeron-behaviour §16.2, §18)."""
+"""An image's part in the receiver, as its subscription and the settings specify (docs/protocols/aeron.md, 16.2, 18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher is sent the reason (aeron-behaviour §21)."""
+"""REJECT_IMAGE: a subscriber refuses a stream, and its publisher is sent the reason (docs/protocols/aeron.md, 21)."""
 
 from __future__ import annotations
 

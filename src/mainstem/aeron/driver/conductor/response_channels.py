@@ -1,4 +1,7 @@
-"""Response channels: a publication that responds to an image, and the subscription that waits for it (aeron-behaviour §20)."""
+"""Response channels: a publication that responds to an image, and the subscription that waits for it.
+
+See docs/protocols/aeron.md, 20.
+"""
 
 from __future__ import annotations
 

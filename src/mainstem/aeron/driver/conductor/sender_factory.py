@@ -1,4 +1,4 @@
-"""A publication's part in the sender, as its channel and the settings specify (aeron-behaviour §16.4, §17)."""
+"""A publication's part in the sender, as its channel and the settings specify (docs/protocols/aeron.md, 16.4, 17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session ids of publications: random start, then one by one, around a reserved range (aeron-behaviour §7)."""
+"""Session ids of publications: random start, then one by one, around a reserved range (docs/protocols/aeron.md, 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The counters of streams and endpoints, allocated and freed together (aeron-behaviour §8.3, §8.4)."""
+"""The counters of streams and endpoints, allocated and freed together (docs/protocols/aeron.md, 8.3, 8.4)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class SubscriptionKind(Enum):
 
 
 class TetherState(Enum):
-    """The states of a subscriber that may be cut off when it holds the others back (aeron-behaviour §19.6)."""
+    """The states of a subscriber that may be cut off when it holds the others back (docs/protocols/aeron.md, 19.6)."""
 
     ACTIVE = auto()
     LINGER = auto()

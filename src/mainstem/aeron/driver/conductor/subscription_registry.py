@@ -72,7 +72,10 @@ class SubscriptionRegistry:
         ]
 
     def check_no_clash(self, candidate: SubscriptionLink) -> None:
-        """``reliable``, ``rejoin`` and being a response must agree on one channel, stream and session (§7)."""
+        """``reliable``, ``rejoin`` and being a response must agree on one channel, stream and session.
+
+        See docs/protocols/aeron.md, 7.
+        """
         for other in self:
             if (
                 other.kind is not SubscriptionKind.NETWORK

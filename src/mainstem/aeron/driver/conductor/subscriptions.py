@@ -1,4 +1,4 @@
-"""ADD_SUBSCRIPTION and REMOVE_SUBSCRIPTION: over the network, IPC and spies (aeron-behaviour §7, §19.5)."""
+"""ADD_SUBSCRIPTION and REMOVE_SUBSCRIPTION: over the network, IPC and spies (docs/protocols/aeron.md, 7, 19.5)."""
 
 from __future__ import annotations
 

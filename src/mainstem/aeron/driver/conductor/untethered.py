@@ -1,4 +1,4 @@
-"""Untethered subscriptions: cut off when they fall too far behind, let in again after a rest (aeron-behaviour §19.6)."""
+"""Untethered subscriptions: cut off when they fall too far behind, let in again after a rest (docs/protocols/aeron.md, 19.6)."""
 
 from __future__ import annotations
 

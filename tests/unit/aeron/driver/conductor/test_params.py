@@ -49,7 +49,7 @@ IMAGE = [
     ("untethered-linger-timeout=2s", {"untethered_linger_ns": 2 * SECOND}),
     ("untethered-resting-timeout=4s", {"untethered_resting_ns": 4 * SECOND}),
 ]
-# Where the reference's programs look for it (behaviour, 10.1): offset in the metadata, format.
+# Where the reference's programs look for it (docs/protocols/aeron.md, 10.1): offset in the metadata, format.
 PLACES = {
     "mtu": (272, "<i"),
     "term_length": (276, "<i"),

@@ -1,4 +1,4 @@
-"""A response channel from its first frame on, as it was recorded between two reference drivers (behaviour, 28.4)."""
+"""A response channel from its first frame on, as it was recorded between two reference drivers (docs/protocols/aeron.md, 28.4)."""
 
 from __future__ import annotations
 
