@@ -6,4 +6,4 @@ from mainstem.spark.sources.live import LiveSource
 
 
 class DefaultSource(LiveSource):
-    """Spark looks for this name in every top-level module whose name starts with ``pyspark_``."""
+    """Spark reads this name from every top-level module whose name starts with ``pyspark_``."""

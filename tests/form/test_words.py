@@ -39,7 +39,7 @@ def prose(path: Path) -> list[tuple[int, str]]:
         for number, line in enumerate(text.splitlines(), 1):
             fenced ^= line.startswith("```")
             if not fenced:
-                lines.append((number, re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)))
+                lines.append((number, re.sub(r"``[^`]*``|`[^`]*`|\]\([^)]*\)", "", line)))
         return lines
     pieces = [
         (token.start[0], token.string)
@@ -51,7 +51,7 @@ def prose(path: Path) -> list[tuple[int, str]]:
             docstring = ast.get_docstring(node, clean=False)
             if docstring is not None:
                 pieces += [(node.body[0].lineno + i, line) for i, line in enumerate(docstring.splitlines())]
-    return [(number, re.sub(r"`[^`]*`", "", piece)) for number, piece in pieces]
+    return [(number, re.sub(r"``[^`]*``|`[^`]*`", "", piece)) for number, piece in pieces]
 
 
 def test_prose_uses_the_words_of_the_field() -> None:

@@ -33,7 +33,18 @@ class Prefixes:
         self._lengths = {4: ipv4, 6: ipv6}
 
     def of(self, address: str) -> str:
-        """Returns the prefix of an address, as ``192.0.2.7/32`` or ``2001:db8::/64``; an IPv4 address mapped to IPv6 is IPv4."""
+        """Returns the prefix of an address; an IPv4 address mapped to IPv6 is IPv4.
+
+        Args:
+            address: A numeric address; any other text is its own prefix.
+
+        Returns:
+            A network, as ``192.0.2.7/32`` or ``2001:db8::/64``.
+
+        Example:
+            >>> Prefixes().of("192.0.2.7")
+            '192.0.2.7/32'
+        """
         try:
             parsed = unmapped(address)
         except ValueError:

@@ -26,7 +26,7 @@ connection.
 
 What may be reordered: messages of different streams and datagrams come in any order, and a channel's messages may come
 before the message that the channel was attached to. So a receiver can exist, be acknowledged and even finish before the
-application can have it (``taken``). The state tables (`state`) hold which input is possible when.
+application can have it (``handed_over``). The state tables (`state`) hold which input is possible when.
 """
 
 from __future__ import annotations
@@ -244,6 +244,7 @@ class ReceiverHalf:
         "expired",
         "expiries",
         "finish_count",
+        "handed_over",
         "mark",
         "minted_here",
         "nack_scheduled",
@@ -256,13 +257,12 @@ class ReceiverHalf:
         "received",
         "reliable_count",
         "state",
-        "taken",
         "unacked",
         "unacked_bytes",
         "unacked_count",
     )
 
-    def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, taken: bool) -> None:
+    def __init__(self, channel_id: int, *, minted_here: bool, reachable: bool, handed_over: bool) -> None:
         self.channel_id = channel_id
         self.oneshot = bool(channel_id & ONESHOT)
         self.prefix = b"\x03" + encode_uint(channel_id)
@@ -271,7 +271,7 @@ class ReceiverHalf:
         self.state = ReceiverState.OPEN
         self.control: Stream | None = None
         # Whether the message that the receiver was attached to has come: only then can the application get at it.
-        self.taken = taken
+        self.handed_over = handed_over
         # Messages with something attached, and runs of all the others.
         self.queue: deque[Delivery | Unreliable | deque[bytes]] = deque()
         self.queued = 0

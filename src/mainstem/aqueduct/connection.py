@@ -151,7 +151,7 @@ class AqueductConnection(TransportSide):
         state.out.write(self._inbound.control_id, VERSION_BYTES + data)
         state.sent_frame(data)
         self._inbound.is_ready = True
-        lifecycle.create_receiver(state, ENTRYPOINT, minted_here=False, taken=True)
+        lifecycle.create_receiver(state, ENTRYPOINT, minted_here=False, handed_over=True)
         self._guard(self._inbound.release)
 
     # What the application calls.
@@ -519,7 +519,7 @@ class AqueductConnection(TransportSide):
         state = self._state
         state.now_ns = now_ns
         receiver = state.receivers.get(channel_id) or state.drained.get(channel_id)
-        return receiver if receiver is not None and receiver.queue and receiver.taken else None
+        return receiver if receiver is not None and receiver.queue and receiver.handed_over else None
 
     def _check_open(self) -> None:
         if self._state.is_ended:

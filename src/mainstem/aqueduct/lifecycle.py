@@ -70,10 +70,10 @@ def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool,
     return sender
 
 
-def create_receiver(state: ConnectionState, channel_id: int, *, minted_here: bool, taken: bool) -> ReceiverHalf:
+def create_receiver(state: ConnectionState, channel_id: int, *, minted_here: bool, handed_over: bool) -> ReceiverHalf:
     """Create a receiver; where the peer minted it, with a control stream that is opened here."""
     assert channel_id not in state.receivers, "one receiver to a channel"
-    receiver = ReceiverHalf(channel_id, minted_here=minted_here, reachable=not minted_here, taken=taken)
+    receiver = ReceiverHalf(channel_id, minted_here=minted_here, reachable=not minted_here, handed_over=handed_over)
     state.receivers[channel_id] = receiver
     if not minted_here:
         state.awaiting_control.append(receiver)
@@ -250,10 +250,10 @@ def end_receiver(state: ConnectionState, receiver: ReceiverHalf, happened: Recei
     if end is not ReceiverState.FINISHED:
         drop_queue(state, receiver, as_lost=end is not ReceiverState.CLOSED)
     unblock(state, receiver)
-    retain = bool(receiver.queue) if receiver.taken else end in (ReceiverState.FINISHED, ReceiverState.CANCELLED)
+    retain = bool(receiver.queue) if receiver.handed_over else end in (ReceiverState.FINISHED, ReceiverState.CANCELLED)
     if retain:
         state.drained[channel_id] = receiver
-    if receiver.taken:
+    if receiver.handed_over:
         state.emit(ReceiverEnded(channel_id, end))
         state.emit(Readable(channel_id))
 
@@ -348,7 +348,7 @@ def send_notices(state: ConnectionState) -> None:
 def forget_drained(state: ConnectionState, channel_id: int) -> None:
     """A receiver that had ended before the application could have it was lost: drop what it kept."""
     receiver = state.drained.get(channel_id)
-    if receiver is not None and not receiver.taken:
+    if receiver is not None and not receiver.handed_over:
         del state.drained[channel_id]
         state.move_receiver(receiver, ReceiverInput.LOSE)
         drop_queue(state, receiver, as_lost=True)
@@ -383,7 +383,7 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
         receiver.blocked.clear()
         unread += receiver.take_queue()
         state.emit(ReceiverEnded(receiver.channel_id, receiver.state))
-    for receiver in [receiver for receiver in state.drained.values() if not receiver.taken]:
+    for receiver in [receiver for receiver in state.drained.values() if not receiver.handed_over]:
         del state.drained[receiver.channel_id]
         unread += receiver.take_queue()
     while unread:

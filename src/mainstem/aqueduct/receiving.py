@@ -7,7 +7,7 @@ sender's bound on unacknowledged messages stops the sender: that is the protocol
 the oldest unreliable message makes way for it.
 
 A message may arrive before the message that its channel was attached to. If the peer minted the channel and it is not
-known to be over, a receiver is created for it at once; it is not ``taken`` until the creating message arrives, and the
+known to be over, a receiver is created for it at once; it is not ``handed_over`` until the creating message arrives, and the
 application cannot have it before. If that message never comes (a *ghost receiver*), the peer refuses the control stream that
 was opened for it, and the receiver ceases.
 
@@ -84,7 +84,7 @@ def receive_message(state: ConnectionState, message: Message, *, stream: Stream 
         state.account(receiver.put_unreliable(message.number, [message.payload], len(message.payload)))
     else:
         state.account(receiver.put(Delivery(message, halves, stream is None)))
-    if receiver.taken and receiver.queued == 1:
+    if receiver.handed_over and receiver.queued == 1:
         state.emit(Readable(channel_id))
     if stream is not None:
         # What follows on this stream is most likely for the same receiver.
@@ -135,7 +135,7 @@ def receive_alone(state: ConnectionState, items: list[bytes], start: int, *, unr
         receiver.note_reliable(first, count, size, limits)
         state.account(receiver.put_run(payloads, size))
     state.counts.messages_received += count
-    if not waiting and receiver.taken:
+    if not waiting and receiver.handed_over:
         state.emit(Readable(channel_id))
     if receiver.finish_count is not None and receiver.is_accounted_for:
         lifecycle.complete(state, receiver)
@@ -174,7 +174,7 @@ def receive_run(state: ConnectionState, stream: Stream, receiver: ReceiverHalf) 
     receiver.note_run(first, count, runs.size)
     state.account(receiver.put_run(payloads, runs.size))
     state.counts.messages_received += count
-    if was_empty and receiver.taken:
+    if was_empty and receiver.handed_over:
         state.emit(Readable(receiver.channel_id))
     if receiver.is_accounted_for:
         lifecycle.complete(state, receiver)
@@ -191,7 +191,7 @@ def _missing_receiver(state: ConnectionState, channel_id: int) -> ReceiverHalf |
         return None
     state.check_channel_count()
     # The message that it is attached to has not come yet.
-    return lifecycle.create_receiver(state, channel_id, minted_here=False, taken=False)
+    return lifecycle.create_receiver(state, channel_id, minted_here=False, handed_over=False)
 
 
 def _evict(state: ConnectionState, receiver: ReceiverHalf) -> bool:
@@ -228,23 +228,23 @@ def _take_attachment(state: ConnectionState, channel_id: int) -> Half:
         return lifecycle.create_sender(state, channel_id, minted_here=False, reachable=True)
     receiver = state.receivers.get(channel_id)
     if receiver is not None:
-        if receiver.taken:
+        if receiver.handed_over:
             raise violation(f"the receiver of {describe(channel_id)} was attached to two messages", "attached twice")
-        receiver.taken = True
+        receiver.handed_over = True
         return receiver
     receiver = state.drained.get(channel_id)
     if receiver is not None:
-        receiver.taken = True
+        receiver.handed_over = True
         if not receiver.queue:
             del state.drained[channel_id]
         return receiver
     state.check_channel_count()
     if state.was_closed(channel_id):
         # It was lost while its creating message was on the way, and the channel of that message is being lost too.
-        receiver = ReceiverHalf(channel_id, minted_here=False, reachable=True, taken=True)
+        receiver = ReceiverHalf(channel_id, minted_here=False, reachable=True, handed_over=True)
         receiver.state = ReceiverState.LOST
         return receiver
-    return lifecycle.create_receiver(state, channel_id, minted_here=False, taken=True)
+    return lifecycle.create_receiver(state, channel_id, minted_here=False, handed_over=True)
 
 
 def closed_channel_lost(state: ConnectionState, frame: ClosedChannelLost) -> None:

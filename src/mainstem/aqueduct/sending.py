@@ -119,7 +119,7 @@ def _make_attachments(
         if outgoing:
             links.append(lifecycle.create_sender(state, channel_id, minted_here=True, reachable=False))
         else:
-            links.append(lifecycle.create_receiver(state, channel_id, minted_here=True, taken=True))
+            links.append(lifecycle.create_receiver(state, channel_id, minted_here=True, handed_over=True))
     return tuple(ids), tuple(links)
 
 

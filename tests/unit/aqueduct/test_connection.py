@@ -124,7 +124,7 @@ def test_a_received_sender_is_not_cancelled_before_the_peer_knows_its_stream() -
 def test_a_receiver_that_closes_tells_its_sender_and_gives_up_the_rest() -> None:
     pair = Pair()
     (inner,) = pair.client.conn.send(0, b"take", pair.now, attach=[RECEIVER])
-    pair.client.conn.send(inner, b"taken", pair.now, tag="taken")
+    pair.client.conn.send(inner, b"handed_over", pair.now, tag="handed_over")
     pair.run()
     pair.receive(pair.server, 0)
     pair.hold = lambda end, command: isinstance(command, SendStream) and b"late" in command.data
@@ -132,7 +132,7 @@ def test_a_receiver_that_closes_tells_its_sender_and_gives_up_the_rest() -> None
     pair.run()
     pair.server.conn.close_receiver(inner, pair.now)
     pair.wait(0.1)
-    assert [event.tag for event in pair.client.of(Acknowledged)] == ["taken"]
+    assert [event.tag for event in pair.client.of(Acknowledged)] == ["handed_over"]
     assert [event.tag for event in pair.client.of(Lost)] == ["late"]
     assert SenderEnded(inner, SenderState.NO_RECEIVERS) in pair.client.events
     pair.release()

@@ -84,7 +84,7 @@ def test_a_frame_is_taken_where_it_belongs_and_nowhere_else(name: str, place: st
     if allowed:
         assert not victim.ended, f"refused: {victim.error}"
     else:
-        assert victim.ended, "taken"
+        assert victim.ended, "handed_over"
         assert isinstance(victim.error, RemoteProtocolError)
         assert victim.error.rule in (
             "frame place",

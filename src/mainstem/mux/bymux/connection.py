@@ -81,9 +81,9 @@ class BymuxConnection(Lifecycle):
         position, end = 0, len(view)
         while position < end:
             if self._body_left:
-                taken = min(end - position, self._body_left)
-                self._receive_body(bytes(view[position : position + taken]))
-                position += taken
+                step = min(end - position, self._body_left)
+                self._receive_body(bytes(view[position : position + step]))
+                position += step
                 continue
             carry = self._carry
             length = HEADER_LENGTHS[carry[0] if carry else view[position]]
@@ -95,9 +95,9 @@ class BymuxConnection(Lifecycle):
                 self._receive_packet(view, position, now_ns)
                 position += length
                 continue
-            taken = min(length - len(carry), end - position)
-            carry += view[position : position + taken]
-            position += taken
+            step = min(length - len(carry), end - position)
+            carry += view[position : position + step]
+            position += step
             if len(carry) == length:
                 self._carry = bytearray()
                 self._receive_packet(memoryview(carry), 0, now_ns)

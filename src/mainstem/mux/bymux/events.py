@@ -61,7 +61,7 @@ class StreamEnded:
 
 @dataclass(slots=True)
 class PingReceived:
-    """The peer sent a ping; ``stream`` is ``None`` for a global one. ``answered``: a pong was sent."""
+    """The peer sent a ping; ``stream`` is ``None`` for a global one. ``answered`` is whether a pong was sent."""
 
     stream: Stream | None
     answered: bool

@@ -314,9 +314,7 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
         self._finish_if_done()
 
     def _release(self, stream: Stream) -> None:
-        """A stream of the peer's takes up no more room here: the right to create one goes back by the rule of
-        docs/protocols/bymux.md, 9.
-        """
+        """Gives the right to create a stream back to the peer (docs/protocols/bymux.md, 9)."""
         if stream.released or stream.created_here:
             return
         stream.released = True

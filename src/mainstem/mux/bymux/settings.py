@@ -63,7 +63,7 @@ class Settings(ConnectionSettings):
         ping_timeout_ns: Nanoseconds after such a ping without received data until the connection fails.
         stream_ping_interval_ns: The same for each stream.
         stream_ping_timeout_ns: The same for each stream.
-        answer_stream_pings: Whether pings on streams are answered without the caller; global ones always are.
+        answer_stream_pings: Whether a pong is sent for pings on streams without the caller; for global ones it always is.
 
     Raises:
         ConfigurationError: A value is out of range, or an initial stream's id occurs twice.

@@ -103,9 +103,9 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         position, end = 0, len(view)
         while position < end and self.failure is None:
             if self._body is not None:
-                taken = min(end - position, self._body_left)
-                self._receive_body(self._body, view[position : position + taken])
-                position += taken
+                step = min(end - position, self._body_left)
+                self._receive_body(self._body, view[position : position + step])
+                position += step
                 continue
             carry = self._carry
             if not carry and self.established and end - position >= MESSAGE_HEADER_LENGTH:
@@ -113,9 +113,9 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
                 position += MESSAGE_HEADER_LENGTH
                 continue
             length = MESSAGE_HEADER_LENGTH if self.established else CONNECTION_HEADER_LENGTH
-            taken = min(length - len(carry), end - position)
-            carry += view[position : position + taken]
-            position += taken
+            step = min(length - len(carry), end - position)
+            carry += view[position : position + step]
+            position += step
             if not self.established:
                 self._check_magic(carry)
             if len(carry) == length:
