@@ -58,7 +58,7 @@ def read(spark: SparkSession, path: Path, where: Any, **options: Any) -> DataFra
 def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
     """How much of the recordings is planned to be read."""
     made = bounds_of(source(spark, path).where(where)).options({})
-    planner = Planner(parse_options({"path": str(path), **made}), {"position": False})
+    planner = Planner(parse_options({"path": str(path), "unknownTimes": "skip", **made}), {"position": False})
     try:
         return sum(part.end - part.start for part in planner.ranges(planner.starting(), planner.ending()))
     finally:
