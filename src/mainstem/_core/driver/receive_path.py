@@ -20,10 +20,10 @@ Who writes what:
   the end of the stream, the number of live connections and whether the publication was revoked. It moves rcv-hwm and
   rcv-pos.
 - Subscribers, in other processes, read the log and write their own positions.
-- The conductor's thread may set the public flags (``draining``, ``rejected``, ``status_events``, ``window_length``,
-  ...): each is one word, and one cycle early or late makes no difference to them.
-- Tables and connections are changed by the receiver agent between two cycles, with the GIL. The arrays ``conn_...``
-  hold borrowed pointers to what ``references`` keeps alive, because a cycle without the GIL cannot count references.
+- The public flags (``draining``, ``rejected``, ``status_events``, ``window_length``, ...), tables and connections are
+  changed by the receiver agent between two cycles, with the GIL; what the conductor wants of them comes as a command.
+  The arrays ``conn_...`` hold borrowed pointers to what ``references`` keeps alive, because a cycle without the GIL
+  cannot count references.
 
 Invariants:
 

@@ -18,10 +18,9 @@ Who writes what:
   connected`` in the log's metadata, and zeroes behind the consumers.
 - Producers, in other processes, write frames and tails. Spies, which are subscribers on this host, write their own
   positions.
-- The public flags (``draining``, ``end_of_stream``, ``revoked``, ...) may be set by the conductor's thread. Each is one
-  aligned word that the cycle reads; one cycle early or late makes no difference to them.
-- Entries of ``paths``, ``destinations`` and ``spies`` are changed by the sender agent, between two cycles, with the
-  GIL. Tables hold borrowed pointers to what Python keeps alive, because a cycle without the GIL cannot count
+- The public flags (``draining``, ``end_of_stream``, ``revoked``, ...) and the entries of ``paths``, ``destinations`` and
+  ``spies`` are changed by the sender agent, between two cycles, with the GIL; what the conductor wants of them comes as
+  a command. Tables hold borrowed pointers to what Python keeps alive, because a cycle without the GIL cannot count
   references: ``cython.cast(SendPath, self.paths.entries[i])`` is called on at once, and never stored.
 
 Invariants:
