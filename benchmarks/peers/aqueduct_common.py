@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from role import options, report
+from role import options, ready, report  # noqa: F401 - the peers import them from here
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from role import options, report
+from role import options, ready, report  # noqa: F401 - the peers import them from here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
