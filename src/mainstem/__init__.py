@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         RegistrationError,
         RemoteProtocolError,
         StorageSpaceError,
+        StoreError,
         TimedOut,
     )
 
@@ -101,6 +102,7 @@ _HOMES = {
     "RegistrationError": _ERRORS,
     "RemoteProtocolError": _ERRORS,
     "StorageSpaceError": _ERRORS,
+    "StoreError": _ERRORS,
     "TimedOut": _ERRORS,
 }
 
@@ -141,6 +143,7 @@ __all__ = [
     "RegistrationError",
     "RemoteProtocolError",
     "StorageSpaceError",
+    "StoreError",
     "Subscription",
     "TimedOut",
     "aio",

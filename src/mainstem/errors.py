@@ -40,6 +40,7 @@ __all__ = [
     "RegistrationError",
     "RemoteProtocolError",
     "StorageSpaceError",
+    "StoreError",
     "TimedOut",
 ]
 
@@ -394,6 +395,33 @@ class StorageSpaceError(MainstemError):
         self.needed = needed
         self.available = available
         super().__init__(message)
+
+
+class StoreError(MainstemError):
+    """A place that holds recordings or captures cannot be read or written: a directory, an object store, a server.
+
+    Args:
+        url: The URL or path of the store.
+        reason: What went wrong, and what to do where that is known.
+
+    Attributes:
+        url: The URL or path of the store.
+
+    Example:
+        >>> try:
+        ...     reader = open_recording("s3://bucket/tides", 0)
+        ... except StoreError as error:
+        ...     print(error.url)
+        s3://bucket/tides
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self._reason = reason
+        super().__init__(f"{url}: {reason}")
+
+    def __reduce__(self) -> tuple[type[StoreError], tuple[str, str]]:
+        return type(self), (self.url, self._reason)
 
 
 class RecordingError(MainstemError):

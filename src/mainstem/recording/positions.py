@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_left
+from collections import OrderedDict
 from dataclasses import dataclass
 from mmap import ACCESS_READ, MAP_SHARED, PROT_READ, PROT_WRITE, mmap
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from mainstem.store.base import Store
+
 MAGIC = b"MSPOSN02"
 HEADER_LENGTH = 64
 ENTRY_LENGTH = 32
@@ -36,13 +39,23 @@ INDEX_INTERVAL = 64 << 10
 # On a slow stream times are exact to this.
 INDEX_INTERVAL_NS = 100_000_000
 
+# Of a file that is elsewhere so much is read at once: the whole index of a recording of 128 MiB, with one request.
+BLOCK_LENGTH = 64 << 10
+# A search in the index of a terabyte reads fourteen blocks; two places are searched for one range.
+MAX_BLOCKS = 32
+
 _HEADER = struct.Struct("<8sqqq")
 _ENTRY = struct.Struct("<3qIi")
 
 
+def positions_name(recording_id: int) -> str:
+    """The file name of the positions of a recording."""
+    return f"{recording_id}.mainstem-positions"
+
+
 def positions_file(directory: Path, recording_id: int) -> Path:
     """The path of the positions of a recording."""
-    return directory / f"{recording_id}.mainstem-positions"
+    return directory / positions_name(recording_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,8 @@ class PositionsWriter:
             fresh.write_bytes(header)
             fresh.replace(path)
         self._fd = open_file(path)
-        retained = _entries_until(self._fd, position)
+        written = max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
+        retained = _entries_until(written, lambda index: _entry(self._fd, index), position)
         os.pwrite(self._fd, header, 0)
         self._end = HEADER_LENGTH + retained * ENTRY_LENGTH
         os.ftruncate(self._fd, self._end)
@@ -102,31 +116,14 @@ class PositionsWriter:
             self._fd = -1
 
 
-class PositionsReader:
-    """A reader's side: the recorded position and the index, as they are now.
+class Positions:
+    """A reader's side: the recorded position and the index, wherever the file is.
 
     Entries are read when they are asked for: of a recording of a terabyte there are sixteen million. Each look-up that would
     need one raises RecordingError when a recorder that starts again has cut it off meanwhile.
     """
 
-    def __init__(self, directory: Path, recording_id: int) -> None:
-        self._path = positions_file(directory, recording_id)
-        try:
-            self._file = self._path.open("rb", buffering=0)
-        except OSError as error:
-            raise RecordingError(f"{self._path}: {error.strerror}") from error
-        self._fd = self._file.fileno()
-        size = os.fstat(self._fd).st_size
-        if size < HEADER_LENGTH:
-            self._file.close()
-            raise RecordingError(f"{self._path} has only {size} bytes")
-        self._map = mmap(self._fd, HEADER_LENGTH, access=ACCESS_READ)
-        # One aligned load of eight bytes: struct would put them together from parts.
-        self._words = memoryview(self._map).cast("q")
-        magic, found_id = self._map[:8], self._words[1]
-        if magic != MAGIC or found_id != recording_id:
-            self.close()
-            raise RecordingError(f"{self._path} is not the positions of recording {recording_id}")
+    _name: str
 
     @property
     def recorded_position(self) -> int:
@@ -134,15 +131,32 @@ class PositionsReader:
 
         Raises RecordingError where the file has no frame boundary there.
         """
-        position = self._words[RECORDED_POSITION_OFFSET // 8]
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Reads anew what is elsewhere; a mapped file is always current."""
+
+    def _read(self, first: int, last: int) -> bytes:
+        """The bytes of the entries ``[first, last)``, fewer where the file ends."""
+        raise NotImplementedError
+
+    def _written(self) -> int:
+        """How many entries the file has."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Closes the file; may be called twice."""
+        raise NotImplementedError
+
+    def _checked(self, position: int) -> int:
         if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-            raise RecordingError(f"{self._path}: the recorded position {position} is no frame boundary")
+            raise RecordingError(f"{self._name}: the recorded position {position} is no frame boundary")
         return position
 
     @property
     def count(self) -> int:
         """How many entries there are: of what was recorded, not of what is being written."""
-        return _entries_until(self._fd, self.recorded_position)
+        return _entries_until(self._written(), self._entry, self.recorded_position)
 
     def at_or_before(self, position: int) -> IndexEntry | None:
         """The last entry whose position is not past ``position``."""
@@ -177,8 +191,8 @@ class PositionsReader:
         first = max(self._past(start) - 1, 0)
         last = min(self._first(lambda entry: entry.position >= end) + 1, self.count)
         if last < first:
-            raise RecordingError(f"{self._path}: its entries {last} to {first} are not in order")
-        return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)
+            raise RecordingError(f"{self._name}: its entries {last} to {first} are not in order")
+        return self._read(first, last)
 
     def _past(self, position: int) -> int:
         return self._first(lambda entry: entry.position > position)
@@ -193,13 +207,51 @@ class PositionsReader:
     def _before(self, index: int) -> IndexEntry | None:
         return self._at(index - 1) if index else None
 
+    def _entry(self, index: int) -> IndexEntry | None:
+        return _decoded(self._read(index, index + 1))
+
     def _at(self, index: int) -> IndexEntry:
-        entry = _entry(self._fd, index)
+        entry = self._entry(index)
         if entry is None:
-            raise RecordingError(f"{self._path} ends before its entry {index}")
+            raise RecordingError(f"{self._name} ends before its entry {index}")
         if entry.position < 0 or entry.position % FRAME_ALIGNMENT or entry.messages < 0:
-            raise RecordingError(f"{self._path}: its entry {index} has an impossible position, {entry.position}")
+            raise RecordingError(f"{self._name}: its entry {index} has an impossible position, {entry.position}")
         return entry
+
+
+class PositionsReader(Positions):
+    """The positions of a recording on this machine, as they are now."""
+
+    def __init__(self, directory: Path, recording_id: int) -> None:
+        path = positions_file(directory, recording_id)
+        self._name = str(path)
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise RecordingError(f"{path}: {error.strerror}") from error
+        self._fd = self._file.fileno()
+        size = os.fstat(self._fd).st_size
+        if size < HEADER_LENGTH:
+            self._file.close()
+            raise RecordingError(f"{path} has only {size} bytes")
+        self._map = mmap(self._fd, HEADER_LENGTH, access=ACCESS_READ)
+        # One aligned load of eight bytes: struct would put them together from parts.
+        self._words = memoryview(self._map).cast("q")
+        magic, stored_id = self._map[:8], self._words[1]
+        if magic != MAGIC or stored_id != recording_id:
+            self.close()
+            raise RecordingError(f"{path} is not the positions of recording {recording_id}")
+
+    @property
+    def recorded_position(self) -> int:
+        """As ``Positions.recorded_position``."""
+        return self._checked(self._words[RECORDED_POSITION_OFFSET // 8])
+
+    def _read(self, first: int, last: int) -> bytes:
+        return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)
+
+    def _written(self) -> int:
+        return max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
 
     def close(self) -> None:
         """Closes the file; may be called twice."""
@@ -208,19 +260,79 @@ class PositionsReader:
         self._file.close()
 
 
-def _entry(fd: int, index: int) -> IndexEntry | None:
-    """An entry by its number; None where the file ends before it does."""
-    data = os.pread(fd, ENTRY_LENGTH, HEADER_LENGTH + index * ENTRY_LENGTH)
+class StoredPositions(Positions):
+    """The positions of a recording in a store: the header as of the last ``refresh``, and blocks of entries as they are asked for.
+
+    The header is read before the entries, which are all there before the recorded position moves past them.
+    """
+
+    def __init__(self, store: Store, name: str, recording_id: int) -> None:
+        self._store, self._file = store, name
+        self._name = f"{store.url}/{name}"
+        self._recording_id = recording_id
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._recorded = self._size = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads the header anew. Raises FileNotFoundError, or RecordingError for what is no positions file."""
+        first = self._store.read(self._file, 0, BLOCK_LENGTH)
+        if len(first) < HEADER_LENGTH:
+            raise RecordingError(f"{self._name} has only {len(first)} bytes")
+        magic, stored_id, recorded, _ = _HEADER.unpack_from(first)
+        if magic != MAGIC or stored_id != self._recording_id:
+            raise RecordingError(f"{self._name} is not the positions of recording {self._recording_id}")
+        self._recorded = self._checked(recorded)
+        self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
+        # A block that was not full has more entries now.
+        self._blocks = OrderedDict((at, block) for at, block in self._blocks.items() if len(block) == BLOCK_LENGTH)
+        self._blocks[0] = first
+
+    @property
+    def recorded_position(self) -> int:
+        """As ``Positions.recorded_position``, as of the last ``refresh``."""
+        return self._recorded
+
+    def _block(self, at: int) -> bytes:
+        block = self._blocks.get(at)
+        if block is None:
+            block = self._store.read(self._file, at, at + BLOCK_LENGTH)
+            self._blocks[at] = block
+            if len(self._blocks) > MAX_BLOCKS:
+                self._blocks.popitem(last=False)
+        else:
+            self._blocks.move_to_end(at)
+        return block
+
+    def _read(self, first: int, last: int) -> bytes:
+        start, end = HEADER_LENGTH + first * ENTRY_LENGTH, HEADER_LENGTH + last * ENTRY_LENGTH
+        at = start // BLOCK_LENGTH * BLOCK_LENGTH
+        if end <= at + BLOCK_LENGTH:
+            return self._block(at)[start - at : end - at]
+        return self._store.read(self._file, start, end)
+
+    def _written(self) -> int:
+        return max(self._size - HEADER_LENGTH, 0) // ENTRY_LENGTH
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _decoded(data: bytes) -> IndexEntry | None:
     return IndexEntry(*_ENTRY.unpack(data)[:4]) if len(data) == ENTRY_LENGTH else None
 
 
-def _entries_until(fd: int, position: int) -> int:
-    """How many entries of a file are not past ``position``."""
-    count = max(os.fstat(fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
+def _entry(fd: int, index: int) -> IndexEntry | None:
+    """An entry by its number; None where the file ends before it does."""
+    return _decoded(os.pread(fd, ENTRY_LENGTH, HEADER_LENGTH + index * ENTRY_LENGTH))
+
+
+def _entries_until(count: int, entry_at: Callable[[int], IndexEntry | None], position: int) -> int:
+    """How many of ``count`` entries are not past ``position``."""
 
     def is_past(index: int) -> bool:
         # What is cut off meanwhile, by a recorder that starts again, was past it.
-        entry = _entry(fd, index)
+        entry = entry_at(index)
         return entry is None or entry.position > position
 
     return bisect_left(range(count), True, key=is_past)

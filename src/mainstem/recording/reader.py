@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import OrderedDict
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,20 +14,18 @@ from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL, RecordingDescriptor, read_catalog
-from mainstem.recording.positions import PositionsReader, positions_file
-from mainstem.recording.segments import (
-    SegmentMemory,
-    find_end,
-    first_segment_base,
-    segment_base,
-    segment_name,
-    segments_of,
-)
+from mainstem.recording.archive import DirectoryArchive, archive_of
+from mainstem.recording.catalog import NULL, RecordingDescriptor
+from mainstem.recording.ends import find_end
+from mainstem.recording.fetching import FetchedSegment
+from mainstem.recording.segments import first_segment_base, segment_base
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from mmap import mmap
+
+    from mainstem.recording.archive import Archive, ArchiveSegment
+    from mainstem.recording.positions import Positions
 
 # Segments that a reader keeps mapped at once: reading goes forward, and a cut into partitions reads few.
 MAX_MAPPED_SEGMENTS = 4
@@ -34,13 +33,16 @@ MAX_MAPPED_SEGMENTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``. Valid until the reader closes."""
+    """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``.
+
+    Valid until the reader closes; of a recording that is elsewhere only until the next run but one. ``path`` names the file.
+    """
 
     memory: mmap | bytes
     offset: int
     limit: int
     position: int
-    path: Path
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,12 @@ class Progress:
 class RecordingReader:
     """One recording, read by position. Use it as a context manager."""
 
-    def __init__(self, directory: Path | str, descriptor: RecordingDescriptor) -> None:
-        self.directory = Path(directory)
+    def __init__(self, directory: Archive | Path | str, descriptor: RecordingDescriptor) -> None:
+        self.archive = archive_of(directory)
+        self.directory: Path | str = directory if isinstance(directory, Path) else self.archive.url
         self.descriptor = descriptor
-        self.positions: PositionsReader | None = None
-        if positions_file(self.directory, descriptor.recording_id).exists():
-            self.positions = PositionsReader(self.directory, descriptor.recording_id)
-        self._segments: OrderedDict[int, SegmentMemory] = OrderedDict()
+        self.positions: Positions | None = self.archive.positions(descriptor)
+        self._segments: OrderedDict[int, ArchiveSegment] = OrderedDict()
         self._walked = 0
         self._counted: Progress | None = None
 
@@ -96,8 +97,8 @@ class RecordingReader:
     @property
     def start_position(self) -> int:
         """The first position that can still be read: later than the recording's own start when segments were purged."""
-        bases = segments_of(self.directory, self.descriptor)
-        return max(self.descriptor.start_position, bases[0]) if bases else self.descriptor.start_position
+        first = next(iter(self.archive.segments(self.descriptor)), self.descriptor.start_position)
+        return max(self.descriptor.start_position, first)
 
     def end_position(self) -> int:
         """How far the recording can be read now: its stop position, else its recorded position, else the end of a walk.
@@ -116,8 +117,9 @@ class RecordingReader:
         if self.descriptor.stop_position != NULL:
             return self.descriptor.stop_position
         if self.positions is not None:
+            self.positions.refresh()
             return self.positions.recorded_position
-        end = find_end(self.directory, self.descriptor, known=self._walked)
+        end = find_end(self.archive, self.descriptor, known=self._walked)
         self._walked = max(end.suspect, self._walked)
         return self._walked
 
@@ -141,7 +143,7 @@ class RecordingReader:
         Example:
             ``reader.boundary_after(fault.position, reader.end_position())``
         """
-        lengths = self._segment_lengths()
+        lengths = self.archive.segments(self.descriptor)
         places = [base for base in lengths if position < base < end]
         entry = self.positions.after(position) if self.positions is not None else None
         if entry is not None and entry.position < end:
@@ -150,23 +152,16 @@ class RecordingReader:
                 places.append(entry.position)
         return min(places, default=end)
 
-    def _segment_lengths(self) -> dict[int, int]:
-        """The length in bytes of each segment file that is there, by base."""
-        lengths = {}
-        for base in segments_of(self.directory, self.descriptor):
-            with suppress(FileNotFoundError):
-                lengths[base] = (self.directory / segment_name(self.descriptor.recording_id, base)).stat().st_size
-        return lengths
-
     def runs(self, start: int, end: int) -> Iterator[Run]:
-        """The memory of ``[start, end)``, one run for each segment.
+        """The memory of ``[start, end)``, one run for each segment, or, of a segment that is elsewhere, for each range fetched.
 
         Args:
             start: A frame boundary.
             end: The position to stop at.
 
         Yields:
-            Runs in ascending order; each is valid until the reader closes.
+            Runs in ascending order, each of whole frames. Of a mapped file a run is valid until the reader closes; of one that is
+            elsewhere until the next run but one.
 
         Raises:
             RecordingError: A segment is missing or too short.
@@ -181,24 +176,54 @@ class RecordingReader:
             stop = min(end, base + self.descriptor.segment_file_length)
             limit = min(stop - base, segment.length)
             if limit <= position - base:
-                raise RecordingError(f"{segment.path} ends at {segment.length} bytes, before position {position}")
-            yield Run(segment.memory, position - base, limit, position, segment.path)
+                raise RecordingError(f"{segment.name} ends at {segment.length} bytes, before position {position}")
+            try:
+                for at, piece_end in segment.pieces(position - base, limit):
+                    yield Run(segment.memory, at, piece_end, base + at, segment.name)
+            finally:
+                if isinstance(segment, FetchedSegment):
+                    segment.close()
             if base + limit < stop:
-                raise RecordingError(f"{segment.path} ends at {segment.length} bytes, before position {stop}")
+                raise RecordingError(f"{segment.name} ends at {segment.length} bytes, before position {stop}")
             position = stop
 
-    def _segment(self, base: int) -> SegmentMemory:
+    def _segment(self, base: int) -> ArchiveSegment:
         if base in self._segments:
             self._segments.move_to_end(base)
             return self._segments[base]
         if base < first_segment_base(self.descriptor):
             raise RecordingError(f"recording {self.descriptor.recording_id} starts after position {base}")
-        segment = SegmentMemory(self.directory / segment_name(self.descriptor.recording_id, base), base)
+        segment = self.archive.segment(self.descriptor, base)
+        if isinstance(segment, FetchedSegment):
+            # Its memory is that of one iteration.
+            return segment
         self._segments[base] = segment
         if len(self._segments) > MAX_MAPPED_SEGMENTS:
             # Dropped, not closed: an iterator may still hold a run of it.
             self._segments.popitem(last=False)
         return segment
+
+    def checksum(self, start: int, end: int) -> int:
+        """The CRC-32 of the bytes of ``[start, end)``, as the index has it.
+
+        Args:
+            start: A frame boundary.
+            end: The position to stop at.
+
+        Returns:
+            The sum.
+
+        Raises:
+            RecordingError: A segment is missing or too short.
+
+        Example:
+            ``reader.checksum(entry.position, next_entry.position)``
+        """
+        value = 0
+        for run in self.runs(start, end):
+            with memoryview(run.memory) as memory, memory[run.offset : run.limit] as data:
+                value = zlib.crc32(data, value)
+        return value
 
     def walk(self, start: int, end: int, *, max_messages: int | None = None) -> Progress:
         """Walks ``[start, end)`` frame by frame; stops at ``end``, at a number of messages, or at a fault.
@@ -402,46 +427,52 @@ class RecordingReader:
         return self.start_position if self.descriptor.start_timestamp * NS_PER_MS >= time_ns else None
 
 
-def open_recordings(directory: Path | str) -> list[RecordingReader]:
+def open_recordings(directory: Path | str, options: Mapping[str, str] | None = None) -> list[RecordingReader]:
     """Opens every recording of a directory.
 
     Args:
-        directory: A directory of Mainstem's recorder or of Aeron Archive.
+        directory: A directory of Mainstem's recorder or of Aeron Archive: a path or a URL.
+        options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
 
     Returns:
         A reader for each recording, in catalog order; close each.
 
     Raises:
         RecordingError: There is no catalog, or it is damaged.
+        StoreError: The store cannot be read.
 
     Example:
         ``for reader in open_recordings("tides"): ...``
     """
-    path = Path(directory)
+    archive = DirectoryArchive.at(directory, options)
     with ExitStack() as stack:
-        readers = [stack.enter_context(RecordingReader(path, descriptor)) for descriptor in read_catalog(path)]
+        readers = [stack.enter_context(RecordingReader(archive, d)) for d in archive.recordings()]
         stack.pop_all()
     return readers
 
 
-def open_recording(directory: Path | str, recording_id: int) -> RecordingReader:
+def open_recording(
+    directory: Path | str, recording_id: int, options: Mapping[str, str] | None = None
+) -> RecordingReader:
     """Opens one recording.
 
     Args:
-        directory: A directory of Mainstem's recorder or of Aeron Archive.
+        directory: A directory of Mainstem's recorder or of Aeron Archive: a path or a URL.
         recording_id: The id in the catalog.
+        options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
 
     Returns:
         Its reader; use it as a context manager.
 
     Raises:
         RecordingError: The catalog has no such recording, or there is no catalog.
+        StoreError: The store cannot be read.
 
     Example:
-        ``with open_recording("tides", 0) as reader: print(reader.end_position())``
+        ``with open_recording("s3://bucket/tides", 0) as reader: print(reader.end_position())``
     """
-    path = Path(directory)
-    for descriptor in read_catalog(path):
+    archive = DirectoryArchive.at(directory, options)
+    for descriptor in archive.recordings():
         if descriptor.recording_id == recording_id:
-            return RecordingReader(path, descriptor)
+            return RecordingReader(archive, descriptor)
     raise RecordingError(f"{directory} holds no recording {recording_id}")

@@ -50,9 +50,9 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, open_file
+from mainstem.recording.ends import find_end
 from mainstem.recording.positions import PositionsReader, positions_file
 from mainstem.recording.reader import Progress, RecordingReader
-from mainstem.recording.segments import find_end
 from mainstem.recording.writer import RecordingWriter
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Segment files, in Aeron Archive's own layout: names, arithmetic, and how the end of what was written is found.
+"""Segment files, in Aeron Archive's own layout: names, arithmetic, reading and writing.
 
 ``<recordingId>-<segmentBasePosition>.rec`` holds the frames exactly as they lie in the term buffer; the frame at stream
 position p lies at offset p - segmentBasePosition. A file has the recording's full segment length from the start, sparse and
@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from dataclasses import dataclass
-from mmap import ACCESS_READ, PAGESIZE, mmap
+from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING
 
-from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
-from mainstem._core.log.columns import FrameWalk
+from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION, open_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -55,16 +54,20 @@ def segment_bases(directory: Path, recording_id: int) -> list[int]:
 
 def segments_of(directory: Path, descriptor: RecordingDescriptor) -> list[int]:
     """As ``segment_bases``, without files at positions where this recording can have no segment."""
+    return segments_among(descriptor, segment_bases(directory, descriptor.recording_id))
+
+
+def segments_among(descriptor: RecordingDescriptor, bases: Iterable[int]) -> list[int]:
+    """The bases among ``bases`` at which this recording can have a segment, in ascending order."""
     first, step = first_segment_base(descriptor), descriptor.segment_file_length
-    bases = segment_bases(directory, descriptor.recording_id)
-    return [base for base in bases if first <= base <= MAX_POSITION and not (base - first) % step]
+    return [base for base in sorted(bases) if first <= base <= MAX_POSITION and not (base - first) % step]
 
 
 class SegmentMemory:
     """One segment file mapped for reading: ``memory`` from stream position ``base``, ``length`` bytes of it there."""
 
     def __init__(self, path: Path, base: int) -> None:
-        self.path, self.base = path, base
+        self.name, self.base = str(path), base
         try:
             with path.open("rb") as file:
                 self.length = os.fstat(file.fileno()).st_size
@@ -74,59 +77,15 @@ class SegmentMemory:
         except OSError as error:
             raise RecordingError(f"segment {path}: {error.strerror}") from error
 
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As ``ArchiveSegment.pieces``: all of a mapped file is there."""
+        if start < end:
+            yield start, end
+
     def close(self) -> None:
         """Unmaps the file; may be called twice."""
         if isinstance(self.memory, mmap):
             self.memory.close()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingEnd:
-    """Where the frames of a recording end.
-
-    ``position`` is the end of the last whole frame. ``suspect`` is where the last frame starts when that frame reaches
-    over a page and nothing proves that all of it was written (equal to ``position`` when there is no such frame);
-    ``reason`` is what ended the walk: ``end`` of what was written, ``torn``, ``corrupt`` or ``missing`` file.
-    """
-
-    position: int
-    suspect: int
-    reason: str
-
-
-def find_end(
-    directory: Path, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
-) -> RecordingEnd:
-    """Walks the last segment from its start until no whole frame follows (or ``limit`` is reached).
-
-    ``known`` is a frame boundary up to which an earlier walk came; this one goes on from there.
-    """
-    bases = segments_of(directory, descriptor)
-    start = descriptor.start_position
-    if limit is not None:
-        bases = [base for base in bases if base < limit]
-    if not bases:
-        return RecordingEnd(start, start, "end" if limit in (None, start) else "missing")
-    base = bases[-1]
-    segment = SegmentMemory(directory / segment_name(descriptor.recording_id, base), base)
-    try:
-        end = segment.length if limit is None else min(segment.length, limit - base)
-        begin = max(start - base, known - base, 0)
-        if begin > end:
-            return RecordingEnd(start, start, "torn")
-        walk = FrameWalk()
-        walk.term_mask = descriptor.term_buffer_length - 1
-        stopped = walk.run(segment.memory, begin, end)
-        position = base + walk.offset
-        if stopped == WALK_AT_LIMIT:
-            whole = limit is None or position == limit
-            return RecordingEnd(position, position, "end" if whole else "missing")
-        reason = {WALK_AT_END: "end", WALK_CORRUPT: "corrupt"}.get(stopped, "torn")
-        last = walk.last
-        crosses = walk.offset > begin and last // PAGESIZE != (walk.offset - 1) // PAGESIZE
-        return RecordingEnd(position, base + last if crosses else position, reason)
-    finally:
-        segment.close()
 
 
 def checksum(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:

@@ -9,8 +9,8 @@ from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT, WALK
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
+from mainstem.recording.ends import find_end
 from mainstem.recording.replay import REASONS
-from mainstem.recording.segments import checksum, find_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def _changed(reader: RecordingReader, start: int, end: int) -> Iterator[Fault]:
             return
         if at >= first and entry.position > start:
             try:
-                same = checksum(reader.directory, reader.descriptor, at, entry.position) == entry.checksum
+                same = reader.checksum(at, entry.position) == entry.checksum
             except RecordingError:
                 # A segment is missing or short: the walk has reported it.
                 same = True
@@ -104,7 +104,7 @@ def end_fault(reader: RecordingReader) -> Fault | None:
     """The fault at the end of a recording that was not stopped and has no positions of Mainstem's; None for a clean end."""
     if reader.descriptor.stop_position != NULL or reader.positions is not None:
         return None
-    end = find_end(reader.directory, reader.descriptor)
+    end = find_end(reader.archive, reader.descriptor)
     if end.reason == "end":
         return None
     text = f"the frames end at {end.position}: the next one is {end.reason}"

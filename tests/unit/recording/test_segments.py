@@ -7,9 +7,9 @@ from tests.support.streams import Stream, aligned
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import RecordingDescriptor
+from mainstem.recording.ends import find_end
 from mainstem.recording.segments import (
     SegmentWriter,
-    find_end,
     first_segment_base,
     segment_base,
     segment_bases,

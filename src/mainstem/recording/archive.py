@@ -1,0 +1,235 @@
+"""What a reader needs of an archive, a place with recordings, and the archive whose layout is that of a recorder's directory.
+
+Theory of operation. A reader computes with positions; an archive has the bytes. ``Archive`` is what is between them, so that
+the same reader serves a directory that is being written on this machine, one in an object store or on a server, and places
+with another layout. A segment is memory from the archive: ``ArchiveSegment.memory`` is as long as the file, and the frame at
+stream position p lies at offset p - base, as in the file. A local file is mapped, and all of it is there. Of a remote one,
+``pieces`` fetches ranges ahead into memory of that length, of which only what was fetched and not yet dropped takes room:
+so offsets, the checks of term offsets, and frames across two pieces are what they are in a mapped file.
+
+One thread uses an archive at a time; its fetching threads are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
+from mainstem.recording.fetching import FetchedSegment
+from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name
+from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
+from mainstem.store.base import read_all
+from mainstem.store.local import LocalStore
+from mainstem.store.opening import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from mmap import mmap
+    from pathlib import Path
+
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.store.base import Store
+
+# Written once, by who gives an archive its identity: {"id": "...", "host": "..."}.
+IDENTITY_FILE = "mainstem-archive.json"
+MAX_IDENTITY_LENGTH = 4096
+_SEGMENT = re.compile(r"(\d+)-(\d+)\.rec")
+
+
+class ArchiveSegment(Protocol):
+    """The memory of one segment."""
+
+    @property
+    def name(self) -> str:
+        """Its path or URL, for errors."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Bytes that the archive has of it, from its base on."""
+        ...
+
+    @property
+    def memory(self) -> mmap | bytes:
+        """As long as the file; only ranges that ``pieces`` yielded may be read."""
+        ...
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Makes ``memory[start:end]`` readable, in ascending ranges that touch; each begins and ends where a frame does.
+
+        ``start`` is a frame boundary. A range stays readable until the segment closes, or, of a remote segment, until the
+        iterator is asked for the range after the next one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives the memory back; may be called twice."""
+        ...
+
+
+class Archive(Protocol):
+    """A place with recordings."""
+
+    @property
+    def url(self) -> str:
+        """Where it is, for errors and for opening it elsewhere."""
+        ...
+
+    @property
+    def archive_id(self) -> str:
+        """What distinguishes it from other archives, wherever it is copied to; the URL where it has no identity of its own."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """The machine whose recorder wrote it; empty where that is not known."""
+        ...
+
+    def refresh(self) -> None:
+        """Forgets what was listed: the next call sees the archive as it is then."""
+        ...
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """The recordings that are there, in the order of the catalog. Raises RecordingError where there is no archive."""
+        ...
+
+    def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+        """The length in bytes of each segment of a recording that is there, by base, ascending."""
+        ...
+
+    def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
+        """Opens a segment. Raises RecordingError where it is missing."""
+        ...
+
+    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
+        """The recorded position and the index; None where the recording has none. The caller closes it."""
+        ...
+
+    def close(self) -> None:
+        """Gives connections back; may be called twice."""
+        ...
+
+
+class DirectoryArchive:
+    """A recorder's directory, or Aeron Archive's, in any store.
+
+    ``keeps_listing`` is for who plans over many recordings: segments are listed once, until ``refresh``. Remote stores are always
+    read so.
+    """
+
+    def __init__(self, store: Store, *, keeps_listing: bool = False) -> None:
+        self.store = store
+        self.directory = store.local_path()
+        self._keeps_listing = keeps_listing or self.directory is None
+        self._listing: dict[int, dict[int, int]] | None = None
+        self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
+        self._identity: dict[str, str] | None = None
+
+    @classmethod
+    def at(cls, place: Path | str, options: Mapping[str, str] | None = None) -> DirectoryArchive:
+        """The archive at a path or URL."""
+        return cls(open_store(place, options))
+
+    @property
+    def url(self) -> str:
+        return self.store.url
+
+    @property
+    def archive_id(self) -> str:
+        return self._read_identity().get("id") or self.url
+
+    @property
+    def host(self) -> str:
+        return self._read_identity().get("host", "")
+
+    def _read_identity(self) -> dict[str, str]:
+        if self._identity is None:
+            identity: object = {}
+            with suppress(FileNotFoundError):
+                text = read_all(self.store, IDENTITY_FILE, limit=MAX_IDENTITY_LENGTH)
+                try:
+                    identity = json.loads(text)
+                except ValueError:
+                    identity = None
+            if not isinstance(identity, dict):
+                raise RecordingError(f"{self.url}: {IDENTITY_FILE} is no JSON object")
+            self._identity = {str(key): str(value) for key, value in identity.items()}
+        return self._identity
+
+    def refresh(self) -> None:
+        """As ``Archive.refresh``."""
+        self._listing = None
+        self._identity = self._identity or None
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """As ``Archive.recordings``."""
+        if self.directory is not None and not self._keeps_listing:
+            return read_catalog(self.directory)
+        try:
+            data = read_all(self.store, CATALOG_FILE, limit=MAX_CATALOG_LENGTH)
+        except FileNotFoundError as error:
+            raise RecordingError(f"{self.url} holds no recordings: there is no {CATALOG_FILE} in it") from error
+        known, descriptors = self._catalog or (b"", [])
+        if data != known:
+            descriptors = decode_catalog(
+                data, f"{self.url}/{CATALOG_FILE}", known={d.entry_offset: d for d in descriptors}, before=known
+            )
+            self._catalog = data, descriptors
+        return descriptors
+
+    def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+        """As ``Archive.segments``."""
+        lengths = self._listed().get(descriptor.recording_id, {})
+        return {base: lengths[base] for base in segments_among(descriptor, lengths)}
+
+    def _listed(self) -> dict[int, dict[int, int]]:
+        if self._listing is not None and self._keeps_listing:
+            return self._listing
+        listing: dict[int, dict[int, int]] = {}
+        for file in self.store.list(recursive=False):
+            if match := _SEGMENT.fullmatch(file.name):
+                listing.setdefault(int(match[1]), {})[int(match[2])] = file.size
+        self._listing = listing
+        return listing
+
+    def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
+        """As ``Archive.segment``."""
+        name = segment_name(descriptor.recording_id, base)
+        path = self.store.local_path(name)
+        if path is not None:
+            return SegmentMemory(path, base)
+        shown = f"{self.url}/{name}"
+        try:
+            length = self.store.size(name)
+        except FileNotFoundError as error:
+            raise RecordingError(f"segment {shown} is missing") from error
+        mask = descriptor.term_buffer_length - 1
+        return FetchedSegment(shown, length, lambda start, end: self.store.read(name, start, end), term_mask=mask)
+
+    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
+        """As ``Archive.positions``."""
+        name = positions_name(descriptor.recording_id)
+        if self.directory is not None:
+            path = self.directory / name
+            return PositionsReader(self.directory, descriptor.recording_id) if path.exists() else None
+        try:
+            return StoredPositions(self.store, name, descriptor.recording_id)
+        except FileNotFoundError:
+            return None
+
+    def close(self) -> None:
+        """As ``Archive.close``."""
+        self.store.close()
+
+
+def archive_of(place: Archive | Path | str) -> Archive:
+    """The archive at a path or URL; an archive is returned as it is."""
+    from pathlib import Path
+
+    if isinstance(place, Path):
+        return DirectoryArchive(LocalStore(place))
+    return DirectoryArchive.at(place) if isinstance(place, str) else place

@@ -1,0 +1,72 @@
+"""Where the frames of a recording end, where no recorder says so: a walk of its last segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from mmap import PAGESIZE
+from typing import TYPE_CHECKING
+
+from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
+from mainstem._core.log.columns import FrameWalk
+from mainstem.recording.archive import archive_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.recording.archive import Archive
+    from mainstem.recording.catalog import RecordingDescriptor
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingEnd:
+    """Where the frames of a recording end.
+
+    ``position`` is the end of the last whole frame. ``suspect`` is where the last frame starts when that frame reaches
+    over a page and nothing proves that all of it was written (equal to ``position`` when there is no such frame);
+    ``reason`` is what ended the walk: ``end`` of what was written, ``torn``, ``corrupt`` or ``missing`` file.
+    """
+
+    position: int
+    suspect: int
+    reason: str
+
+
+def find_end(
+    place: Archive | Path, descriptor: RecordingDescriptor, *, limit: int | None = None, known: int = 0
+) -> RecordingEnd:
+    """Walks the last segment from its start until no whole frame follows (or ``limit`` is reached).
+
+    ``known`` is a frame boundary up to which an earlier walk came; this one goes on from there.
+    """
+    archive = archive_of(place)
+    bases = list(archive.segments(descriptor))
+    start = descriptor.start_position
+    if limit is not None:
+        bases = [base for base in bases if base < limit]
+    if not bases:
+        return RecordingEnd(start, start, "end" if limit in (None, start) else "missing")
+    base = bases[-1]
+    segment = archive.segment(descriptor, base)
+    try:
+        end = segment.length if limit is None else min(segment.length, limit - base)
+        begin = max(start - base, known - base, 0)
+        if begin > end:
+            return RecordingEnd(start, start, "torn")
+        walk = FrameWalk()
+        walk.term_mask = descriptor.term_buffer_length - 1
+        offset, last, stopped = begin, begin, WALK_AT_LIMIT
+        for at, piece_end in segment.pieces(begin, end):
+            stopped = walk.run(segment.memory, at, piece_end)
+            offset = walk.offset
+            last = walk.last if offset > at else last
+            if stopped != WALK_AT_LIMIT:
+                break
+        position = base + offset
+        if stopped == WALK_AT_LIMIT:
+            whole = limit is None or position == limit
+            return RecordingEnd(position, position, "end" if whole else "missing")
+        reason = {WALK_AT_END: "end", WALK_CORRUPT: "corrupt"}.get(stopped, "torn")
+        crosses = offset > begin and last // PAGESIZE != (offset - 1) // PAGESIZE
+        return RecordingEnd(position, base + last if crosses else position, reason)
+    finally:
+        segment.close()

@@ -1,0 +1,161 @@
+"""A directory of this machine. Files are mapped by their readers; writing is by rename and link, which are atomic."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from mainstem.errors import StoreError
+from mainstem.store.base import StoredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What a writer that was killed leaves behind; never listed.
+NEW_SUFFIX = ".mainstem-new"
+
+
+class LocalStore:
+    """Files below a directory, which need not exist before something is written."""
+
+    def __init__(self, directory: Path | str, url: str | None = None) -> None:
+        self.directory = Path(directory)
+        self.url = str(directory) if url is None else url
+
+    def _path(self, name: str) -> Path:
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts or "\0" in name:
+            raise StoreError(self.url, f"{name!r} is no name of a file below it")
+        return self.directory / name
+
+    def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
+        """As ``Store.list``."""
+        start = prefix[: prefix.rfind("/") + 1]
+        waiting = [(self._path(start), start)]
+        while waiting:
+            directory, inside = waiting.pop()
+            try:
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        name = inside + entry.name
+                        if entry.is_dir():
+                            if recursive and (name.startswith(prefix) or prefix.startswith(name + "/")):
+                                waiting.append((Path(entry.path), name + "/"))
+                        elif name.startswith(prefix) and not name.endswith(NEW_SUFFIX):
+                            try:
+                                status = entry.stat()
+                            except FileNotFoundError:
+                                continue
+                            yield StoredFile(name, status.st_size, status.st_mtime_ns)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise StoreError(self.url, f"{directory}: {error.strerror}") from error
+
+    def directories(self, prefix: str = "") -> Iterator[str]:
+        """As ``Store.directories``."""
+        inside = prefix.rstrip("/")
+        try:
+            with os.scandir(self._path(inside)) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        yield f"{inside}/{entry.name}" if inside else entry.name
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise StoreError(self.url, f"{inside or '.'}: {error.strerror}") from error
+
+    def size(self, name: str) -> int:
+        """As ``Store.size``."""
+        try:
+            return os.stat(self._path(name)).st_size
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreError(self.url, f"{name}: {error.strerror}") from error
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """As ``Store.read``."""
+        try:
+            with self._path(name).open("rb", buffering=0) as file:
+                pieces, at = [], start
+                while at < end and (piece := os.pread(file.fileno(), end - at, at)):
+                    pieces.append(piece)
+                    at += len(piece)
+                return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StoreError(self.url, f"{name}: {error.strerror}") from error
+
+    def _write_new(self, path: Path, data: bytes | Path) -> Path:
+        """Writes a file beside ``path``, on the device when this returns."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.{uuid4().hex}{NEW_SUFFIX}")
+        try:
+            with fresh.open("xb") as file:
+                if isinstance(data, Path):
+                    with data.open("rb") as source:
+                        shutil.copyfileobj(source, file, 1 << 20)
+                else:
+                    file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        return fresh
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        """As ``Store.put_if_absent``: a hard link never replaces a file."""
+        path = self._path(name)
+        if path.exists():
+            return False
+        try:
+            fresh = self._write_new(path, data)
+            try:
+                os.link(fresh, path)
+            except FileExistsError:
+                return False
+            finally:
+                fresh.unlink(missing_ok=True)
+            _sync_directory(path.parent)
+        except OSError as error:
+            raise StoreError(self.url, f"{name}: {error.strerror}") from error
+        return True
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """As ``Store.put``."""
+        path = self._path(name)
+        try:
+            fresh = self._write_new(path, data)
+            fresh.replace(path)
+            _sync_directory(path.parent)
+        except OSError as error:
+            raise StoreError(self.url, f"{name}: {error.strerror}") from error
+
+    def delete(self, name: str) -> None:
+        """As ``Store.delete``."""
+        try:
+            self._path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(self.url, f"{name}: {error.strerror}") from error
+
+    def local_path(self, name: str = "") -> Path | None:
+        """As ``Store.local_path``."""
+        return self._path(name) if name else self.directory
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _sync_directory(directory: Path) -> None:
+    """Waits until the names of a directory are on the device."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

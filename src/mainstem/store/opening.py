@@ -1,0 +1,74 @@
+"""From a URL to a store. The scheme chooses; what it needs is imported only then."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from mainstem.errors import ConfigurationError
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mainstem.store.base import Store
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# Opened by pyarrow.fs, which `mainstem[arrow]` installs.
+ARROW_SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+HTTP_SCHEMES = ("http", "https")
+SCHEMES = ("file", *ARROW_SCHEMES, *HTTP_SCHEMES)
+
+
+def scheme_of(url: str) -> str:
+    """The scheme of a URL in lower case; empty for a path."""
+    match = _SCHEME.match(url)
+    if match:
+        return match[1].lower()
+    return "file" if url.startswith("file:/") else ""
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL and not a path."""
+    return bool(scheme_of(text))
+
+
+def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Store:
+    """The store at a URL or below a local path.
+
+    Args:
+        url: A directory, or a URL: ``file``, ``s3``, ``gs``, ``abfs``, ``hdfs``, ``http`` or ``https``, or a scheme of fsspec.
+        options: Options of the store as texts, by pyarrow's names or Hadoop's (``fs.s3a.endpoint``); unknown ones are refused.
+
+    Returns:
+        The store. Nothing need exist there yet.
+
+    Raises:
+        ConfigurationError: There is no such scheme; names what to install.
+        MissingExtraError: The package for the scheme is not installed.
+
+    Example:
+        ``open_store("s3://bucket/tides", {"endpoint_override": "127.0.0.1:9000", "scheme": "http"})``
+    """
+    text, options = str(url), dict(options or {})
+    scheme = scheme_of(text)
+    if not scheme:
+        return LocalStore(Path(url))
+    if scheme == "file":
+        parts = urlsplit(text)
+        if parts.netloc not in ("", "localhost"):
+            raise ConfigurationError(
+                f"{text!r} names the host {parts.netloc!r}; a file:// URL has three slashes, as in file:///data"
+            )
+        return LocalStore(Path(unquote(parts.path)), text)
+    if scheme in HTTP_SCHEMES:
+        if find_spec("mainstem.store.http") is None:
+            raise ConfigurationError(f"{text!r}: this version has no store for {scheme}://")
+        from mainstem.store.http import HttpStore  # type: ignore[import-not-found, unused-ignore]
+
+        store: Store = HttpStore(text, options)
+        return store
+    raise ConfigurationError(f"{text!r}: there is no store for {scheme}://")
