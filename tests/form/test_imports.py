@@ -71,6 +71,7 @@ DOORS: dict[str, set[str]] = {
     "mux/jmux/aio_client.py": {"asyncio", "random"},
     "mux/jmux/aio_server.py": {"asyncio"},
     "mux/sockets.py": {"asyncio"},
+    "store/arrow.py": {"threading"},
     "store/retry.py": {"random", "time"},
     "mux/tunnel.py": {"asyncio", "random", "socket"},
     "cli/tunnel.py": {"asyncio", "ssl"},

@@ -71,4 +71,20 @@ def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Sto
 
         store: Store = HttpStore(text, options)
         return store
-    raise ConfigurationError(f"{text!r}: there is no store for {scheme}://")
+    if scheme in ARROW_SCHEMES:
+        from mainstem.store.arrow import open_arrow_store
+
+        return open_arrow_store(text, options)
+    return _other(text, scheme, options)
+
+
+def _other(url: str, scheme: str, options: Mapping[str, str]) -> Store:
+    if find_spec("fsspec") is None:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
+        raise ConfigurationError(
+            f"{url!r}: there is no store for {scheme}://; known are {known}, and what fsspec knows: pip install fsspec and its"
+            f" package for {scheme}"
+        )
+    from mainstem.store.fsspec import open_fsspec_store
+
+    return open_fsspec_store(url, scheme, options)

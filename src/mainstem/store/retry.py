@@ -22,7 +22,8 @@ LONGEST_WAIT_S = 5.0
 
 # What client libraries say of a fault that may pass. They have no common type for it.
 _TRANSIENT = re.compile(
-    r"SlowDown|ServiceUnavailable|InternalError|InternalServerError|RequestTimeout|Throttl|TooManyRequests|NETWORK_CONNECTION"
+    r"Slow_?Down|Service_?Unavailable|Internal_?(?:Server_?)?(?:Error|Failure)|Request_?Timeout|Throttl|Too_?Many_?Requests"
+    r"|NETWORK_CONNECTION"
     r"|(?:HTTP[ a-z]*|status(?: code)?:? ?|response code )(?:429|500|502|503|504)\b"
     r"|\b(?:500 Internal|502 Bad|503 Service|504 Gateway)"
     r"|connection (?:was )?(?:reset|refused|closed|aborted|error)|broken pipe|reset by peer|timed? ?out"
@@ -49,6 +50,11 @@ def is_transient(error: BaseException) -> bool:
     return _TRANSIENT.search(str(error)) is not None
 
 
+def _sentence(error: Exception) -> str:
+    """The first paragraph of an error: some libraries go on with their own state."""
+    return str(error).partition("\n\n")[0].strip() or type(error).__name__
+
+
 @dataclass
 class Retry:
     """Calls again what failed for a moment, after growing waits with jitter. Time and chance are arguments for tests."""
@@ -70,9 +76,9 @@ class Retry:
             except Exception as error:
                 # Client libraries raise types of their own.
                 if not is_transient(error):
-                    raise StoreError(url, f"{what}: {error}") from error
+                    raise StoreError(url, f"{what}: {_sentence(error)}") from error
                 if attempt == self.attempts:
-                    raise StoreError(url, f"{what} failed {attempt} times: {error}") from error
+                    raise StoreError(url, f"{what} failed {attempt} times: {_sentence(error)}") from error
                 asked_s = error.wait_s if isinstance(error, TransientError) else None
                 self.sleep(
                     wait_s * self.chance.uniform(0.5, 1.0) if asked_s is None else min(asked_s, self.longest_wait_s)

@@ -1,0 +1,189 @@
+"""Options of stores: by pyarrow's names, or by those that Hadoop and Spark use (``fs.s3a.endpoint``). All values are texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+def _flag(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return lowered == "true"
+
+
+_Kinds = dict[str, "Callable[[str], Any]"]
+
+S3: _Kinds = {
+    "access_key": str,
+    "secret_key": str,
+    "session_token": str,
+    "anonymous": _flag,
+    "region": str,
+    "request_timeout": float,
+    "connect_timeout": float,
+    "scheme": str,
+    "endpoint_override": str,
+    "role_arn": str,
+    "session_name": str,
+    "external_id": str,
+    "load_frequency": int,
+    "proxy_options": str,
+    "force_virtual_addressing": _flag,
+    "tls_ca_file_path": str,
+}
+GCS: _Kinds = {
+    "anonymous": _flag,
+    "access_token": str,
+    "target_service_account": str,
+    "scheme": str,
+    "endpoint_override": str,
+    "project_id": str,
+}
+AZURE: _Kinds = {
+    "account_name": str,
+    "account_key": str,
+    "blob_storage_authority": str,
+    "blob_storage_scheme": str,
+    "dfs_storage_authority": str,
+    "dfs_storage_scheme": str,
+    "client_id": str,
+    "client_secret": str,
+    "sas_token": str,
+    "tenant_id": str,
+}
+HDFS: _Kinds = {"user": str, "kerb_ticket": str, "replication": int, "buffer_size": int}
+NAMES = frozenset(S3) | frozenset(GCS) | frozenset(AZURE) | frozenset(HDFS)
+# What is handed to the Hadoop client of hdfs:// as it is.
+_HADOOP_CLIENT = ("dfs.", "hadoop.", "ipc.", "fs.defaultfs")
+
+_S3A = {
+    "access.key": "access_key",
+    "secret.key": "secret_key",
+    "session.token": "session_token",
+    "endpoint.region": "region",
+    "assumed.role.arn": "role_arn",
+    "assumed.role.session.name": "session_name",
+}
+_AZURE = {
+    "account.key": "account_key",
+    "sas.fixed.token": "sas_token",
+    "account.oauth2.client.id": "client_id",
+    "account.oauth2.client.secret": "client_secret",
+    "account.oauth2.msi.tenant": "tenant_id",
+}
+
+
+def is_store_option(name: str) -> bool:
+    """Whether a name is one of a store's options, of whatever kind."""
+    lowered = name.lower()
+    return lowered in NAMES or lowered.startswith(("fs.", *_HADOOP_CLIENT))
+
+
+def _typed(values: Mapping[str, str], kinds: _Kinds, url: str) -> dict[str, Any]:
+    typed = {}
+    for name, text in values.items():
+        if name not in kinds:
+            raise ConfigurationError(f"{url}: its store has no option {name!r}; it has {', '.join(sorted(kinds))}")
+        try:
+            typed[name] = kinds[name](text)
+        except ValueError:
+            # The value may be a secret.
+            raise ConfigurationError(f"{url}: the value of the option {name!r} is not possible") from None
+    return typed
+
+
+def _plain_first(options: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Hadoop's names before pyarrow's, so that these override those; all in lower case."""
+    return sorted(((name.lower(), text) for name, text in options.items()), key=lambda item: "." not in item[0])
+
+
+def _unknown(url: str, name: str, known: Iterable[str]) -> ConfigurationError:
+    return ConfigurationError(f"{url}: {name!r} has no counterpart here; known are {', '.join(sorted(known))}")
+
+
+def s3_options(url: str, bucket: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for ``pyarrow.fs.S3FileSystem``."""
+    values: dict[str, str] = {}
+    known = [f"fs.s3a.{key}" for key in (*_S3A, "endpoint", "path.style.access", "connection.ssl.enabled")]
+    # Hadoop's options for one bucket override those for all.
+    ordered = sorted(_plain_first(options), key=lambda item: (not item[0].startswith("fs."), ".bucket." in item[0]))
+    for name, text in ordered:
+        if not name.startswith(("fs.s3a.", "fs.s3.", "fs.s3n.")):
+            values[name] = text
+            continue
+        key = name.split(".", 2)[2]
+        if key.startswith("bucket."):
+            if not key.startswith(f"bucket.{bucket}."):
+                continue
+            key = key.removeprefix(f"bucket.{bucket}.")
+        if key in _S3A:
+            values[_S3A[key]] = text
+        elif key == "endpoint":
+            scheme, separator, host = text.rpartition("://")
+            values["endpoint_override"] = host.rstrip("/")
+            if separator:
+                values["scheme"] = scheme
+        elif key == "path.style.access":
+            values["force_virtual_addressing"] = "false" if text.lower() == "true" else "true"
+        elif key == "connection.ssl.enabled":
+            values.setdefault("scheme", "https" if text.lower() == "true" else "http")
+        elif key == "aws.credentials.provider":
+            if "Anonymous" in text:
+                values["anonymous"] = "true"
+        elif key != "impl":
+            raise _unknown(url, name, known)
+    endpoint = values.get("endpoint_override", "")
+    if "://" in endpoint:
+        values["scheme"], _, values["endpoint_override"] = endpoint.partition("://")
+    return _typed(values, S3, url)
+
+
+def gcs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for ``pyarrow.fs.GcsFileSystem``."""
+    values: dict[str, str] = {}
+    for name, text in _plain_first(options):
+        if name == "fs.gs.project.id":
+            values["project_id"] = text
+        elif name == "fs.gs.storage.root.url":
+            values["scheme"], _, values["endpoint_override"] = text.rstrip("/").rpartition("://")
+        elif name.startswith("fs."):
+            if name != "fs.gs.impl":
+                raise _unknown(url, name, ("fs.gs.project.id", "fs.gs.storage.root.url"))
+        else:
+            values[name] = text
+    return _typed(values, GCS, url)
+
+
+def azure_options(url: str, account: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for ``pyarrow.fs.AzureFileSystem``; ``account`` is the one that the URL names, or empty."""
+    values = {"account_name": account} if account else {}
+    for name, text in _plain_first(options):
+        if not name.startswith("fs.azure."):
+            values[name] = text
+            continue
+        key = next((key for key in _AZURE if name.removeprefix("fs.azure.").startswith(key)), None)
+        if key is None:
+            raise _unknown(url, name, (f"fs.azure.{key}" for key in _AZURE))
+        owner = name.removeprefix(f"fs.azure.{key}").removeprefix(".").partition(".")[0]
+        if owner in ("", account):
+            values[_AZURE[key]] = text
+    typed = _typed(values, AZURE, url)
+    if not typed.get("account_name"):
+        raise ConfigurationError(
+            f"{url} names no account: give the option account_name, or abfs://container@account.dfs.core.windows.net/path"
+        )
+    return typed
+
+
+def hdfs_options(url: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for ``pyarrow.fs.HadoopFileSystem``, beside host and port."""
+    extra = {name: text for name, text in options.items() if name.lower().startswith(_HADOOP_CLIENT)}
+    values = {name.lower(): text for name, text in options.items() if name not in extra}
+    typed = _typed(values, HDFS, url)
+    return typed | ({"extra_conf": extra} if extra else {})

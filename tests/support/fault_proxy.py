@@ -1,0 +1,118 @@
+"""A proxy of HTTP over loopback that answers with faults of an object store before it lets requests through."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Self
+
+SLOW_DOWN = (
+    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: 90\r\nConnection: close\r\n\r\n"
+    + b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>".ljust(90)
+)
+INTERNAL = (
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/xml\r\nContent-Length: 90\r\nConnection: close\r\n\r\n"
+    + b"<Error><Code>InternalError</Code><Message>We encountered an error.</Message></Error>".ljust(90)
+)
+MAX_REQUEST = 64 << 20
+
+
+class FaultProxy:
+    """Forwards each request to ``target``, one connection for each, after the faults that ``faults`` has in order.
+
+    A fault is ``slow_down``, ``internal``, ``reset`` (before the request is forwarded), ``cut`` (the response's body ends in the
+    middle), ``lost`` (the request is forwarded and its response dropped), ``trickle`` (the response comes in small pieces) or
+    ``pass``. ``only`` limits faults to requests whose first line contains it.
+    """
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self.faults: deque[str] = deque()
+        self.only = b""
+        self.requests: list[bytes] = []
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+    @property
+    def url(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, suppress(OSError):
+            client.settimeout(30)
+            if not (request := read_request(client)):
+                return
+            line = request.partition(b"\r\n")[0]
+            with self._lock:
+                self.requests.append(line)
+                fault = self.faults.popleft() if self.faults and self.only in line else "pass"
+            if fault == "slow_down":
+                client.sendall(SLOW_DOWN)
+            elif fault == "internal":
+                client.sendall(INTERNAL)
+            elif fault == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            else:
+                self._forward(client, request, fault)
+
+    def _forward(self, client: socket.socket, request: bytes, fault: str) -> None:
+        head, _, body = request.partition(b"\r\n\r\n")
+        lines = [line for line in head.split(b"\r\n") if not line.lower().startswith((b"connection:", b"expect:"))]
+        with socket.create_connection(self._target) as server:
+            server.settimeout(30)
+            server.sendall(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n" + body)
+            response = b"".join(iter(lambda: server.recv(1 << 16), b""))
+        if fault == "lost":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif fault == "cut":
+            head_length = response.index(b"\r\n\r\n") + 4
+            client.sendall(response[: (head_length + len(response)) // 2])
+        elif fault == "trickle":
+            for at in range(0, len(response), 512):
+                client.sendall(response[at : at + 512])
+        else:
+            client.sendall(response)
+
+
+def read_request(client: socket.socket) -> bytes:
+    """A request with its body, whose length its head says."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = client.recv(1 << 16)
+        if not piece:
+            return b""
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
+    if b"100-continue" in fields.get(b"expect", b""):
+        client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    if b"chunked" in fields.get(b"transfer-encoding", b""):
+        while not body.endswith(b"0\r\n\r\n"):
+            body += client.recv(1 << 16)
+    length = min(int(fields.get(b"content-length", b"0")), MAX_REQUEST)
+    while len(body) < length:
+        body += client.recv(1 << 16)
+    return head + b"\r\n\r\n" + body

@@ -1,0 +1,142 @@
+"""Faults of an object store that pass are not seen; those that stay are one error that names the place."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.fault_proxy import FaultProxy
+from tests.support.object_stores import make_bucket, s3_options, s3_server
+
+from mainstem.errors import StoreError
+from mainstem.store import Store, open_store
+from mainstem.store import retry as retries
+from mainstem.store.retry import Retry, TransientError, is_transient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+DATA = bytes(range(256)) * 4000
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with s3_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def proxy(s3: str) -> Iterator[FaultProxy]:
+    host, _, port = s3.partition(":")
+    with FaultProxy((host, int(port))) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(s3: str, proxy: FaultProxy) -> Store:
+    opened = open_store(f"s3://{make_bucket(s3)}/rec", s3_options(proxy.url))
+    # As many attempts as ever, without their waits.
+    opened._retry = Retry(sleep=lambda _: None)
+    return opened
+
+
+@pytest.mark.parametrize("fault", ["slow_down", "internal", "reset", "cut", "trickle"])
+def test_a_read_outlives_faults(store: Store, proxy: FaultProxy, fault: str) -> None:
+    store.put("a", DATA)
+    proxy.only = b"GET "
+    proxy.faults.extend([fault] * (1 if fault == "trickle" else 3))
+    assert store.read("a", 100, 900_000) == DATA[100:900_000]
+    assert not proxy.faults
+
+
+@pytest.mark.parametrize("fault", ["slow_down", "internal", "reset"])
+def test_sizes_and_lists_outlive_faults(store: Store, proxy: FaultProxy, fault: str) -> None:
+    store.put("a", DATA)
+    proxy.faults.extend([fault] * 2)
+    assert store.size("a") == len(DATA)
+    proxy.faults.extend([fault] * 2)
+    assert [file.name for file in store.list()] == ["a"]
+
+
+@pytest.mark.parametrize("fault", ["slow_down", "internal", "reset", "lost"])
+def test_a_conditional_write_outlives_faults(store: Store, proxy: FaultProxy, fault: str) -> None:
+    proxy.only = b"PUT "
+    proxy.faults.extend([fault] * 2)
+    assert store.put_if_absent("a", b"mine")
+    assert not proxy.faults
+    assert store.read("a", 0, 10) == b"mine"
+    proxy.faults.extend([fault] * 2)
+    assert not store.put_if_absent("a", b"other")
+    assert store.read("a", 0, 10) == b"mine"
+
+
+@pytest.mark.parametrize("fault", ["slow_down", "internal", "reset", "lost"])
+def test_a_write_in_parts_outlives_faults(store: Store, proxy: FaultProxy, fault: str) -> None:
+    data = DATA * 12
+    proxy.only = b"PUT "
+    proxy.faults.extend(["pass", fault])
+    store.put("big", data)
+    assert not proxy.faults
+    assert store.read("big", 0, len(data)) == data
+
+
+def test_a_fault_that_stays_is_an_error_that_names_the_place(store: Store, proxy: FaultProxy) -> None:
+    store.put("a", DATA)
+    proxy.only = b"GET "
+    proxy.faults.extend(["slow_down"] * 100)
+    with pytest.raises(StoreError, match=r"s3://.*/rec: cannot read a failed 8 times"):
+        store.read("a", 0, 10)
+
+
+def test_what_is_refused_is_not_tried_again(store: Store, proxy: FaultProxy) -> None:
+    missing = open_store("s3://no-such-bucket-at-all/rec", s3_options(proxy.url))
+    proxy.requests.clear()
+    with pytest.raises(StoreError, match="no-such-bucket-at-all"):
+        missing.put("a", b"1")
+    assert len(proxy.requests) == 1
+
+
+def test_waits_grow_are_bounded_and_have_jitter() -> None:
+    waits: list[float] = []
+
+    def fail() -> None:
+        raise TransientError("busy")
+
+    with pytest.raises(StoreError, match="tides: cannot list failed 8 times: busy"):
+        Retry(sleep=waits.append, chance=random.Random(1)).call(fail, "tides", "cannot list")
+    assert len(waits) == 7
+    for number, wait in enumerate(waits):
+        full = min(retries.FIRST_WAIT_S * 2**number, retries.LONGEST_WAIT_S)
+        assert full / 2 <= wait <= full
+    assert len({wait / 2**number for number, wait in enumerate(waits)}) == 7
+
+
+def test_a_server_that_names_a_wait_is_waited_for_within_the_limit() -> None:
+    waits: list[float] = []
+
+    def fail() -> None:
+        raise TransientError("busy", wait_s=2.0 if not waits else 1000.0)
+
+    with pytest.raises(StoreError):
+        Retry(attempts=3, sleep=waits.append).call(fail, "tides", "cannot list")
+    assert waits == [2.0, retries.LONGEST_WAIT_S]
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (ConnectionResetError("reset"), True),
+        (OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate."), True),
+        (OSError("When reading information for key 'a': AWS Error NETWORK_CONNECTION: curlCode: 28"), True),
+        (OSError("HTTP status 503"), True),
+        (OSError("AWS Error ACCESS_DENIED during GetObject operation: No response body."), False),
+        (OSError("No space left on device"), False),
+        (PermissionError("denied"), False),
+        (FileNotFoundError("timed out"), False),
+        (ValueError("the key has 503 bytes"), False),
+    ],
+)
+def test_what_passes_is_known_from_what_stays(error: Exception, passes: bool) -> None:
+    assert is_transient(error) is passes
