@@ -1,0 +1,239 @@
+"""Recordings that are elsewhere: the same rows, positions, times and faults as those of a mapped directory."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.remote_store import RemoteStore
+from tests.support.streams import Stream, record
+
+from mainstem.errors import RecordingError
+from mainstem.recording import (
+    Recorder,
+    RecordingReader,
+    batches,
+    faults,
+    fetching,
+    messages,
+    open_recordings,
+    read_catalog,
+)
+from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive
+from mainstem.recording.ends import find_end
+from mainstem.recording.positions import BLOCK_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TERM = 65536
+STREAM = {"stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
+SECOND = 1_000_000_000
+
+
+def recorded(path: Path, count: int = 400, *, sessions: int = 2, stopped: bool = True) -> None:
+    """Recordings of messages of many lengths, over several segments, terms and padding frames."""
+    chance = random.Random(5)
+    recorder = Recorder(path, segment_length=4 * TERM)
+    for session in range(sessions):
+        writer = recorder.start(**STREAM, session_id=session, join_position=0)
+        payloads = [chance.randbytes(chance.choice([1, 100, 1300, 4000, 7000])) for _ in range(count)]
+        record(writer, Stream(session_id=session), payloads, time_ns=SECOND, step_ns=SECOND // 50)
+    if stopped:
+        recorder.close()
+
+
+@pytest.fixture
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that end within frames, and within padding."""
+    monkeypatch.setattr(fetching, "FIRST_RANGE_BYTES", 4096)
+    monkeypatch.setattr(fetching, "RANGE_BYTES", 12_288)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, small_ranges: None) -> Iterator[tuple[list[RecordingReader], list[RecordingReader]]]:
+    """Readers of the same recordings, mapped and elsewhere."""
+    recorded(tmp_path / "rec")
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    here = open_recordings(tmp_path / "rec")
+    there = [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
+    yield here, there
+    for reader in here + there:
+        reader.close()
+
+
+def test_a_remote_recording_has_the_rows_of_a_mapped_one(
+    pair: tuple[list[RecordingReader], list[RecordingReader]],
+) -> None:
+    for here, there in zip(*pair, strict=True):
+        assert (there.start_position, there.end_position()) == (here.start_position, here.end_position())
+        begin, end = here.start_position, here.end_position()
+        assert list(messages(there, begin, end)) == list(messages(here, begin, end))
+        for frames in (False, True):
+            rows = [
+                [
+                    ({k: bytes(v) for k, v in columns.items()}, n)
+                    for columns, n in batches(reader, begin, end, frames=frames, rows=97)
+                ]
+                for reader in (here, there)
+            ]
+            assert [n for _, n in rows[0]] == [n for _, n in rows[1]]
+            assert [c["payload"] for c, _ in rows[0]] == [c["payload"] for c, _ in rows[1]]
+            assert [c["position"] for c, _ in rows[0]] == [c["position"] for c, _ in rows[1]]
+
+
+def test_positions_times_and_cuts_are_those_of_a_mapped_one(
+    pair: tuple[list[RecordingReader], list[RecordingReader]],
+) -> None:
+    here, there = pair[0][0], pair[1][0]
+    end = here.end_position()
+    assert there.cuts(0, end, 7) == here.cuts(0, end, 7)
+    assert there.messages_before(end) == here.messages_before(end)
+    assert there.advance(0, end, max_messages=123) == here.advance(0, end, max_messages=123)
+    for time_ns in range(SECOND, 12 * SECOND, SECOND):
+        assert there.position_at_time(time_ns) == here.position_at_time(time_ns)
+        assert there.stamped_since(time_ns) == here.stamped_since(time_ns)
+    assert there.recorded_time_ns(end) == here.recorded_time_ns(end)
+
+
+def test_a_changed_byte_and_a_missing_segment_are_faults(tmp_path: Path, small_ranges: None) -> None:
+    recorded(tmp_path / "rec", sessions=1)
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    (descriptor,) = archive.recordings()
+    bases = list(archive.segments(descriptor))
+    with (tmp_path / "rec" / f"0-{bases[0]}.rec").open("r+b") as file:
+        file.seek(20_000)
+        byte = file.read(1)
+        file.seek(20_000)
+        file.write(bytes([byte[0] ^ 1]))
+    (tmp_path / "rec" / f"0-{bases[1]}.rec").unlink()
+    archive.refresh()
+    with RecordingReader(archive, descriptor) as there, RecordingReader(tmp_path / "rec", descriptor) as here:
+        end = there.end_position()
+        kinds = [(fault.kind, fault.position) for fault in faults(there, 0, end)]
+        assert kinds == [(fault.kind, fault.position) for fault in faults(here, 0, end)]
+        assert {"checksum", "missing"} <= {kind for kind, _ in kinds}
+        with pytest.raises(RecordingError, match=r"segment remote://rec/0-\d+\.rec is missing"):
+            list(messages(there, 0, end))
+        assert list(batches(there, 0, end, strict=False))
+
+
+def test_a_corrupt_frame_is_met_where_it_lies(tmp_path: Path, small_ranges: None) -> None:
+    recorded(tmp_path / "rec", sessions=1)
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    (descriptor,) = archive.recordings()
+    with RecordingReader(archive, descriptor) as reader:
+        at = reader.advance(0, reader.end_position(), max_bytes=30_000)
+    with (tmp_path / "rec" / "0-0.rec").open("r+b") as file:
+        file.seek(at)
+        file.write(b"\xff" * 32)
+    with RecordingReader(archive, descriptor) as there, RecordingReader(tmp_path / "rec", descriptor) as here:
+        found = [next(faults(reader, 0, reader.end_position(), checksums=False)) for reader in (here, there)]
+    assert (found[0].kind, found[0].position) == (found[1].kind, found[1].position)
+    assert found[1].position == at
+
+
+def test_the_end_of_an_unindexed_recording_is_found_by_ranges(tmp_path: Path, small_ranges: None) -> None:
+    recorded(tmp_path / "rec", sessions=1, stopped=False)
+    (tmp_path / "rec" / "0.mainstem-positions").unlink()
+    (descriptor,) = read_catalog(tmp_path / "rec")
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    assert find_end(archive, descriptor) == find_end(tmp_path / "rec", descriptor)
+    with RecordingReader(archive, descriptor) as there, RecordingReader(tmp_path / "rec", descriptor) as here:
+        assert there.end_position() == here.end_position() > 0
+
+
+def test_a_growing_remote_recording_is_followed(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "rec", segment_length=4 * TERM)
+    stream = Stream(session_id=7)
+    writer = recorder.start(**STREAM, session_id=7, join_position=0)
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    record(writer, stream, [bytes(100)] * 10)
+    (descriptor,) = archive.recordings()
+    with RecordingReader(archive, descriptor) as reader:
+        first = reader.end_position()
+        assert reader.messages_before(first) == 10
+        record(writer, stream, [bytes(1000)] * 1000)
+        assert reader.end_position() > first
+        archive.refresh()
+        assert reader.walk(0, reader.end_position()).messages == 1010
+    recorder.close()
+
+
+def test_a_look_up_fetches_little_of_a_long_segment(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "rec", segment_length=512 * TERM) as recorder:
+        writer = recorder.start(**STREAM, session_id=7, join_position=0)
+        record(writer, Stream(session_id=7), [bytes(1300)] * 20_000)
+    store = RemoteStore(tmp_path / "rec")
+    archive = DirectoryArchive(store)
+    (descriptor,) = archive.recordings()
+    store.reads.clear()
+    with RecordingReader(archive, descriptor) as reader:
+        reader.advance(0, reader.end_position(), max_bytes=10_000_000)
+    assert sum(min(end, store.size(name)) - start for name, start, end in store.reads) < 2 * BLOCK_LENGTH + (512 << 10)
+
+
+def test_a_long_segment_takes_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "RANGE_BYTES", 1 << 20)
+    with Recorder(tmp_path / "rec", segment_length=2048 * TERM) as recorder:
+        writer = recorder.start(**STREAM, session_id=7, join_position=0)
+        block = [os.urandom(1300)] * 48
+        for _ in range(1500):
+            record(writer, _again(writer.position), block)
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    (descriptor,) = archive.recordings()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with RecordingReader(archive, descriptor) as reader:
+        assert reader.walk(0, reader.end_position()).messages == 1500 * 48
+    # Kilobytes; the segment has 100 MiB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000
+
+
+def _again(position: int) -> Stream:
+    return Stream(session_id=7, position=position)
+
+
+def test_one_listing_serves_until_it_is_refreshed(tmp_path: Path) -> None:
+    recorded(tmp_path / "rec", count=5, sessions=3)
+    store = RemoteStore(tmp_path / "rec")
+    archive = DirectoryArchive(store)
+    for descriptor in archive.recordings():
+        assert list(archive.segments(descriptor)) == [0]
+    assert store.lists == 1
+    archive.refresh()
+    assert archive.segments(archive.recordings()[0]) == {0: 4 * TERM}
+    assert store.lists == 2
+
+
+def test_an_archive_has_the_identity_that_its_file_says(tmp_path: Path) -> None:
+    recorded(tmp_path / "rec", count=1)
+    archive = DirectoryArchive.at(tmp_path / "rec")
+    assert (archive.archive_id, archive.host) == (str(tmp_path / "rec"), "")
+    (tmp_path / "rec" / IDENTITY_FILE).write_text('{"id": "7f3a", "host": "north"}')
+    archive = DirectoryArchive.at(tmp_path / "rec")
+    assert (archive.archive_id, archive.host) == ("7f3a", "north")
+    (tmp_path / "rec" / IDENTITY_FILE).write_text("[]")
+    with pytest.raises(RecordingError, match="no JSON object"):
+        _ = DirectoryArchive.at(tmp_path / "rec").archive_id
+
+
+def test_only_changed_entries_of_a_catalog_are_decoded(tmp_path: Path) -> None:
+    recorded(tmp_path / "rec", count=1, sessions=3)
+    archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
+    before = archive.recordings()
+    assert archive.recordings() is before
+    with Recorder(tmp_path / "rec", segment_length=4 * TERM) as recorder:
+        recorder.start(**STREAM, session_id=9, join_position=0)
+        after = archive.recordings()
+    assert [each.session_id for each in after] == [0, 1, 2, 9]
+    assert all(old is new for old, new in zip(before, after, strict=False))
+    assert after == read_catalog(tmp_path / "rec")[:3] + after[3:]
+
+
+def test_a_place_without_a_catalog_holds_no_recordings(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="remote://none holds no recordings"):
+        DirectoryArchive(RemoteStore(tmp_path / "none")).recordings()
