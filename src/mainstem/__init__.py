@@ -60,9 +60,11 @@ if TYPE_CHECKING:
         StoreError,
         TimedOut,
     )
+    from mainstem.recording import Recordings, open_recordings
 
 _CLIENT = "mainstem.aeron.client"
 _ERRORS = "mainstem.errors"
+_RECORDING = "mainstem.recording"
 _HOMES = {
     "__version__": "mainstem._version",
     "Action": _CLIENT,
@@ -99,11 +101,13 @@ _HOMES = {
     "OfferError": _ERRORS,
     "ProtocolError": _ERRORS,
     "RecordingError": _ERRORS,
+    "Recordings": _RECORDING,
     "RegistrationError": _ERRORS,
     "RemoteProtocolError": _ERRORS,
     "StorageSpaceError": _ERRORS,
     "StoreError": _ERRORS,
     "TimedOut": _ERRORS,
+    "open_recordings": _RECORDING,
 }
 
 __all__ = [
@@ -140,6 +144,7 @@ __all__ = [
     "ProtocolError",
     "Publication",
     "RecordingError",
+    "Recordings",
     "RegistrationError",
     "RemoteProtocolError",
     "StorageSpaceError",
@@ -147,6 +152,7 @@ __all__ = [
     "Subscription",
     "TimedOut",
     "aio",
+    "open_recordings",
 ]
 
 

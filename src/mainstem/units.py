@@ -1,8 +1,9 @@
-"""Sizes and durations as people write them: ``64m``, ``10ms``."""
+"""Sizes, durations and times as people write them: ``64m``, ``10ms``, ``2026-01-31T12:00:00``."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from mainstem.errors import ConfigurationError
 
@@ -44,3 +45,12 @@ def format_duration_ns(value: int) -> str:
         if value and value % factor == 0:
             return f"{value // factor}{suffix}"
     return f"{value}ns"
+
+
+def parse_time(text: str, *, name: str = "time", expected: str = "no time as in 2026-01-31T12:00:00") -> datetime:
+    """Returns an ISO 8601 time, in UTC unless it has an offset. Raises ConfigurationError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{name}: {text!r} is {expected}") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

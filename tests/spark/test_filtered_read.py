@@ -13,11 +13,12 @@ from tests.support.streams import Stream, record
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
 from mainstem.recording.positions import positions_file
+from mainstem.recording.rows.bounds import Range
 from mainstem.spark import recordings
 from mainstem.spark.sources.conditions import bounds_of
+from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.planning import Planner
-from mainstem.spark.sources.predicate_bounds import Range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def read(spark: SparkSession, path: Path, where: Any, **options: Any) -> DataFra
 
 def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
     """How much of the recordings is planned to be read."""
-    made = bounds_of(source(spark, path).where(where)).options({})
+    made = narrowed_options(bounds_of(source(spark, path).where(where)), {})
     planner = Planner(parse_options({"path": str(path), "unknownTimes": "skip", **made}), {"position": False})
     try:
         return sum(part.end - part.start for part in planner.ranges(planner.starting(), planner.ending()))

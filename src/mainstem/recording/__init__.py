@@ -2,8 +2,9 @@
 
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
 from mainstem.recording.position_hold import PositionHold
-from mainstem.recording.reader import RecordingReader, open_recording, open_recordings
+from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
+from mainstem.recording.recordings import Recordings, open_recording, open_recordings
 from mainstem.recording.replay import SkippedRange, batches, messages, replay_onto
 from mainstem.recording.verify import Fault, faults
 
@@ -13,6 +14,7 @@ __all__ = [
     "Recorder",
     "RecordingDescriptor",
     "RecordingReader",
+    "Recordings",
     "SkippedRange",
     "batches",
     "faults",

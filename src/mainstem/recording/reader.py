@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,14 +13,14 @@ from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import DirectoryArchive, archive_of
+from mainstem.recording.archive import archive_of
 from mainstem.recording.catalog import NULL, RecordingDescriptor
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.segments import first_segment_base, segment_base
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from mmap import mmap
 
     from mainstem.recording.archive import Archive, ArchiveSegment
@@ -425,54 +424,3 @@ class RecordingReader:
             entry = self.positions.at_time(time_ns)
             return None if entry is None else entry.position
         return self.start_position if self.descriptor.start_timestamp * NS_PER_MS >= time_ns else None
-
-
-def open_recordings(directory: Path | str, options: Mapping[str, str] | None = None) -> list[RecordingReader]:
-    """Opens every recording of a directory.
-
-    Args:
-        directory: A directory of Mainstem's recorder or of Aeron Archive: a path or a URL.
-        options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
-
-    Returns:
-        A reader for each recording, in catalog order; close each.
-
-    Raises:
-        RecordingError: There is no catalog, or it is damaged.
-        StoreError: The store cannot be read.
-
-    Example:
-        ``for reader in open_recordings("tides"): ...``
-    """
-    archive = DirectoryArchive.at(directory, options)
-    with ExitStack() as stack:
-        readers = [stack.enter_context(RecordingReader(archive, d)) for d in archive.recordings()]
-        stack.pop_all()
-    return readers
-
-
-def open_recording(
-    directory: Path | str, recording_id: int, options: Mapping[str, str] | None = None
-) -> RecordingReader:
-    """Opens one recording.
-
-    Args:
-        directory: A directory of Mainstem's recorder or of Aeron Archive: a path or a URL.
-        recording_id: The id in the catalog.
-        options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
-
-    Returns:
-        Its reader; use it as a context manager.
-
-    Raises:
-        RecordingError: The catalog has no such recording, or there is no catalog.
-        StoreError: The store cannot be read.
-
-    Example:
-        ``with open_recording("s3://bucket/tides", 0) as reader: print(reader.end_position())``
-    """
-    archive = DirectoryArchive.at(directory, options)
-    for descriptor in archive.recordings():
-        if descriptor.recording_id == recording_id:
-            return RecordingReader(archive, descriptor)
-    raise RecordingError(f"{directory} holds no recording {recording_id}")

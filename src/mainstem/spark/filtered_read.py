@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.sources.conditions import bounds_of
+from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def recordings(
     # Where it is not known when a row was recorded, no condition on that time is true.
     has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
     skipping = {} if has_times else {"unknownTimes": "skip"}
-    narrowing = skipping | bounds_of(scan(spark.read, {}).where(where)).options(texts)
+    narrowing = skipping | narrowed_options(bounds_of(scan(spark.read, {}).where(where)), texts)
     replaced = {name.lower() for name in narrowing}
     options = {name: value for name, value in options.items() if name.lower() not in replaced}
     return scan(start, narrowing).where(where)

@@ -185,17 +185,18 @@ def sample(options: IngestOptions) -> list[bytes]:
     payloads: list[bytes] = []
     if not options.recordings:
         return payloads
-    readers = open_recordings(options.recordings)
-    if options.streams:
-        readers = [reader for reader in readers if reader.descriptor.stream_id in options.streams]
-    each = max(SAMPLE // max(len(readers), 1), LEAST_SAMPLE) // SAMPLE_PLACES
-    for reader in readers:
-        # A fault is met again when the messages are read.
-        with reader, suppress(RecordingError):
-            begin, end = reader.start_position, reader.end_position()
-            places = [reader.advance(begin, begin + (end - begin) * i // SAMPLE_PLACES) for i in range(SAMPLE_PLACES)]
-            for place, until in pairwise([*places, end]):
-                payloads += (payload for _, payload in islice(messages(reader, place, until), each))
+    with open_recordings(options.recordings) as recordings:
+        readers = [each for each in recordings if not options.streams or each.descriptor.stream_id in options.streams]
+        count = max(SAMPLE // max(len(readers), 1), LEAST_SAMPLE) // SAMPLE_PLACES
+        for reader in readers:
+            # A fault is met again when the messages are read.
+            with suppress(RecordingError):
+                begin, end = reader.start_position, reader.end_position()
+                places = [
+                    reader.advance(begin, begin + (end - begin) * i // SAMPLE_PLACES) for i in range(SAMPLE_PLACES)
+                ]
+                for place, until in pairwise([*places, end]):
+                    payloads += (payload for _, payload in islice(messages(reader, place, until), count))
     return payloads
 
 

@@ -15,6 +15,7 @@ from tests.support.streams import Stream, record
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder, read_catalog
 from mainstem.recording.positions import positions_file
+from mainstem.recording.rows.reading import event_times
 from mainstem.recording.segments import segment_name
 from mainstem.spark.sources import batches
 
@@ -49,7 +50,7 @@ def test_what_the_first_tasks_leave_behind_is_not_looked_at_again_and_what_later
 def test_times_of_publishers_are_read_in_their_unit_and_null_where_they_are_none(unit: str, factor: float) -> None:
     now_us = 1_700_000_000_123_000
     values = pa.array([int(now_us * factor), 0, -5, 2**63 - 1], pa.int64())
-    times = batches.event_times(values, f"reserved_value_{unit}").cast(pa.int64()).to_pylist()
+    times = event_times(values, f"reserved_value_{unit}").cast(pa.int64()).to_pylist()
     # In nanoseconds 64 bits end in the year 2262.
     assert times == [now_us, None, None, (2**63 - 1) // 1000 if unit == "ns" else None]
 

@@ -16,13 +16,13 @@ from tests.support.streams import Stream, record
 
 from mainstem.errors import CaptureError, ConfigurationError, RecordingError
 from mainstem.recording import Recorder
+from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.lags import _offsets
 from mainstem.spark.sources.capture import CaptureStreamReader
 from mainstem.spark.sources.capture_options import parse_options as capture_options
 from mainstem.spark.sources.offsets import Offset, parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
-from mainstem.spark.sources.schema import MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

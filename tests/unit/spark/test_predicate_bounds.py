@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstem.errors import ConfigurationError
+from mainstem.recording.rows.bounds import EVERYTHING, PredicateBounds, Range, among, compared
+from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
-from mainstem.spark.sources.predicate_bounds import EVERYTHING, PredicateBounds, Range, among, compared
 
 COLUMNS = ("recording_id", "stream_id", "session_id", "position", "recorded_at")
 TESTS = {
@@ -64,30 +65,30 @@ def is_read(options: dict[str, str], row: dict[str, int]) -> bool:
     parsed = parse_options({"path": "/nowhere", **options})
     ids = ((parsed.recording_ids, "recording_id"), (parsed.stream_ids, "stream_id"), (parsed.session_ids, "session_id"))
     inside = all(not wanted or row[name] in wanted for wanted, name in ids)
-    since, until = parsed.from_time_ns, parsed.to_time_ns
+    since, until = parsed.span.from_time_ns, parsed.span.to_time_ns
     inside &= (since is None or row["recorded_at"] * 1000 >= since) and (
         until is None or row["recorded_at"] * 1000 < until
     )
-    first, last = parsed.from_position, parsed.to_position
+    first, last = parsed.span.from_position, parsed.span.to_position
     return inside and (first is None or row["position"] >= first) and (last is None or row["position"] < last)
 
 
 @given(conditions, rows)
 def test_no_row_of_which_a_condition_is_true_is_left_out(condition: Any, row: dict[str, int]) -> None:
     if holds(condition, row):
-        assert is_read(bounds(condition).options({}), row)
+        assert is_read(narrowed_options(bounds(condition), {}), row)
 
 
 @given(leaves.filter(lambda leaf: leaf[0] == "compare"), leaves.filter(lambda leaf: leaf[0] == "compare"), rows)
 def test_comparisons_that_a_source_knows_leave_out_all_else(one: Any, other: Any, row: dict[str, int]) -> None:
     known = [c for c in (one, other) if c[1] in ("position", "recorded_at") or c[2] == "="]
     if not all(holds(c, row) for c in known):
-        assert not is_read((bounds(one) & bounds(other)).options({}), row)
+        assert not is_read(narrowed_options(bounds(one) & bounds(other), {}), row)
 
 
 @given(conditions, rows, st.fixed_dictionaries({}, optional={"STREAMID": st.just("1,2"), "toPosition": st.just("3")}))
 def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int], options: dict[str, str]) -> None:
-    made = bounds(condition).options(options)
+    made = narrowed_options(bounds(condition), options)
     kept = {k: v for k, v in options.items() if k.lower() not in {name.lower() for name in made}}
     if is_read({**kept, **made}, row):
         assert is_read(options, row)
@@ -96,7 +97,7 @@ def test_options_of_the_user_narrow_further(condition: Any, row: dict[str, int],
 
 
 def test_a_time_beyond_what_can_be_written_is_the_last_that_can() -> None:
-    far = PredicateBounds(recorded_at=Range(-(1 << 62), 1 << 62)).options({})
+    far = narrowed_options(PredicateBounds(recorded_at=Range(-(1 << 62), 1 << 62)), {})
     assert [datetime.fromisoformat(text).year for text in far.values()] == [1, 9999]
     assert datetime.fromisoformat(far["fromTime"]).tzinfo == UTC
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
-from mainstem.arrow import arrays
-from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, batches, faults
+from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, faults
+from mainstem.recording.rows.reading import read_rows, schema_of
 from mainstem.recording.verify import end_fault
-from mainstem.spark.sources.schema import Names, wanted_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+    from mainstem.spark.sources.schema import Names
 
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
         rows += [last] if last is not None else []
         if rows:
             columns: list[Any] = [pa.array([getattr(row, name) for row in rows], kinds[name]) for name in part.names]
-            yield pa.RecordBatch.from_arrays(columns, schema=_schema(part.names, columns))
+            yield pa.RecordBatch.from_arrays(columns, schema=schema_of(part.names, columns))
 
 
 def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
@@ -108,94 +108,14 @@ def _log_skipped(reader: RecordingReader, skipped: SkippedRange) -> None:
 
 
 def _rows_between(reader: RecordingReader, part: RecordingRange, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    is_stamped = "recorded_at" in part.names or ("timestamp" in part.names and part.timestamp_from == "recorded_at")
-    clock = _RecordedAt(reader, start, end) if is_stamped else None
-    frame_batches = batches(
+    return read_rows(
         reader,
         start,
         end,
-        column_mask=wanted_bits(part.names, part.rows),
+        part.names,
         frames=part.rows == "frames",
-        rows=part.rows_per_batch,
+        rows_per_batch=part.rows_per_batch,
+        timestamp_from=part.timestamp_from,
         strict=part.strict,
         on_skip=lambda skipped: _log_skipped(reader, skipped),
     )
-    repeated, schema = _repeated(part), None
-    for frames, rows in frame_batches:
-        values = arrays(frames, rows)
-        values |= {name: column.slice(0, rows) for name, column in repeated.items()}
-        if clock is not None:
-            values["recorded_at"] = clock.times(values["position"])
-        if "timestamp" in part.names:
-            by_recorder = part.timestamp_from == "recorded_at"
-            values["timestamp"] = (
-                values["recorded_at"] if by_recorder else event_times(values["reserved_value"], part.timestamp_from)
-            )
-        columns = [values[name] for name in part.names]
-        schema = schema or _schema(part.names, columns)
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _schema(names: Names, columns: list[Any]) -> pa.Schema:
-    import pyarrow as pa
-
-    fields = zip(names.items(), columns, strict=True)
-    return pa.schema([pa.field(name, column.type, nullable) for (name, nullable), column in fields])
-
-
-def _repeated(part: RecordingRange) -> dict[str, Any]:
-    """The columns whose value is the recording's own, as long as the longest batch."""
-    import pyarrow as pa
-
-    values = {
-        "recording_id": pa.scalar(part.descriptor.recording_id, pa.int64()),
-        # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog has it.
-        "session_id": pa.scalar(part.descriptor.session_id, pa.int32()),
-        "stream_id": pa.scalar(part.descriptor.stream_id, pa.int32()),
-    }
-    return {name: pa.repeat(value, part.rows_per_batch) for name, value in values.items() if name in part.names}
-
-
-# After the year 9999, which is as far as Spark's timestamps can be shown.
-END_OF_TIME_US = 253_402_300_800_000_000
-
-
-def event_times(reserved_values: Any, unit: str) -> Any:
-    """The times that publishers put into the reserved value; null where that is 0 or no time."""
-    import numpy as np
-    import pyarrow as pa
-
-    values = reserved_values.to_numpy(zero_copy_only=False)
-    per_us, us_per = {"reserved_value_ns": (1000, 1), "reserved_value_us": (1, 1), "reserved_value_ms": (1, 1000)}[unit]
-    unknown = (values <= 0) | (values // per_us >= END_OF_TIME_US // us_per)
-    times = np.where(unknown, 0, values) // per_us * us_per
-    return pa.array(times, pa.timestamp("us", tz="UTC"), mask=unknown)
-
-
-class _RecordedAt:
-    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and the same at every reading; null without one."""
-
-    def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
-        import numpy as np
-
-        self._is_known = reader.positions is not None
-        entries = reader.positions.times_around(start, end) if reader.positions is not None else ((), ())
-        started_ns = reader.descriptor.start_timestamp * NS_PER_MS
-        self._positions = np.array(entries[0], np.int64)
-        self._times_us = np.append(started_ns, np.array(entries[1], np.int64)) // 1000
-
-    def times(self, positions: Any) -> Any:
-        import numpy as np
-        import pyarrow as pa
-
-        if not self._is_known:
-            return pa.nulls(len(positions), pa.timestamp("us", tz="UTC"))
-        # A row lies after the last entry before its end. Rows are many and entries few: so it is the entries that are
-        # searched for among the rows.
-        ends = positions.to_numpy(zero_copy_only=True)
-        first, last = np.searchsorted(self._positions, ends[[0, -1]], side="left")
-        borders = np.searchsorted(ends, self._positions[first:last], side="right")
-        counts = np.diff(borders, prepend=0, append=len(ends))
-        return pa.array(np.repeat(self._times_us[first : last + 1], counts), pa.timestamp("us", tz="UTC"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.sources.predicate_bounds import EVERYTHING, IDS, RANGES, PredicateBounds, among, compared
+from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, among, compared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem.errors import ConfigurationError
-from mainstem.units import parse_size
+from mainstem.recording.rows.span import Span
+from mainstem.units import parse_size, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,10 +40,7 @@ class RecordingOptions:
     rows: str = "messages"
     timestamp_from: str = ""
     skips_unknown_times: bool = False
-    from_time_ns: int | None = None
-    to_time_ns: int | None = None
-    from_position: int | None = None
-    to_position: int | None = None
+    span: Span = field(default_factory=Span)
     starting: Where | dict[int, Where] = "earliest"
     ending: Where | dict[int, Where] = "latest"
     max_bytes: int | None = None
@@ -93,10 +90,12 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         rows=rows,
         timestamp_from=timestamp_from,
         skips_unknown_times=unknown_times == "skip",
-        from_time_ns=_time(texts, "fromtime", "fromTime"),
-        to_time_ns=_time(texts, "totime", "toTime"),
-        from_position=_position(texts, "fromposition"),
-        to_position=_position(texts, "toposition"),
+        span=Span(
+            from_time_ns=_time(texts, "fromtime", "fromTime"),
+            to_time_ns=_time(texts, "totime", "toTime"),
+            from_position=_position(texts, "fromposition"),
+            to_position=_position(texts, "toposition"),
+        ),
         starting=_where(texts.get("startingpositions", "earliest"), "startingPositions"),
         ending=_where(texts.get("endingpositions", "latest"), "endingPositions"),
         max_bytes=positive(texts, "maxbytespertrigger", None),
@@ -187,13 +186,7 @@ _PLACES = (
 
 def time_ns_of(text: str, name: str, expected: str = _PLACES) -> int:
     """Epoch nanoseconds of an ISO 8601 time, UTC unless it has an offset."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(f"{name}: {text!r} is {expected}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1_000_000) * 1000
+    return round(parse_time(text, name=name, expected=expected).timestamp() * 1_000_000) * 1000
 
 
 def require_times(reader: RecordingReader, name: str) -> None:

@@ -43,7 +43,6 @@ from mainstem.recording.positions import positions_file
 from mainstem.spark.sources.batches import RecordingRange
 from mainstem.spark.sources.offsets import Offset, Positions
 from mainstem.spark.sources.options import SHARED_BYTES, require_times, resolve
-from mainstem.spark.sources.position_search import first_reaching, last_before
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,23 +153,15 @@ class Planner:
         """``[begin, stop)`` without what the options on times and positions leave out; empty when nothing is left."""
         if stop <= begin:
             return begin, begin
-        earliest, until = self._options.from_time_ns, self._options.to_time_ns
-        if earliest is not None or until is not None:
+        span, rows = self._options.span, self._options.rows
+        if span.has_times:
             if self._options.skips_unknown_times and not reader.has_times:
                 return begin, begin
-            require_times(reader, "toTime" if earliest is None else "fromTime")
-        if earliest is not None:
-            since = reader.stamped_since(earliest)
-            begin = stop if since is None else min(max(begin, since), stop)
-        if until is not None and (after := reader.stamped_since(until)) is not None:
-            stop = max(min(stop, after), begin)
-        if self._options.rows == "problems":
+            require_times(reader, "toTime" if span.from_time_ns is None else "fromTime")
+            begin, stop = span.of_times(reader, begin, stop)
+        if rows == "problems":
             return begin, stop
-        if self._options.from_position is not None:
-            begin = first_reaching(reader, self._options.from_position, begin, stop)
-        if self._options.to_position is not None:
-            stop = last_before(reader, self._options.to_position, begin, stop, frames=self._options.rows == "frames")
-        return begin, stop
+        return span.of_positions(reader, begin, stop, frames=rows == "frames")
 
     def advance(self, start: Positions, targets: Positions, *, limited: bool) -> Positions:
         """The offsets of the next micro-batch: at ends of messages, and within the limits when ``limited``.

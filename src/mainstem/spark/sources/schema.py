@@ -1,41 +1,31 @@
-"""The columns of ``mainstem.recording``: their types for Spark and for Arrow, and what each costs to read."""
+"""The columns of ``mainstem.recording`` with their types for Spark, and those that a query asks for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem._core import layout
 from mainstem.errors import ConfigurationError
+from mainstem.recording.rows.schema import FRAME_COLUMNS, MESSAGE_COLUMNS, NULLABLE, TIMESTAMP, TIMESTAMP_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from pyspark.sql.types import StructType
+
+    from mainstem.recording.rows.schema import Column
 
 Names = dict[str, bool]
 """The columns asked for, in order, and whether the schema lets each be null: Spark requires its own schema back."""
 
-# name: (Spark type, bit of _core.columns; 0 where the value is the recording's own and no frame is read for it)
-MESSAGE_COLUMNS: dict[str, tuple[str, int]] = {
-    "recording_id": ("bigint", 0),
-    "session_id": ("int", 0),
-    "stream_id": ("int", 0),
-    "position": ("bigint", layout.COLUMN_POSITION),
-    "term_id": ("int", layout.COLUMN_TERM_ID),
-    "term_offset": ("int", layout.COLUMN_TERM_OFFSET),
-    "flags": ("smallint", layout.COLUMN_FLAGS),
-    "reserved_value": ("bigint", layout.COLUMN_RESERVED_VALUE),
-    "recorded_at": ("timestamp", layout.COLUMN_POSITION),
-    "length": ("int", layout.COLUMN_LENGTH),
-    "payload": ("binary", layout.COLUMN_PAYLOAD),
-}
-FRAME_COLUMNS = {
-    name: column
-    for key, value in MESSAGE_COLUMNS.items()
-    for name, column in (
-        {key: value, "type": ("smallint", layout.COLUMN_TYPE)} if key == "flags" else {key: value}
-    ).items()
-}
+# Arrow's names of the types, as Spark's.
+_SPARK_TYPES = {"int16": "smallint", "int32": "int", "int64": "bigint", "timestamp": "timestamp", "binary": "binary"}
+
+
+def _with_spark_types(columns: Mapping[str, Column]) -> dict[str, tuple[str, int]]:
+    """The type for Spark and the bits of each column."""
+    return {name: (_SPARK_TYPES[column.kind], column.bits) for name, column in columns.items()}
+
+
 # A row for each fault of a recording; no frame's columns are gathered for it.
 PROBLEM_COLUMNS = {
     "recording_id": ("bigint", 0),
@@ -43,12 +33,12 @@ PROBLEM_COLUMNS = {
     "kind": ("string", 0),
     "text": ("string", 0),
 }
-# Where an option names what gives it, among the columns of messages and frames.
-TIMESTAMP = "timestamp"
-_TIMESTAMP_COLUMN = {TIMESTAMP: ("timestamp", layout.COLUMN_POSITION | layout.COLUMN_RESERVED_VALUE)}
-# What is null where it is not known. A row costs less where the schema declares that a column never is.
-NULLABLE = {"recorded_at", TIMESTAMP}
-_COLUMNS = {"messages": MESSAGE_COLUMNS, "frames": FRAME_COLUMNS, "problems": PROBLEM_COLUMNS}
+_TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
+_COLUMNS = {
+    "messages": _with_spark_types(MESSAGE_COLUMNS),
+    "frames": _with_spark_types(FRAME_COLUMNS),
+    "problems": PROBLEM_COLUMNS,
+}
 
 
 def columns_of(rows: str, timestamp_from: str = "") -> dict[str, tuple[str, int]]:
@@ -73,11 +63,3 @@ def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
         if item.dataType.simpleString() != kind:
             raise ConfigurationError(f"column {item.name!r} is of type {kind}, not {item.dataType.simpleString()}")
     return {item.name: item.nullable for item in schema.fields}
-
-
-def wanted_bits(names: Iterable[str], rows: str) -> int:
-    """What ``_core.columns`` must gather for these columns; at least something, so that rows are counted."""
-    columns, bits = columns_of(rows, TIMESTAMP), 0
-    for name in names:
-        bits |= columns[name][1]
-    return bits or layout.COLUMN_LENGTH

@@ -8,7 +8,7 @@ from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder, open_recording
 from mainstem.recording.positions import positions_file
-from mainstem.spark.sources.position_search import first_reaching, last_before
+from mainstem.recording.rows.search import first_reaching, last_before
 
 if TYPE_CHECKING:
     from pathlib import Path

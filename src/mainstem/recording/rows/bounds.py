@@ -6,22 +6,16 @@ Bounds are never too small. They may be too large: the condition is applied to t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.sources.options import time_ns_of
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 Ids = frozenset[int] | None
 """Whole numbers, or None: all of them."""
 
-IDS = {"recording_id": "recordingId", "stream_id": "streamId", "session_id": "sessionId"}
-RANGES = {"position": ("fromPosition", "toPosition"), "recorded_at": ("fromTime", "toTime")}
-# What no recording has as its id.
-NO_RECORDING = "-1"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+IDS = ("recording_id", "stream_id", "session_id")
+RANGES = ("position", "recorded_at")
 
 
 @dataclass(frozen=True)
@@ -72,28 +66,6 @@ class PredicateBounds:
             self.recorded_at | other.recorded_at,
         )
 
-    def options(self, options: Mapping[str, str]) -> dict[str, str]:
-        """The options of ``mainstem.recording`` that read no more than these bounds and ``options`` allow."""
-        lowered = {key.lower(): value for key, value in options.items()}
-        narrowed: dict[str, str] = {}
-        for name, option in IDS.items():
-            chosen: Ids = getattr(self, name)
-            if chosen is None:
-                continue
-            if before := lowered.get(option.lower()):
-                chosen = chosen & {int(part) for part in before.split(",") if part.strip()}
-            if not chosen:
-                return {"recordingId": NO_RECORDING}
-            narrowed[option] = ",".join(map(str, sorted(chosen)))
-        for name, (begin, end) in RANGES.items():
-            bounds: Range = getattr(self, name) & _range_of(name, lowered.get(begin.lower()), lowered.get(end.lower()))
-            if bounds.low is not None:
-                narrowed[begin] = _text(name, bounds.low)
-            if bounds.high is not None:
-                # Ranges of options end before their end.
-                narrowed[end] = _text(name, bounds.high + 1)
-        return narrowed
-
 
 EVERYTHING = PredicateBounds()
 
@@ -133,24 +105,3 @@ def _both(one: Ids, other: Ids) -> Ids:
 
 def _either(one: Ids, other: Ids) -> Ids:
     return None if one is None or other is None else one | other
-
-
-def _range_of(name: str, begin: str | None, end: str | None) -> Range:
-    """The range of two options."""
-
-    def number(text: str | None) -> int | None:
-        if text is None:
-            return None
-        return int(text) if name == "position" else time_ns_of(text, name) // 1000
-
-    stop = number(end)
-    return Range(number(begin), None if stop is None else stop - 1)
-
-
-def _text(name: str, value: int) -> str:
-    if name == "position":
-        return str(max(value, 0))
-    try:
-        return (EPOCH + timedelta(microseconds=value)).isoformat()
-    except OverflowError:
-        return (datetime.min if value < 0 else datetime.max).replace(tzinfo=UTC).isoformat()

@@ -1,0 +1,110 @@
+"""Filters of rows as pyarrow's readers take them: an expression for the rows, and bounds within which they can be true.
+
+A filter is ``(column, operator, value)`` with one of ``= == != < <= > >= in``, ``not in``; a list of them is true where all are,
+and a list of lists where one list is. A ``pyarrow.compute.Expression`` is taken as well: it selects rows, and bounds nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import ConfigurationError, needs_extras
+from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, among, compared
+from mainstem.recording.rows.schema import columns_of
+from mainstem.units import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=", "in", "not in")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMES = ("recorded_at",)
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """What rows are asked for. ``columns`` are those that the expression reads; None where that is not known."""
+
+    expression: Any = None
+    bounds: PredicateBounds = EVERYTHING
+    columns: frozenset[str] | None = frozenset()
+
+
+def row_filter(where: Any, *, frames: bool) -> RowFilter:
+    """The filter that ``where`` describes. Raises ConfigurationError that names the part that is wrong."""
+    if where is None:
+        return RowFilter()
+    with needs_extras():
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+    if isinstance(where, pc.Expression):
+        return RowFilter(where, EVERYTHING, None)
+    groups = [[_checked(each, frames=frames) for each in group] for group in _groups(where)]
+    bounds = reduce(or_, (reduce(and_, (_bounds(*each) for each in group)) for group in groups))
+    names = frozenset(name for group in groups for name, _, _ in group)
+    return RowFilter(pq.filters_to_expression(groups), bounds, names)
+
+
+def _groups(where: Any) -> Sequence[Sequence[Any]]:
+    """Lists of filters, of which one must be true as a whole."""
+    is_nested = isinstance(where, list) and bool(where) and all(isinstance(each, list) for each in where)
+    groups = where if is_nested else [where]
+    for group in groups:
+        if not isinstance(group, list) or not group:
+            raise ConfigurationError(
+                f"where: {where!r} is no list of filters, as in [('stream_id', '=', 1001), ('position', '<', 4096)]"
+            )
+    return list(groups)
+
+
+def _checked(part: Any, *, frames: bool) -> tuple[str, str, Any]:
+    if not isinstance(part, tuple) or len(part) != 3:
+        raise ConfigurationError(f"where: {part!r} is no filter, as in ('stream_id', '=', 1001)")
+    name, operator, value = part
+    if name not in columns_of(frames=frames):
+        raise ConfigurationError(
+            f"where: there is no column {name!r}; there are {', '.join(columns_of(frames=frames))}"
+        )
+    if operator not in OPERATORS:
+        raise ConfigurationError(f"where: {operator!r} is none of {', '.join(OPERATORS)}")
+    if operator not in ("in", "not in"):
+        return name, operator, _literal(name, value)
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise ConfigurationError(f"where: {value!r} is no list of values")
+    return name, operator, [_literal(name, each) for each in value]
+
+
+def _literal(name: str, value: Any) -> Any:
+    """The value; a time, or its text in ISO 8601, in UTC unless it has an offset."""
+    if name not in TIMES:
+        return value
+    if isinstance(value, str):
+        return parse_time(value, name="where")
+    if not isinstance(value, datetime):
+        raise ConfigurationError(f"where: {value!r} is no time; {name} is one")
+    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def _bounds(name: str, operator: str, value: Any) -> PredicateBounds:
+    if name not in IDS and name not in RANGES:
+        return EVERYTHING
+    if operator == "in":
+        numbers = [_number(each) for each in value]
+        known = [number for number in numbers if number is not None]
+        return among(name, known) if len(known) == len(numbers) else EVERYTHING
+    number = _number(value)
+    if number is None or operator in ("!=", "not in"):
+        return EVERYTHING
+    return compared(name, "=" if operator == "==" else operator, number)
+
+
+def _number(value: Any) -> int | None:
+    """A whole number as bounds have it, a time in microseconds of the epoch; None for anything else."""
+    if isinstance(value, datetime):
+        return (value - EPOCH) // timedelta(microseconds=1)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,107 @@
+"""Recordings as a lazy frame of Polars, which names the columns and the condition that its query needs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import needs_extras
+from mainstem.recording.rows.bounds import EVERYTHING, IDS, RANGES, PredicateBounds, compared
+from mainstem.recording.rows.schema import arrow_schema, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import polars as pl
+    import pyarrow as pa
+
+# Polars names none.
+ROWS_PER_BATCH = 50_000
+_OPERATORS = {"Eq": "=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_PER_US = {"Milliseconds": (1000, 1), "Microseconds": (1, 1), "Nanoseconds": (1, 1000)}
+
+
+def scan(
+    read: Callable[[pa.Schema, PredicateBounds, bool, int, bool], Iterator[pa.RecordBatch]],
+    *,
+    frames: bool,
+    strict: bool,
+) -> pl.LazyFrame:
+    """A lazy frame over ``read(schema, bounds, frames, rows of a batch, strict)``."""
+    with needs_extras():
+        import polars as pl
+        from polars.io.plugins import register_io_source
+
+    names = list(columns_of(frames=frames))
+
+    def source(
+        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        chosen = names if columns is None else columns
+        # The condition is applied here, so its columns are read too.
+        also = [] if predicate is None else [name for name in predicate.meta.root_names() if name not in chosen]
+        schema = arrow_schema([*chosen, *also], frames=frames)
+        bounds = EVERYTHING if predicate is None else bounds_of(predicate)
+        left = n_rows
+        for batch in read(schema, bounds, frames, batch_size or ROWS_PER_BATCH, strict):
+            frame = pl.from_arrow(batch)
+            assert isinstance(frame, pl.DataFrame), "a batch, and not an array, went in"
+            if left is not None:
+                frame = frame.head(left)
+                left -= frame.height
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame.select(chosen)
+            if left == 0:
+                return
+
+    empty = pl.from_arrow(arrow_schema(names, frames=frames).empty_table())
+    assert isinstance(empty, pl.DataFrame), "a table, and not an array, went in"
+    return register_io_source(source, schema=empty.schema)
+
+
+def bounds_of(predicate: pl.Expr) -> PredicateBounds:
+    """Where a condition can be true; everywhere where it cannot be read.
+
+    Polars describes an expression in JSON, which may change from release to release. What is not known bounds nothing.
+    """
+    try:
+        return _bounds(json.loads(predicate.meta.serialize(format="json")))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return EVERYTHING
+
+
+def _bounds(node: Any) -> PredicateBounds:
+    binary = node.get("BinaryExpr") if isinstance(node, dict) else None
+    if not binary:
+        return EVERYTHING
+    left, operator, right = binary["left"], binary["op"], binary["right"]
+    if operator in ("And", "LogicalAnd"):
+        return _bounds(left) & _bounds(right)
+    if operator in ("Or", "LogicalOr"):
+        return _bounds(left) | _bounds(right)
+    if operator not in _OPERATORS:
+        return EVERYTHING
+    sign, column, value = _OPERATORS[operator], left.get("Column"), _value(right)
+    if column is None:
+        sign, column, value = _TURNED[sign], right.get("Column"), _value(left)
+    if value is None or (column not in IDS and column not in RANGES):
+        return EVERYTHING
+    return compared(column, sign, value)
+
+
+def _value(node: Any) -> int | None:
+    """A whole number, or a time in microseconds of the epoch where none is lost; None for anything else."""
+    literal = node.get("Literal") if isinstance(node, dict) else None
+    if not isinstance(literal, dict):
+        return None
+    kinds = literal.get("Scalar") or literal["Dyn"]
+    kind, value = next(iter(kinds.items()))
+    if kind == "Datetime":
+        count, unit, zone = value
+        factor, divisor = _PER_US[unit]
+        # A time without a zone is refused by Polars itself; one between two microseconds bounds nothing.
+        return None if zone is None or count * factor % divisor else count * factor // divisor
+    is_whole = kind.startswith(("Int", "UInt")) and isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole else None

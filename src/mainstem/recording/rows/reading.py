@@ -1,0 +1,123 @@
+"""A range of a recording as Arrow record batches. Needs pyarrow (``mainstem[arrow]``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.arrow import arrays
+from mainstem.clock import NS_PER_MS
+from mainstem.errors import needs_extras
+from mainstem.recording.replay import batches
+from mainstem.recording.rows.schema import arrow_types, bits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from mainstem.recording.reader import RecordingReader
+    from mainstem.recording.replay import SkippedRange
+
+# After the year 9999, which is as far as the timestamps of Spark and of Python can be shown.
+END_OF_TIME_US = 253_402_300_800_000_000
+
+
+def read_rows(
+    reader: RecordingReader,
+    start: int,
+    end: int,
+    names: Mapping[str, bool],
+    *,
+    frames: bool,
+    rows_per_batch: int,
+    timestamp_from: str = "",
+    strict: bool = True,
+    on_skip: Callable[[SkippedRange], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of ``[start, end)`` with the columns of ``names``, in its order; its values say which may be null.
+
+    ``timestamp_from`` is what the column ``timestamp`` is made from; the rest is as in ``replay.batches``.
+    """
+    with needs_extras():
+        import pyarrow as pa
+
+    is_stamped = "recorded_at" in names or ("timestamp" in names and timestamp_from == "recorded_at")
+    clock = _RecordedAt(reader, start, end) if is_stamped else None
+    repeated, schema = _repeated(reader, names, rows_per_batch), None
+    mask = bits_of(names, frames=frames)
+    options: dict[str, Any] = {"frames": frames, "rows": rows_per_batch, "strict": strict, "on_skip": on_skip}
+    for buffers, rows in batches(reader, start, end, column_mask=mask, **options):
+        values = arrays(buffers, rows)
+        values |= {name: column.slice(0, rows) for name, column in repeated.items()}
+        if clock is not None:
+            values["recorded_at"] = clock.times(values["position"])
+        if "timestamp" in names:
+            by_recorder = timestamp_from == "recorded_at"
+            values["timestamp"] = (
+                values["recorded_at"] if by_recorder else event_times(values["reserved_value"], timestamp_from)
+            )
+        columns = [values[name] for name in names]
+        schema = schema or schema_of(names, columns)
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def schema_of(names: Mapping[str, bool], columns: list[Any]) -> pa.Schema:
+    """The schema of these columns; the values of ``names`` say which may be null."""
+    with needs_extras():
+        import pyarrow as pa
+
+    fields = zip(names.items(), columns, strict=True)
+    return pa.schema([pa.field(name, column.type, nullable) for (name, nullable), column in fields])
+
+
+def _repeated(reader: RecordingReader, names: Mapping[str, bool], rows: int) -> dict[str, Any]:
+    """The columns whose value is the recording's own, as long as the longest batch."""
+    import pyarrow as pa
+
+    types, descriptor = arrow_types(), reader.descriptor
+    values = {
+        "recording_id": pa.scalar(descriptor.recording_id, types["int64"]),
+        # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog has it.
+        "session_id": pa.scalar(descriptor.session_id, types["int32"]),
+        "stream_id": pa.scalar(descriptor.stream_id, types["int32"]),
+    }
+    return {name: pa.repeat(value, rows) for name, value in values.items() if name in names}
+
+
+def event_times(reserved_values: Any, unit: str) -> Any:
+    """The times that publishers put into the reserved value; null where that is 0 or no time."""
+    import numpy as np
+    import pyarrow as pa
+
+    values = reserved_values.to_numpy(zero_copy_only=False)
+    per_us, us_per = {"reserved_value_ns": (1000, 1), "reserved_value_us": (1, 1), "reserved_value_ms": (1, 1000)}[unit]
+    unknown = (values <= 0) | (values // per_us >= END_OF_TIME_US // us_per)
+    times = np.where(unknown, 0, values) // per_us * us_per
+    return pa.array(times, pa.timestamp("us", tz="UTC"), mask=unknown)
+
+
+class _RecordedAt:
+    """When each row was recorded, from the index: exact to 64 KiB or 100 ms, and the same at every reading; null without one."""
+
+    def __init__(self, reader: RecordingReader, start: int, end: int) -> None:
+        import numpy as np
+
+        self._is_known = reader.positions is not None
+        entries = reader.positions.times_around(start, end) if reader.positions is not None else ((), ())
+        started_ns = reader.descriptor.start_timestamp * NS_PER_MS
+        self._positions = np.array(entries[0], np.int64)
+        self._times_us = np.append(started_ns, np.array(entries[1], np.int64)) // 1000
+
+    def times(self, positions: Any) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        if not self._is_known:
+            return pa.nulls(len(positions), pa.timestamp("us", tz="UTC"))
+        # A row lies after the last entry before its end. Rows are many and entries few: so it is the entries that are
+        # searched for among the rows.
+        ends = positions.to_numpy(zero_copy_only=True)
+        first, last = np.searchsorted(self._positions, ends[[0, -1]], side="left")
+        borders = np.searchsorted(ends, self._positions[first:last], side="right")
+        counts = np.diff(borders, prepend=0, append=len(ends))
+        return pa.array(np.repeat(self._times_us[first : last + 1], counts), pa.timestamp("us", tz="UTC"))

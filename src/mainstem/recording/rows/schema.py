@@ -1,0 +1,88 @@
+"""The columns of a recording's rows: their Arrow types, and what must be read of the frames for each."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mainstem._core import layout
+from mainstem.errors import ConfigurationError, needs_extras
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Column(NamedTuple):
+    """The name of an Arrow type, and bits of ``_core.log.columns``: 0 where the value is the recording's own."""
+
+    kind: str
+    bits: int
+
+
+MESSAGE_COLUMNS = {
+    "recording_id": Column("int64", 0),
+    "session_id": Column("int32", 0),
+    "stream_id": Column("int32", 0),
+    "position": Column("int64", layout.COLUMN_POSITION),
+    "term_id": Column("int32", layout.COLUMN_TERM_ID),
+    "term_offset": Column("int32", layout.COLUMN_TERM_OFFSET),
+    "flags": Column("int16", layout.COLUMN_FLAGS),
+    "reserved_value": Column("int64", layout.COLUMN_RESERVED_VALUE),
+    "recorded_at": Column("timestamp", layout.COLUMN_POSITION),
+    "length": Column("int32", layout.COLUMN_LENGTH),
+    "payload": Column("binary", layout.COLUMN_PAYLOAD),
+}
+FRAME_COLUMNS = {
+    name: column
+    for key, value in MESSAGE_COLUMNS.items()
+    for name, column in (
+        {key: value, "type": Column("int16", layout.COLUMN_TYPE)} if key == "flags" else {key: value}
+    ).items()
+}
+# Where an option names what gives it, among the columns of messages and frames.
+TIMESTAMP = "timestamp"
+TIMESTAMP_COLUMN = Column("timestamp", layout.COLUMN_POSITION | layout.COLUMN_RESERVED_VALUE)
+# What is null where it is not known. A row costs less where the schema declares that a column never is.
+NULLABLE = {"recorded_at", TIMESTAMP}
+
+
+def columns_of(*, frames: bool) -> dict[str, Column]:
+    """The columns of a row for each frame, or for each message."""
+    return FRAME_COLUMNS if frames else MESSAGE_COLUMNS
+
+
+def bits_of(names: Iterable[str], *, frames: bool) -> int:
+    """What must be gathered for these columns; at least something, so that rows are counted."""
+    columns, bits = columns_of(frames=frames) | {TIMESTAMP: TIMESTAMP_COLUMN}, 0
+    for name in names:
+        bits |= columns[name].bits
+    return bits or layout.COLUMN_LENGTH
+
+
+@cache
+def arrow_types() -> dict[str, Any]:
+    """The Arrow types by the names in ``Column.kind``."""
+    with needs_extras():
+        import pyarrow as pa
+
+    return {
+        "int16": pa.int16(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "binary": pa.binary(),
+    }
+
+
+def arrow_schema(names: Iterable[str], *, frames: bool) -> Any:
+    """The Arrow schema of these columns, in their order. Raises ConfigurationError for one that there is not."""
+    with needs_extras():
+        import pyarrow as pa
+
+    columns, types = columns_of(frames=frames), arrow_types()
+    fields = []
+    for name in names:
+        if name not in columns:
+            raise ConfigurationError(f"recordings have no column {name!r}; they have {', '.join(columns)}")
+        fields.append(pa.field(name, types[columns[name].kind], name in NULLABLE))
+    return pa.schema(fields)

@@ -1,0 +1,43 @@
+"""How much of a recording must be read for rows within times and positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.recording.rows.search import first_reaching, last_before
+
+if TYPE_CHECKING:
+    from mainstem.recording.reader import RecordingReader
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Times in ns since 1970 and positions in bytes; each end is left out, and None is no bound."""
+
+    from_time_ns: int | None = None
+    to_time_ns: int | None = None
+    from_position: int | None = None
+    to_position: int | None = None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a time bounds it: only recordings with an index have times."""
+        return self.from_time_ns is not None or self.to_time_ns is not None
+
+    def of_times(self, reader: RecordingReader, begin: int, stop: int) -> tuple[int, int]:
+        """``[begin, stop)`` without what was recorded before or after; empty when nothing is left."""
+        if self.from_time_ns is not None:
+            since = reader.stamped_since(self.from_time_ns)
+            begin = stop if since is None else min(max(begin, since), stop)
+        if self.to_time_ns is not None and (after := reader.stamped_since(self.to_time_ns)) is not None:
+            stop = max(min(stop, after), begin)
+        return begin, stop
+
+    def of_positions(self, reader: RecordingReader, begin: int, stop: int, *, frames: bool) -> tuple[int, int]:
+        """``[begin, stop)`` without the messages whose positions are outside. ``frames``: rows are frames."""
+        if self.from_position is not None:
+            begin = first_reaching(reader, self.from_position, begin, stop)
+        if self.to_position is not None:
+            stop = last_before(reader, self.to_position, begin, stop, frames=frames)
+        return begin, stop

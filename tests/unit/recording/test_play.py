@@ -1,0 +1,136 @@
+"""Playing a recording at its own pace, over a clock that only sleeping moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import Stream, record
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.recording import Recorder, RecordingReader, open_recording
+from mainstem.recording.play import LONGEST_SLEEP_S, play
+from mainstem.recording.positions import positions_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TERM = 65536
+START_NS = 1_769_860_800_000_000_000
+STEP_NS = 200_000_000
+
+
+class StillClock:
+    def __init__(self) -> None:
+        self.now_ns = 5
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def epoch_ns(self) -> int:
+        return self.now_ns
+
+    def epoch_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        assert 0 < seconds <= LONGEST_SLEEP_S
+        self.now_ns += round(seconds * NS_PER_SECOND)
+
+
+class Publication:
+    def __init__(self, clock: StillClock) -> None:
+        self.clock = clock
+        self.sent: list[tuple[int, bytes, int]] = []
+
+    def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
+        self.sent.append((self.clock.now_ns, bytes(payload), reserved_value))
+        return 0
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RecordingReader]:
+    with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
+        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
+                                mtu_length=1408, join_position=0)  # fmt: skip
+        record(writer, Stream(), [b"%d" % number for number in range(100)], time_ns=START_NS, step_ns=STEP_NS)
+    with open_recording(tmp_path, 0) as opened:
+        yield opened
+
+
+def run(reader: RecordingReader, speed: float, clock: StillClock | None = None) -> list[tuple[int, bytes, int]]:
+    clock = clock or StillClock()
+    publication = Publication(clock)
+    played = play(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep, speed=speed)
+    assert played.messages == 100
+    assert [payload for _, payload, _ in publication.sent] == [b"%d" % number for number in range(100)]
+    return publication.sent
+
+
+@pytest.mark.parametrize("speed", [1.0, 4.0, 0.5])
+def test_messages_come_at_the_pace_of_the_recording(reader: RecordingReader, speed: float) -> None:
+    times = [at_ns for at_ns, _, _ in run(reader, speed)]
+    # A message lies within an interval of the index, here one step.
+    for number, at_ns in enumerate(times):
+        due_ns = (number - 1) * STEP_NS / speed
+        assert abs(at_ns - times[0] - due_ns) <= 2 * STEP_NS / speed
+    assert times == sorted(times)
+
+
+def test_at_full_speed_nothing_waits(reader: RecordingReader) -> None:
+    assert len({at_ns for at_ns, _, _ in run(reader, 0)}) == 1
+
+
+def test_a_player_that_fell_behind_does_not_wait(reader: RecordingReader) -> None:
+    clock = StillClock()
+
+    class Slow(Publication):
+        def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
+            clock.now_ns += 3 * STEP_NS
+            return super().send(payload, timeout=timeout, reserved_value=reserved_value)
+
+    slow = Slow(clock)
+    play(reader, slow, 0, reader.end_position(), clock=clock, sleep=clock.sleep)
+    assert slow.sent[-1][0] - slow.sent[0][0] <= 3 * STEP_NS * 100 + STEP_NS
+
+
+def test_playing_ends_when_it_is_asked_to(reader: RecordingReader) -> None:
+    clock = StillClock()
+    publication = Publication(clock)
+    played = play(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep,
+                  asked=lambda: len(publication.sent) == 3)  # fmt: skip
+    assert played.messages == 3
+
+
+def test_reserved_values_are_played_too(tmp_path: Path) -> None:
+    stream = Stream()
+    with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
+        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
+                                mtu_length=1408, join_position=0)  # fmt: skip
+        writer.write(memoryview(stream.message(b"one", reserved=-7)), START_NS)
+    clock = StillClock()
+    publication = Publication(clock)
+    with open_recording(tmp_path, 0) as reader:
+        play(reader, publication, 0, reader.end_position(), clock=clock, sleep=clock.sleep)
+    assert [(payload, reserved) for _, payload, reserved in publication.sent] == [(b"one", -7)]
+
+
+def test_without_times_there_is_no_pace(reader: RecordingReader, tmp_path: Path) -> None:
+    positions_file(tmp_path, 0).unlink()
+    clock = StillClock()
+    with open_recording(tmp_path, 0) as unindexed:
+        with pytest.raises(ConfigurationError, match="keeps no times"):
+            play(unindexed, Publication(clock), 0, unindexed.end_position(), clock=clock, sleep=clock.sleep)
+        run(unindexed, 0)
+
+
+def test_a_subscriber_that_takes_nothing_ends_it(reader: RecordingReader) -> None:
+    class Full(Publication):
+        def send(self, payload: memoryview, *, timeout: float | None, reserved_value: int) -> int:
+            raise TimedOut("full", timeout=timeout)
+
+    clock = StillClock()
+    with pytest.raises(TimedOut):
+        play(reader, Full(clock), 0, reader.end_position(), clock=clock, sleep=clock.sleep)

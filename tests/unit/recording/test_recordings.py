@@ -1,0 +1,234 @@
+"""Recordings as tables without Spark: the same rows whoever asks, and no more read than a condition needs."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.streams import Stream, record
+
+import mainstem
+from mainstem.errors import ConfigurationError, RecordingError
+from mainstem.recording import Recorder, Recordings, open_recordings
+from mainstem.recording.positions import positions_file
+from mainstem.recording.rows.bounds import EVERYTHING
+from mainstem.recording.rows.polars_scan import bounds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TERM = 65536
+START_NS = 1_769_860_800_000_000_000  # 2026-01-31T12:00:00Z
+STEP_NS = 10_000_000
+COLUMNS = [
+    "recording_id", "session_id", "stream_id", "position", "term_id", "term_offset", "flags", "reserved_value",
+    "recorded_at", "length", "payload",
+]  # fmt: skip
+
+
+def write(path: Path, streams: int = 3, messages: int = 200) -> dict[int, list[bytes]]:
+    """Recordings of several streams, and what was published on each."""
+    chance, payloads_by_stream = random.Random(7), {}
+    with Recorder(path, segment_length=2 * TERM) as recorder:
+        for number in range(streams):
+            session_id, stream_id = 70 + number, 1001 + number
+            stream = Stream(session_id=session_id, stream_id=stream_id)
+            writer = recorder.start(session_id=session_id, stream_id=stream_id, initial_term_id=-5,
+                                    term_buffer_length=TERM, mtu_length=1408, join_position=0)  # fmt: skip
+            payloads = [b"%d:%d " % (stream_id, i) + bytes(chance.randrange(3000)) for i in range(messages)]
+            record(writer, stream, payloads, time_ns=START_NS, step_ns=STEP_NS)
+            payloads_by_stream[stream_id] = payloads
+    return payloads_by_stream
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[bytes]]]:
+    path = tmp_path_factory.mktemp("recordings")
+    return path, write(path)
+
+
+@pytest.fixture
+def recordings(place: tuple[Path, dict[int, list[bytes]]]) -> Iterator[Recordings]:
+    with mainstem.open_recordings(place[0]) as opened:
+        yield opened
+
+
+def test_every_way_out_has_the_same_rows(place: tuple[Path, dict[int, list[bytes]]], recordings: Recordings) -> None:
+    table = recordings.to_arrow()
+    assert table.column_names == COLUMNS
+    expected = [payload for payloads in place[1].values() for payload in payloads]
+    assert table["payload"].to_pylist() == expected
+    assert pa.Table.from_batches(recordings.to_batches()).equals(table)
+    assert recordings.to_reader().read_all().equals(table)
+    assert pa.table(recordings).equals(table)  # by Arrow's stream interface
+    assert recordings.to_polars().equals(pl.from_arrow(table))  # type: ignore[arg-type]
+    assert recordings.scan_polars().collect().equals(recordings.to_polars())
+    assert recordings.to_pandas()["payload"].tolist() == expected
+    assert duckdb.sql("select payload from recordings").fetchall() == [(payload,) for payload in expected]
+
+
+def test_a_sequence_of_readers(recordings: Recordings) -> None:
+    assert [reader.descriptor.stream_id for reader in recordings] == [1001, 1002, 1003]
+    assert len(recordings) == 3
+    assert recordings[-1].descriptor.recording_id == 2
+
+
+def test_columns_come_as_they_are_asked_for(recordings: Recordings) -> None:
+    assert recordings.to_arrow(["length", "position"]).column_names == ["length", "position"]
+    assert recordings.to_arrow([]).num_columns == 0
+    assert "type" in recordings.to_arrow(frames=True).column_names
+    assert recordings.to_arrow(frames=True).num_rows > recordings.to_arrow().num_rows
+    with pytest.raises(ConfigurationError, match="no column 'topic'"):
+        recordings.to_arrow(["topic"])
+
+
+columns = st.sampled_from(["recording_id", "stream_id", "session_id", "position", "recorded_at", "length"])
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> tuple[str, str, Any]:
+    name = draw(columns)
+    values = {
+        "recording_id": st.integers(-1, 4),
+        "stream_id": st.integers(1000, 1004),
+        "session_id": st.integers(69, 73),
+        "position": st.integers(-5, 400_000),
+        "recorded_at": st.integers(-5, 205).map(
+            lambda step: datetime.fromtimestamp(START_NS / 1e9, UTC) + timedelta(microseconds=step * STEP_NS // 1000)
+        ),
+        "length": st.integers(0, 3100),
+    }[name]
+    operator = draw(st.sampled_from(["=", "==", "!=", "<", "<=", ">", ">=", "in", "not in"]))
+    return name, operator, draw(st.lists(values, min_size=1, max_size=3)) if "in" in operator else draw(values)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.lists(filters(), min_size=1, max_size=3), min_size=1, max_size=3))
+def test_a_filter_leaves_out_no_row_and_lets_none_through(
+    place: tuple[Path, dict[int, list[bytes]]], where: list[list[tuple[str, str, Any]]]
+) -> None:
+    import pyarrow.parquet as pq
+
+    with open_recordings(place[0]) as recordings:
+        whole = recordings.to_arrow()
+        expected = whole.filter(pq.filters_to_expression(where))
+        assert recordings.to_arrow(where=where).equals(expected)
+        assert recordings.to_arrow(where=pq.filters_to_expression(where)).equals(expected)
+        assert recordings.to_arrow(["length"], where).equals(expected.select(["length"]))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(filters().filter(lambda each: "in" not in each[1]), min_size=1, max_size=3), st.booleans())
+def test_polars_pushes_conditions_down_and_keeps_every_row(
+    place: tuple[Path, dict[int, list[bytes]]], parts: list[tuple[str, str, Any]], joined_by_or: bool
+) -> None:
+    def of(part: tuple[str, str, Any]) -> pl.Expr:
+        name, operator, value = part
+        column = pl.col(name)
+        return {
+            "=": column == value, "==": column == value, "!=": column != value, "<": column < value,
+            "<=": column <= value, ">": column > value, ">=": column >= value,
+        }[operator]  # fmt: skip
+
+    predicate = of(parts[0])
+    for part in parts[1:]:
+        predicate = predicate | of(part) if joined_by_or else predicate & of(part)
+    with open_recordings(place[0]) as recordings:
+        whole = recordings.to_polars()
+        lazy = recordings.scan_polars().filter(predicate)
+        assert lazy.collect().equals(whole.filter(predicate))
+        assert lazy.select("length").collect().equals(whole.filter(predicate).select("length"))
+
+
+def test_a_condition_of_polars_bounds_what_is_read(place: tuple[Path, dict[int, list[bytes]]]) -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    within = bounds_of((pl.col("stream_id") == 1002) & (pl.col("recorded_at") < noon) & (pl.col("position") >= 4096))
+    assert within.stream_id == frozenset({1002})
+    assert within.recorded_at.high == round(noon.timestamp() * 1e6) - 1
+    assert within.position.low == 4096
+    assert bounds_of(pl.col("payload").bin.size() > 3) == EVERYTHING
+    assert bounds_of(~(pl.col("stream_id") == 1002)) == EVERYTHING
+
+
+def test_only_what_can_be_true_is_opened(tmp_path: Path) -> None:
+    write(tmp_path)
+    for segment in tmp_path.glob("[02]-*.rec"):
+        segment.unlink()
+    with open_recordings(tmp_path) as recordings:
+        where = [("stream_id", "=", 1002)]
+        assert recordings.to_arrow(where=where).num_rows == 200
+        assert recordings.scan_polars().filter(pl.col("stream_id") == 1002).collect().height == 200
+        with pytest.raises(RecordingError):
+            recordings.to_arrow()
+        with pytest.raises(RecordingError):
+            recordings.to_arrow(where=pc.field("stream_id") == 1002)
+
+
+def test_polars_reads_no_more_rows_than_it_takes(recordings: Recordings) -> None:
+    assert recordings.scan_polars().head(5).collect().equals(recordings.to_polars().head(5))
+
+
+def test_times_that_are_not_known_match_no_condition(tmp_path: Path) -> None:
+    write(tmp_path, streams=2)
+    positions_file(tmp_path, 0).unlink()
+    with open_recordings(tmp_path) as recordings:
+        assert recordings.to_arrow(["recorded_at"])["recorded_at"].null_count == 200
+        assert recordings.to_arrow(where=[("recorded_at", ">=", "2020-01-01")]).num_rows == 200
+
+
+def test_a_time_without_an_offset_is_in_utc(recordings: Recordings) -> None:
+    texts = recordings.to_arrow(where=[("recorded_at", "<", "2026-01-31T12:00:01")])
+    shifted = recordings.to_arrow(where=[("recorded_at", "<", "2026-01-31T13:00:01+01:00")])
+    naive = recordings.to_arrow(where=[("recorded_at", "<", datetime(2026, 1, 31, 12, 0, 1))])
+    assert 0 < texts.num_rows < recordings.to_arrow().num_rows
+    assert texts.equals(shifted)
+    assert texts.equals(naive)
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ([], "no list of filters"),
+        ("stream_id = 1", "no list of filters"),
+        ([("stream_id", "=")], "no filter"),
+        ([("topic", "=", 1)], "no column 'topic'"),
+        ([("stream_id", "~", 1)], "none of"),
+        ([("stream_id", "in", 5)], "no list of values"),
+        ([("recorded_at", ">", "noon")], "no time"),
+        ([("recorded_at", ">", 5)], "no time"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused(recordings: Recordings, where: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        recordings.to_batches(where=where)
+
+
+def test_what_is_recorded_later_is_in_the_next_reading(tmp_path: Path) -> None:
+    stream = Stream()
+    with Recorder(tmp_path, segment_length=2 * TERM) as recorder:
+        writer = recorder.start(session_id=77, stream_id=1001, initial_term_id=-5, term_buffer_length=TERM,
+                                mtu_length=1408, join_position=0)  # fmt: skip
+        record(writer, stream, [b"one"])
+        with open_recordings(tmp_path) as recordings:
+            assert recordings.to_arrow(["payload"])["payload"].to_pylist() == [b"one"]
+            record(writer, stream, [b"two"])
+            assert recordings.to_arrow(["payload"])["payload"].to_pylist() == [b"one", b"two"]
+
+
+def test_a_damaged_part_raises_or_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path, streams=1)
+    with (tmp_path / f"0-{2 * TERM}.rec").open("r+b") as file:
+        file.write(b"\xff" * 64)
+    with open_recordings(tmp_path) as recordings:
+        with pytest.raises(RecordingError, match=f"0-{2 * TERM}.rec"):
+            recordings.to_arrow()
+        assert 0 < recordings.to_arrow(strict=False).num_rows < 200
