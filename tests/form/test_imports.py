@@ -55,6 +55,8 @@ DOORS: dict[str, set[str]] = {
     "demo/run.py": {"time"},
     "demo/sampling.py": {"threading"},
     "demo/traffic.py": {"socket", "threading", "time"},
+    "recording/persistent/aio.py": {"asyncio"},
+    "recording/persistent/subscription.py": {"time"},
     "spark/java.py": {"subprocess"},
     "spark/jvm.py": {"signal", "time"},
     "spark/sources/background_recorder.py": {"threading", "time"},

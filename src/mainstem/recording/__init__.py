@@ -1,6 +1,8 @@
 """Recordings: streams on disk in Aeron Archive's own layout, written crash-safe and read by position."""
 
 from mainstem.recording.catalog import RecordingDescriptor, read_catalog
+from mainstem.recording.persistent.aio import AsyncPersistentSubscription
+from mainstem.recording.persistent.subscription import PersistentSubscription
 from mainstem.recording.position_hold import PositionHold
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
@@ -9,7 +11,9 @@ from mainstem.recording.replay import SkippedRange, batches, messages, replay_on
 from mainstem.recording.verify import Fault, faults
 
 __all__ = [
+    "AsyncPersistentSubscription",
     "Fault",
+    "PersistentSubscription",
     "PositionHold",
     "Recorder",
     "RecordingDescriptor",

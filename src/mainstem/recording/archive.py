@@ -13,8 +13,10 @@ One thread uses an archive at a time; its fetching threads are its own.
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import RecordingError
@@ -29,7 +31,6 @@ from mainstem.store.opening import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from mmap import mmap
-    from pathlib import Path
 
     from mainstem.recording.catalog import RecordingDescriptor
     from mainstem.store.base import Store
@@ -226,10 +227,8 @@ class DirectoryArchive:
         self.store.close()
 
 
-def archive_of(place: Archive | Path | str) -> Archive:
-    """The archive at a path or URL; an archive is returned as it is."""
-    from pathlib import Path
-
-    if isinstance(place, Path):
-        return DirectoryArchive(LocalStore(place))
-    return DirectoryArchive.at(place) if isinstance(place, str) else place
+def archive_of(place: Archive | os.PathLike[str] | str, options: Mapping[str, str] | None = None) -> Archive:
+    """The archive at a path or URL, whose store takes ``options``; an archive is returned as it is."""
+    if isinstance(place, os.PathLike):
+        return DirectoryArchive(LocalStore(Path(place)))
+    return DirectoryArchive.at(place, options) if isinstance(place, str) else place

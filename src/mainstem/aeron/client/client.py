@@ -15,7 +15,8 @@ from mainstem.clock import NS_PER_MS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
     from types import TracebackType
 
     from mainstem._core.memory.counters import CountersReader
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.publication import ExclusivePublication, Publication
     from mainstem.aeron.client.settings import ClientSettings
     from mainstem.aeron.client.subscription import Subscription
+    from mainstem.recording.persistent.subscription import PersistentSubscription
 
 BUSY_SLEEP_NS = 1 * NS_PER_MS  # how long the conductor sleeps while a command is pending
 
@@ -288,6 +290,64 @@ class Aeron:
         return self.async_add_subscription(
             channel, stream_id, on_available_image=on_available_image, on_unavailable_image=on_unavailable_image
         ).wait(timeout)
+
+    def add_persistent_subscription(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        recordings: os.PathLike[str] | str,
+        start: str | int | datetime | dict[int, int] = "earliest",
+        recorded_channel: str | None = None,
+        strict: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> PersistentSubscription:
+        """Adds a subscription that begins with what was recorded and goes on with the live stream.
+
+        No message is missing and none comes twice, however long the recordings take to read and however slow the reader is, while
+        a recorder runs. The live stream is joined when nearly everything recorded was read.
+
+        Args:
+            channel: The channel URI of the live stream.
+            stream_id: The stream id, an int32.
+            recordings: Where the stream is recorded: a directory or a URL.
+            start: ``earliest``; ``latest``, from now on; a time, ``datetime`` or ISO 8601 in UTC, exact to an entry of the index; a
+                position, after which messages are wanted; or positions by recording id, as ``positions`` of an earlier one.
+            recorded_channel: The channel that was recorded, where the place has the stream of several; by default ``channel``.
+            strict: Whether positions that are missing or damaged raise; otherwise they are logged and passed over.
+            options: Options of the store, for a URL.
+
+        Returns:
+            The subscription.
+
+        Raises:
+            ConfigurationError: ``start`` is not possible, or it is not clear which recordings are meant.
+            RecordingError: There are no recordings, or they are damaged.
+            StoreError: The store cannot be read.
+            RegistrationError: The driver refused; ``code`` is Aeron's error code.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: The client is closed.
+
+        Example:
+            >>> subscription = aeron.add_persistent_subscription("aeron:ipc", 1001, recordings="tides", start="earliest")
+        """
+        # The one import that points upwards: this belongs beside add_subscription, and is made of recordings.
+        from mainstem.recording.persistent.stream import PersistentStream
+        from mainstem.recording.persistent.subscription import PersistentSubscription
+
+        clock = self._context.clock
+        stream = PersistentStream(
+            self,
+            channel,
+            stream_id,
+            recordings=recordings,
+            clock=clock,
+            start=start,
+            recorded_channel=recorded_channel,
+            strict=strict,
+            options=options,
+        )
+        return PersistentSubscription(stream, self, clock)
 
     def async_add_subscription(
         self,

@@ -1,0 +1,60 @@
+"""Messages in columns, handed out from the front."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem._core import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Of a message on its way: what a record batch of ``poll_arrow`` has.
+COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
+
+
+class MessageBatch:
+    """Rows of ``Columns.take``; ``next`` is the first that was not handed out."""
+
+    def __init__(self, columns: dict[str, bytearray], rows: int) -> None:
+        self.columns, self.rows, self.next = columns, rows, 0
+        self._positions = memoryview(columns["position"]).cast("q")
+        self._offsets = memoryview(columns["payload_offsets"]).cast("i")
+
+    @property
+    def octets(self) -> int:
+        """Bytes of payload."""
+        return self._offsets[self.rows]
+
+    @property
+    def last_position(self) -> int:
+        """Where the last message ends."""
+        return self._positions[self.rows - 1]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every row was handed out."""
+        return self.next == self.rows
+
+    def skip_to(self, position: int) -> None:
+        """Leaves out the messages that end at ``position`` or before."""
+        while self.next < self.rows and self._positions[self.next] <= position:
+            self.next += 1
+
+    def take(self, limit: int) -> tuple[int, int, int]:
+        """Hands out up to ``limit`` rows: returns the first, the one after the last, and where the last ends."""
+        assert not self.is_empty, "an empty batch is never kept"
+        first = self.next
+        self.next = min(first + limit, self.rows)
+        return first, self.next, self._positions[self.next - 1]
+
+    def payloads(self, first: int, last: int) -> Iterator[bytes]:
+        """The messages of these rows."""
+        data, offsets = self.columns["payload"], self._offsets
+        return (bytes(data[offsets[i] : offsets[i + 1]]) for i in range(first, last))
+
+    def arrow(self, first: int, last: int) -> Any:
+        """These rows as a record batch. Needs pyarrow."""
+        from mainstem.arrow import record_batch
+
+        return record_batch(self.columns, self.rows).slice(first, last - first)

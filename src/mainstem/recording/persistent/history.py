@@ -1,0 +1,98 @@
+"""The recordings of one publisher's stream, read forward from a position; there may be several, with gaps between them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import NULL
+from mainstem.recording.persistent.batch import COLUMNS, MessageBatch
+from mainstem.recording.replay import batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem.recording.reader import RecordingReader
+
+log = logging.getLogger(__name__)
+
+ROWS_PER_BATCH = 4096
+
+
+class History:
+    """Recordings of one session in the order in which they were made."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.readers: list[RecordingReader] = []
+        self._ends: list[int] = []
+        self._strict = strict
+        self._batches: Iterator[tuple[dict[str, bytearray], int]] | None = None
+        self._reached = 0
+
+    @property
+    def start_position(self) -> int:
+        """The first position that can be read."""
+        return self.readers[0].start_position
+
+    def refresh(self) -> None:
+        """Notes how far each recording can be read now. Nothing else asks: of a store that is a request for each."""
+        self._ends = [reader.end_position() for reader in self.readers]
+
+    def is_read(self, position: int) -> bool:
+        """Whether everything before ``position`` is all that there is, and no recorder goes on writing."""
+        return self.left_after(position) == 0 and (
+            not self.readers or self.readers[-1].descriptor.stop_position != NULL
+        )
+
+    def left_after(self, position: int) -> int:
+        """Bytes of the stream that were recorded past a position, when it was last refreshed."""
+        return max(max(self._ends, default=position) - position, 0)
+
+    def next_batch(self, position: int) -> MessageBatch | None:
+        """Messages that end after ``position``; None when there were none at the last refresh.
+
+        Raises RecordingError where positions are missing, unless data loss was accepted: then they are logged and passed over.
+        """
+        if self._batches is not None and self._reached == position:
+            batch = self._next_of_range()
+            if batch is not None:
+                return batch
+        for reader, end in zip(self.readers, self._ends, strict=False):
+            if end <= position:
+                continue
+            first = reader.start_position
+            if first > position:
+                self._lost(
+                    f"positions {position} to {first} of session {reader.descriptor.session_id} are not recorded"
+                )
+                position = first
+            self._batches = batches(
+                reader, position, end, column_mask=COLUMNS, rows=ROWS_PER_BATCH, strict=self._strict
+            )
+            batch = self._next_of_range()
+            if batch is not None:
+                return batch
+        return None
+
+    def _next_of_range(self) -> MessageBatch | None:
+        """The next batch of the range that is being read; it begins where the one before ended."""
+        assert self._batches is not None, "a range is being read"
+        columns, rows = next(self._batches, ({}, 0))
+        if not rows:
+            self._batches = None
+            return None
+        batch = MessageBatch(columns, rows)
+        self._reached = batch.last_position
+        return batch
+
+    def _lost(self, what: str) -> None:
+        if self._strict:
+            raise RecordingError(f"{what}; with strict=False reading goes on behind them")
+        log.warning("%s; reading goes on behind them", what)
+
+    def close(self) -> None:
+        """Closes the readers."""
+        self._batches = None
+        for reader in self.readers:
+            reader.close()

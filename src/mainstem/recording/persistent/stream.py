@@ -1,0 +1,263 @@
+"""What a persistent subscription does, without waiting and without handing anything out: which session has messages next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.errors import ClosedError, ConfigurationError, RecordingError
+from mainstem.recording.archive import archive_of
+from mainstem.recording.persistent.session import SessionStream
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.rows.search import first_reaching
+from mainstem.units import parse_time
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.clock import Clock
+    from mainstem.recording.archive import Archive
+    from mainstem.recording.catalog import RecordingDescriptor
+
+Start = str | int | datetime | dict[int, int]
+
+# The live stream is joined when so little of the recordings is left to read: what comes meanwhile is held in memory.
+NEAR_BYTES = 4 << 20
+# While there is nothing to read, the archive is read again so often, and no more than a tenth of the time.
+REFRESH_NS = 10 * NS_PER_MS
+REFRESH_SHARE = 10
+# A stream that is live and that no recorder has is an error after so long, where its past was asked for.
+RECORDING_TIMEOUT_NS = 10 * NS_PER_SECOND
+
+
+class Client(Protocol):
+    """What is needed of an Aeron client."""
+
+    def add_subscription(self, channel: str, stream_id: int, /) -> Subscription: ...
+    def invoke(self) -> int: ...
+
+
+class PersistentStream:
+    """The sessions of a stream, recorded and live."""
+
+    def __init__(
+        self,
+        client: Client,
+        channel: str,
+        stream_id: int,
+        *,
+        recordings: Archive | os.PathLike[str] | str,
+        clock: Clock,
+        start: Start = "earliest",
+        recorded_channel: str | None = None,
+        strict: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.channel, self.stream_id = channel, stream_id
+        self._client, self._clock = client, clock
+        self._start, self._recorded_channel, self._strict = checked_start(start), recorded_channel, strict
+        self._archive = archive_of(recordings, options)
+        self.live: Subscription | None = None
+        self._sessions: dict[tuple[int, int], SessionStream] = {}
+        self._readers: dict[int, RecordingReader] = {}
+        self._turn = 0
+        self._next_refresh_ns = self._joined_ns = 0
+        self.closed = False
+        try:
+            self._refresh()
+            self._join()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<persistent subscription to {self.channel} stream {self.stream_id}>"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether every publisher's messages come from the live stream now."""
+        return (
+            bool(self._sessions)
+            and all(each.is_live or each.is_ended for each in self._sessions.values())
+            and (self.live is not None)
+        )
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether there were live publishers, every one has ended, and everything of them was handed out."""
+        return (
+            self.live is not None
+            and self.live.is_end_of_stream
+            and all(session.is_ended for session in self._sessions.values())
+        )
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where the last message handed out of each recording ends, by recording id: ``start=`` goes on from there."""
+        out = {}
+        for session in self._sessions.values():
+            for reader in session.history.readers:
+                if session.position is not None and session.position >= reader.descriptor.start_position:
+                    out[reader.descriptor.recording_id] = session.position
+        return out
+
+    def close(self) -> None:
+        """Closes the live subscription and the recordings. May be called twice."""
+        self.closed = True
+        for session in self._sessions.values():
+            session.close()
+        for reader in self._readers.values():
+            reader.close()
+        self._archive.close()
+        if self.live is not None:
+            self.live.close()
+
+    def ready(self) -> SessionStream | None:
+        """A session with messages to hand out; each call begins with the next one. None when there is none."""
+        if self.closed:
+            raise ClosedError(f"{self!r} is closed")
+        self._take_images()
+        sessions = [session for session in self._sessions.values() if session.position is not None]
+        for i in range(len(sessions)):
+            session = sessions[(self._turn + i) % len(sessions)]
+            if session.next_batch() is not None:
+                self._turn = (self._turn + i + 1) % len(sessions)
+                return session
+        self._when_dry()
+        return None
+
+    def _when_dry(self) -> None:
+        """What is done where nothing is left to read: the archive is read again, and the live stream joined."""
+        if self.live is not None:
+            self.live.raise_failure()
+        if self._clock.monotonic_ns() >= self._next_refresh_ns and not self.is_live:
+            self._refresh()
+            self._join()
+
+    def _refresh(self) -> None:
+        """Takes over what the archive has now."""
+        begin_ns = self._clock.monotonic_ns()
+        self._archive.refresh()
+        for descriptor in self._mine(self._archive.recordings()):
+            reader = self._readers.get(descriptor.recording_id)
+            if reader is None:
+                self._add_recording(descriptor)
+            else:
+                reader.update(descriptor)
+        for session in self._sessions.values():
+            session.history.refresh()
+        end_ns = self._clock.monotonic_ns()
+        self._next_refresh_ns = end_ns + max(REFRESH_NS, REFRESH_SHARE * (end_ns - begin_ns))
+
+    def _add_recording(self, descriptor: RecordingDescriptor) -> None:
+        reader = self._readers[descriptor.recording_id] = RecordingReader(self._archive, descriptor)
+        session = self._session(descriptor.session_id, descriptor.initial_term_id)
+        session.history.readers.append(reader)
+        if session.has_begun or (
+            self._is_latest and session.position is not None and session.join_position is not None
+        ):
+            return
+        begin = self._begin(reader, session)
+        if begin is not None:
+            session.position = max(begin, session.position or 0)
+
+    def _mine(self, descriptors: list[RecordingDescriptor]) -> list[RecordingDescriptor]:
+        """The recordings of this stream. Raises ConfigurationError where it is not clear which they are."""
+        of_stream = [each for each in descriptors if each.stream_id == self.stream_id]
+        if self._recorded_channel is None:
+            channels = sorted({each.original_channel for each in of_stream})
+            if len(channels) > 1 and self.channel not in channels:
+                raise ConfigurationError(
+                    f"{self._archive.url} has stream {self.stream_id} of several channels: choose one by "
+                    f"recorded_channel: {', '.join(channels)}"
+                )
+            if channels:
+                self._recorded_channel = channels[0] if len(channels) == 1 else self.channel
+        return [each for each in of_stream if each.original_channel == self._recorded_channel]
+
+    def _session(self, session_id: int, initial_term_id: int) -> SessionStream:
+        key = session_id, initial_term_id
+        if key not in self._sessions:
+            self._sessions[key] = SessionStream(session_id, strict=self._strict)
+        return self._sessions[key]
+
+    @property
+    def _is_latest(self) -> bool:
+        return self._start == "latest"
+
+    def _begin(self, reader: RecordingReader, session: SessionStream) -> int | None:
+        """Where a session begins as far as this recording says; None where one before it said it."""
+        first, last = reader.start_position, reader.end_position()
+        if isinstance(self._start, dict):
+            known = self._start.get(reader.descriptor.recording_id)
+            return first if known is None and session.position is None else known
+        if self._start == "latest":
+            return last
+        if isinstance(self._start, datetime):
+            return max(min(reader.position_at_time(round(self._start.timestamp() * 1e6) * 1000), last), first)
+        if isinstance(self._start, int):
+            # What ends at the position was read.
+            return first_reaching(reader, self._start + 1, first, last)
+        if session.position is not None:
+            return None
+        # A publisher may have been live before its recorder joined.
+        return first if session.join_position is None else min(first, session.join_position)
+
+    def _join(self) -> None:
+        """Subscribes to the live stream when little is left to read, or nothing of the past is wanted."""
+        if self.live is None and (
+            self._is_latest
+            or all(
+                session.position is not None and session.history.left_after(session.position) <= NEAR_BYTES
+                for session in self._sessions.values()
+            )
+        ):
+            self.live = self._client.add_subscription(self.channel, self.stream_id)
+            self._joined_ns = self._clock.monotonic_ns()
+
+    def _take_images(self) -> None:
+        if self.live is None:
+            return
+        for image in self.live.open_images:
+            session = self._session(image.session_id, image.initial_term_id)
+            if not session.has_image(image) and not (image.is_closed or image.is_end_of_stream):
+                session.add_image(image)
+            if session.position is None:
+                self._begin_live(session, image)
+        for session in self._sessions.values():
+            session.gather()
+
+    def _begin_live(self, session: SessionStream, image: Image) -> None:
+        """Where a session begins that is live and of which there is no recording yet."""
+        if self._is_latest:
+            session.position = image.join_position
+        elif self._clock.monotonic_ns() - self._joined_ns > RECORDING_TIMEOUT_NS:
+            if self._strict:
+                raise RecordingError(
+                    f"session {image.session_id} of stream {self.stream_id} is live, and {self._archive.url} has no "
+                    "recording of it: does a recorder run?"
+                )
+            session.position = image.join_position
+
+
+def checked_start(start: Any) -> Start:
+    """Where to begin; a text is ``earliest``, ``latest`` or a time. Raises ConfigurationError."""
+    if isinstance(start, str):
+        if start in ("earliest", "latest"):
+            return start
+        return parse_time(
+            start, name="start", expected="neither earliest nor latest, nor a time as in 2026-01-31T12:00:00"
+        )
+    if isinstance(start, datetime):
+        return start if start.tzinfo is not None else start.replace(tzinfo=UTC)
+    if isinstance(start, dict):
+        return {int(key): int(value) for key, value in start.items()}
+    if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+        return start
+    raise ConfigurationError(
+        f"start: {start!r} is no position, time, 'earliest', 'latest' or positions by recording id"
+    )

@@ -1,0 +1,145 @@
+"""History, then live, over a real driver with a real recorder."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.live_driver import PATIENCE_S, wait_for
+
+from mainstem import Aeron, MediaDriver, aio
+from mainstem.recording import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+
+MESSAGES = 60_000
+CHANNEL = "aeron:udp?endpoint=localhost:{port}|term-length=256k"
+
+
+@pytest.fixture
+def driver() -> Iterator[MediaDriver]:
+    with MediaDriver.launch() as launched:
+        yield launched
+
+
+@pytest.fixture
+def recording(driver: MediaDriver, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Records a channel's stream 1001 into ``tmp_path`` until the test ends."""
+    stop, threads = threading.Event(), []
+
+    def record(channel: str) -> None:
+        ready = threading.Event()
+
+        def run() -> None:
+            with Aeron.connect(driver.directory) as aeron, Recorder(tmp_path) as recorder:
+                recorder.add_subscription(aeron.add_subscription(channel, 1001))
+                ready.set()
+                while not stop.is_set():
+                    if not recorder.do_work():
+                        time.sleep(0.0005)
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+        assert ready.wait(PATIENCE_S)
+
+    yield record
+    stop.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+
+def payload(number: int) -> bytes:
+    return b"%d:" % number + bytes(number * 7919 % 900)
+
+
+def publish(driver: MediaDriver, channel: str, half: threading.Event) -> threading.Thread:
+    def run() -> None:
+        with Aeron.connect(driver.directory) as aeron, aeron.add_exclusive_publication(channel, 1001) as publication:
+            wait_for(lambda: publication.is_connected)
+            for number in range(MESSAGES):
+                publication.send(payload(number), timeout=PATIENCE_S)
+                if number == MESSAGES // 2:
+                    half.set()
+            # What a late subscriber has not read is repaired while the publication lingers.
+            wait_for(lambda: finished.is_set())
+
+    finished = threading.Event()
+    thread = threading.Thread(target=run)
+    thread.finished = finished  # type: ignore[attr-defined]
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("tether", ["true", "false"])
+def test_a_late_and_slow_reader_gets_everything_once(
+    driver: MediaDriver, recording: Callable[[str], None], tmp_path: Path, tether: str, unused_udp_port: int
+) -> None:
+    channel = CHANNEL.format(port=unused_udp_port)
+    recording(channel)
+    half = threading.Event()
+    publisher = publish(driver, channel, half)
+    assert half.wait(PATIENCE_S)
+    received: list[bytes] = []
+    chance = random.Random(3)
+    with (
+        Aeron.connect(driver.directory) as aeron,
+        aeron.add_persistent_subscription(f"{channel}|tether={tether}", 1001, recordings=tmp_path,
+                                          recorded_channel=channel) as subscription,
+    ):  # fmt: skip
+        deadline = time.monotonic() + 2 * PATIENCE_S
+        while len(received) < MESSAGES:
+            assert time.monotonic() < deadline, f"{len(received)} of {MESSAGES} arrived"
+            got = subscription.poll_bytes(chance.choice([1, 100, 1000]))
+            received += got
+            if not got or chance.random() < 0.02:
+                time.sleep(chance.choice([0.0005, 0.02]))
+        publisher.finished.set()  # type: ignore[attr-defined]
+        assert subscription.poll_bytes() == []
+    publisher.join(PATIENCE_S)
+    assert received == [payload(number) for number in range(MESSAGES)]
+
+
+def test_a_cancelled_reader_loses_nothing(
+    driver: MediaDriver, recording: Callable[[str], None], tmp_path: Path, unused_udp_port: int
+) -> None:
+    channel = CHANNEL.format(port=unused_udp_port)
+    recording(channel)
+    half = threading.Event()
+    publisher = publish(driver, channel, half)
+    assert half.wait(PATIENCE_S)
+
+    async def read() -> list[bytes]:
+        received: list[bytes] = []
+        chance = random.Random(4)
+        async with (
+            aio.connect(driver.directory) as aeron,
+            await aeron.add_persistent_subscription(channel, 1001, recordings=tmp_path) as subscription,
+        ):
+
+            async def some() -> None:
+                async for message in subscription:
+                    received.append(message)
+                    if len(received) == MESSAGES:
+                        return
+
+            async with asyncio.timeout(2 * PATIENCE_S):
+                while len(received) < MESSAGES:
+                    task = asyncio.create_task(some())
+                    await asyncio.wait([task], timeout=chance.choice([0.0, 0.001, 0.01, 0.1]))
+                    task.cancel()
+                    await asyncio.wait([task])
+                    assert task.cancelled() or task.exception() is None
+        return received
+
+    received = asyncio.run(read())
+    publisher.finished.set()  # type: ignore[attr-defined]
+    publisher.join(PATIENCE_S)
+    assert received == [payload(number) for number in range(MESSAGES)]
