@@ -25,7 +25,8 @@ from harness.make_capture import DATA_PORT, MUX_PORT, make
 from harness.report import Report, wants_json
 
 from mainstem.capture.index import build
-from mainstem.capture.reading import FrameSelection, Part, plan, read
+from mainstem.capture.planning import FrameSelection, Part, plan
+from mainstem.capture.reading import read
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import struct
 import tempfile
 
 from mainstem.capture.index import build
-from mainstem.capture.reading import FrameSelection, frames
+from mainstem.capture.planning import FrameSelection
+from mainstem.capture.reading import frames
 from mainstem.capture.schema import columns
 
 WANTED = [

@@ -19,8 +19,9 @@ def levels(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_no_more_than_two_modules_of_the_driver_import_each_other() -> None:
-    result = levels("mainstem.aeron.driver", "--limit-cycle", "2")
+@pytest.mark.parametrize(("package", "limit"), [("mainstem.aeron.driver", "2"), ("mainstem.capture", "1")])
+def test_no_more_modules_of_a_package_than_these_import_each_other(package: str, limit: str) -> None:
+    result = levels(package, "--limit-cycle", limit)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

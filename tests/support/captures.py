@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.protocol.frames import Data, Nak
 from mainstem.capture.index import build
-from mainstem.capture.reading import FrameSelection, frames
+from mainstem.capture.planning import FrameSelection
+from mainstem.capture.reading import frames
 from mainstem.capture.schema import columns
 
 if TYPE_CHECKING:

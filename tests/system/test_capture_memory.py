@@ -17,7 +17,8 @@ SLACK_KIB = 24 << 10
 READ = """
 import resource, sys
 from mainstem.capture.index import build
-from mainstem.capture.reading import FrameSelection, frames
+from mainstem.capture.planning import FrameSelection
+from mainstem.capture.reading import frames
 from mainstem.capture.schema import columns
 names = tuple(column.name for column in columns(payload=True))
 rows = 0

@@ -45,7 +45,8 @@ def read_frames(
     """
     from mainstem.capture.files import captures
     from mainstem.capture.index import build
-    from mainstem.capture.reading import FrameSelection, frames
+    from mainstem.capture.planning import FrameSelection
+    from mainstem.capture.reading import frames
     from mainstem.capture.schema import arrow_schema, columns
 
     selected = tuple(column.name for column in columns()) if names is None else tuple(names)

@@ -8,72 +8,23 @@ from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass, field, replace
-from typing import IO
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING
 
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.packet_index import PacketIndex
-from mainstem.capture.formats import HEAD_LENGTH, Format, Section, recognise, section_of
+from mainstem.capture.chunks import CHUNK_BYTES, Chunk, FrameIndex, Problem
+from mainstem.capture.formats import HEAD_LENGTH, recognise, section_of
+from mainstem.capture.traces import add_chunks
 from mainstem.capture.unpacking import PACKED, open_capture, unpacked_size
 from mainstem.errors import CaptureError
 
-CHUNK_BYTES = (
-    1 << 20
-)  # a stretch: small enough to be skipped for its buckets, large enough that 5 GiB have 5000 of them
+if TYPE_CHECKING:
+    from mainstem.capture.formats import Section
+
 RESYNC_PACKETS = 8  # records that must fit one after the other before a reader accepts a place as the next record
 RESYNC_WINDOW = 16 << 20  # bytes searched for them at a time
 PRINT_BYTES = 4096  # of the beginning and of the end of what was indexed: by these a file that has grown is recognised
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Whole records in ``[offset, end)``; ``packet`` packets came before, ``section`` is an index into the sections.
-
-    Times are of the first and the last packet by the clock, -1 where there is none. ``tcp`` and ``fragments`` have a bit for
-    each bucket of flows that the stretch has packets of.
-    """
-
-    offset: int
-    end: int
-    packet: int
-    packets: int
-    first_ns: int
-    last_ns: int
-    tcp: int
-    fragments: int
-    section: int
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with the file at ``offset``: a code ``layout.PROBLEM_...``, after which packet, and in words."""
-
-    kind: int
-    packet: int
-    offset: int
-    text: str
-
-
-@dataclass
-class FrameIndex:
-    """The index. ``end`` is where the pass ended; ``tail`` describes what lies between it and the end of the file."""
-
-    size: int
-    mtime_ns: int
-    format: Format | None
-    sections: list[Section] = field(default_factory=list)
-    chunks: list[Chunk] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    tail: Problem | None = None
-    end: int = 0
-    packets: int = 0
-    links: list[int] = field(default_factory=list)
-    prints: tuple[int, int] = (0, 0)
-
-    @property
-    def all_problems(self) -> list[Problem]:
-        """Those of the file as it is now, the unfinished record at its end included."""
-        return [*self.problems, self.tail] if self.tail is not None else self.problems
 
 
 def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
@@ -94,8 +45,6 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
                 index = FrameIndex(status.st_size, status.st_mtime_ns, None)
                 _open(file, index, packed, fault)
             if index.format is not None and index.format.name == "aqueduct":
-                from mainstem.capture.traces import add_chunks
-
                 index.chunks = list(index.chunks)
                 add_chunks(file, index, size)
             elif index.format is not None:

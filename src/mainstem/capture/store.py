@@ -10,8 +10,9 @@ import struct
 import tempfile
 from pathlib import Path
 
+from mainstem.capture.chunks import Chunk, FrameIndex, Problem
 from mainstem.capture.formats import Format, Section
-from mainstem.capture.index import Chunk, FrameIndex, Problem, build
+from mainstem.capture.index import build
 from mainstem.errors import CaptureError
 
 SUFFIX = ".mainstem-index"

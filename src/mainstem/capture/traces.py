@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mainstem._core.capture import layout as layout
-from mainstem.capture.index import CHUNK_BYTES, Chunk, Problem
+from mainstem.capture.chunks import CHUNK_BYTES, Chunk, Problem
 from mainstem.capture.schema import arrow_schema
 from mainstem.errors import RemoteProtocolError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.frames import Frame
     from mainstem.aqueduct.limits import Limits
-    from mainstem.capture.index import FrameIndex
-    from mainstem.capture.reading import FrameSelection, Part
+    from mainstem.capture.chunks import FrameIndex
+    from mainstem.capture.planning import FrameSelection, Part
 
 # Types by their tags, as in schema.KINDS.
 KINDS = {

@@ -11,7 +11,8 @@ from tests.support import captures as make
 
 from mainstem.capture import index as indexing
 from mainstem.capture import read_frames
-from mainstem.capture.reading import FrameSelection, plan, plan_new, read
+from mainstem.capture.planning import FrameSelection, plan, plan_new
+from mainstem.capture.reading import read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,8 @@ from tests.support.captures import rows_of_bytes
 
 from mainstem.capture import index as indexing
 from mainstem.capture import read_frames
-from mainstem.capture.reading import FrameSelection, plan, plan_new, read
+from mainstem.capture.planning import FrameSelection, plan, plan_new
+from mainstem.capture.reading import read
 from mainstem.capture.schema import columns
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError, ConfigurationError

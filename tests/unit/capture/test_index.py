@@ -15,7 +15,8 @@ from mainstem.capture import index as indexing
 from mainstem.capture import store
 from mainstem.capture.files import captures
 from mainstem.capture.index import build
-from mainstem.capture.reading import FrameSelection, plan, plan_new, read
+from mainstem.capture.planning import FrameSelection, plan, plan_new
+from mainstem.capture.reading import read
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:

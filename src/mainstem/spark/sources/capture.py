@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from mainstem.capture.files import captures
-from mainstem.capture.index import FrameIndex, build
-from mainstem.capture.reading import FrameSelection, Part, plan, plan_new, read, unreadable
+from mainstem.capture.index import build
+from mainstem.capture.planning import plan, plan_new, unreadable
+from mainstem.capture.reading import read
 from mainstem.capture.schema import ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from mainstem.capture.chunks import FrameIndex
+    from mainstem.capture.planning import FrameSelection, Part
 
 Ends = dict[str, int]
 """Offsets as Spark keeps them: bytes read, by file."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.capture import schema
-from mainstem.capture.reading import PART_BYTES, ROWS, FrameSelection
+from mainstem.capture.planning import PART_BYTES, ROWS, FrameSelection
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.options import flag, positive
 

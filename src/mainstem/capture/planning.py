@@ -1,0 +1,207 @@
+"""What is selected of a capture, and the parts of it that tasks read independently (``capture.reading``: why these)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mainstem._core.capture import layout as layout
+from mainstem.capture.chunks import Problem
+from mainstem.capture.formats import Format, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mainstem.capture.chunks import Chunk, FrameIndex
+
+ROWS = 8192  # rows of a batch: enough that a batch costs little, few enough that its columns stay in the cache
+PART_BYTES = 32 << 20  # much smaller parts cost more to start than to read
+UNCUT = 1 << 62  # a packed file can be read only from its beginning: by one task
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameSelection:
+    """The columns of the rows, and the ports of each protocol.
+
+    ``aeron_ports``: UDP ports that carry Aeron, where what is no frame is a problem; None: every port, where each byte of a
+    datagram fits Aeron's frames; empty: none. bymux and Jmux have no mark that distinguishes them from other bytes, so their
+    TCP ports must be named. ``count_passed``: whether a last row, PASSED_OVER, has the number of packets without one, so that
+    each packet of a capture is in a row or counted.
+    """
+
+    names: tuple[str, ...]
+    aeron_ports: tuple[int, ...] | None = None
+    bymux_ports: tuple[int, ...] = ()
+    jmux_ports: tuple[int, ...] = ()
+    rows: int = ROWS
+    count_passed: bool = False
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether packets outside of TCP's named ports are read."""
+        return self.aeron_ports != () or self.count_passed
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
+        """Every TCP port that is followed."""
+        return (*self.bymux_ports, *self.jmux_ports)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Whole records in ``[offset, end)``, with ``packet`` packets before them, and the section that holds where they begin.
+
+    Without a section the run continues the run before it.
+    """
+
+    offset: int
+    end: int
+    packet: int
+    section: Section | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The share of one task in one file. ``plain``: datagrams that came whole; the masks: flows, by their buckets.
+
+    Rows of runs before ``begin`` are discarded: those runs are read for their history. ``final``: nothing will follow.
+    """
+
+    path: str
+    format: Format
+    runs: tuple[Run, ...]
+    plain: bool = True
+    tcp: int = 0
+    fragments: int = 0
+    problems: tuple[Problem, ...] = ()
+    begin: int = 0
+    final: bool = True
+
+
+def plan_new(
+    path: str, index: FrameIndex, selection: FrameSelection, begin: int, end: int, *, part_bytes: int = PART_BYTES
+) -> list[Part]:
+    """Parts that hold the rows of ``[begin, end)`` of a file that goes on: both are ends of records, as ``index.end`` is.
+
+    What needs history is read from the beginning of the file again, for its history only.
+    """
+    if index.format is None or begin >= end:
+        return []
+    if index.format.packed:
+        part_bytes = UNCUT
+    before = [chunk for chunk in index.chunks if chunk.offset < end]
+    chunks = [chunk for chunk in before if chunk.end > begin]
+    parts = []
+    if selection.reads_all or index.format.name == "aqueduct":
+        for group in _groups(chunks, part_bytes):
+            runs = _clipped(_runs(group, index), begin, end)
+            parts.append(Part(path=path, format=index.format, runs=runs, begin=begin, final=False))
+    for part in _flow_parts(path, index, selection, before, part_bytes, begin=begin):
+        runs = _clipped(part.runs, begin, end)
+        if any(run.end > begin for run in runs):
+            parts.append(replace(part, runs=runs, final=False))
+    problems = tuple(problem for problem in index.problems if begin <= problem.offset < end)
+    if problems and not parts:
+        parts = [_problems_only(path, index)]
+    if parts:
+        parts[0] = replace(parts[0], problems=problems)
+    return parts
+
+
+def _clipped(runs: Sequence[Run], begin: int, end: int) -> tuple[Run, ...]:
+    """Runs up to ``end``; one that has ``begin`` in it is cut there, so that its first part can be passed over."""
+    out: list[Run] = []
+    for run in runs:
+        stop = min(run.end, end)
+        if run.offset < begin < stop:
+            out += [replace(run, end=begin), Run(begin, stop, 0, None)]
+        elif run.offset < stop:
+            out.append(replace(run, end=stop))
+    return tuple(out)
+
+
+def plan(
+    path: str, index: FrameIndex, selection: FrameSelection, *, part_bytes: int = PART_BYTES, min_parts: int = 1
+) -> list[Part]:
+    """Parts that together hold each row of a file once. The problems of the file itself are in the first."""
+    if index.format is None:
+        return [_problems_only(path, index)]
+    chunks = index.chunks
+    if index.format.packed:
+        part_bytes, min_parts = UNCUT, 1
+    total = sum(chunk.end - chunk.offset for chunk in chunks)
+    size = max(min(part_bytes, -(-total // max(min_parts, 1))), 1)
+    parts = []
+    if selection.reads_all or index.format.name == "aqueduct":
+        parts = [Part(path=path, format=index.format, runs=_runs(group, index)) for group in _groups(chunks, size)]
+    parts += _flow_parts(path, index, selection, chunks, size)
+    if len(parts) == 2 and parts[0].plain and parts[1].fragments | parts[1].tcp:
+        # A small file: one task does both.
+        parts = [replace(parts[1], runs=parts[0].runs, plain=True)]
+    if not parts:
+        parts = [_problems_only(path, index)]
+    parts[0] = replace(parts[0], problems=tuple(index.all_problems))
+    return parts
+
+
+def unreadable(path: str, why: str) -> Part:
+    """Returns the part of a file that cannot be opened: one problem."""
+    problem = Problem(layout.PROBLEM_UNREADABLE_FILE, 0, 0, why)
+    return Part(path=path, format=Format(False, Section(False)), runs=(), plain=False, problems=(problem,))
+
+
+def _problems_only(path: str, index: FrameIndex) -> Part:
+    empty = index.format or Format(False, Section(False))
+    return Part(path=path, format=empty, runs=(), plain=False, problems=tuple(index.all_problems))
+
+
+def _groups(chunks: Sequence[Chunk], size: int) -> Iterator[list[Chunk]]:
+    group: list[Chunk] = []
+    held = 0
+    for chunk in chunks:
+        group.append(chunk)
+        held += chunk.end - chunk.offset
+        if held >= size:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group
+
+
+def _runs(chunks: Sequence[Chunk], index: FrameIndex) -> tuple[Run, ...]:
+    """Joins chunks that touch: a walk carries its state from one into the next."""
+    runs: list[Run] = []
+    for chunk in chunks:
+        if runs and runs[-1].end == chunk.offset:
+            runs[-1] = replace(runs[-1], end=chunk.end)
+        else:
+            runs.append(Run(chunk.offset, chunk.end, chunk.packet, index.sections[chunk.section]))
+    return tuple(runs)
+
+
+def _flow_parts(
+    path: str, index: FrameIndex, selection: FrameSelection, chunks: Sequence[Chunk], size: int, begin: int = 0
+) -> list[Part]:
+    """The parts that need history: each has some of the buckets, and the chunks that have packets of them."""
+    assert index.format is not None
+    follow_tcp, follow_fragments = bool(selection.tcp_ports), selection.aeron_ports != ()
+    tcp = fragments = held = 0
+    for chunk in chunks:
+        mine = (chunk.tcp if follow_tcp else 0) | (chunk.fragments if follow_fragments else 0)
+        tcp |= chunk.tcp if follow_tcp else 0
+        fragments |= chunk.fragments if follow_fragments else 0
+        held += chunk.end - chunk.offset if mine else 0
+    buckets = [bit for bit in range(layout.FLOW_BUCKETS) if (tcp | fragments) >> bit & 1]
+    count = min(max(-(-held // size), 1), len(buckets))
+    parts = []
+    for k in range(count):
+        mask = sum(1 << bit for bit in buckets[k::count])
+        tcp_mask, fragment_mask = tcp & mask, fragments & mask
+        owned = [chunk for chunk in chunks if chunk.tcp & tcp_mask or chunk.fragments & fragment_mask]
+        parts.append(
+            Part(
+                path=path, format=index.format, runs=_runs(owned, index), plain=False,
+                tcp=tcp_mask, fragments=fragment_mask, begin=begin,
+            )
+        )  # fmt: skip
+    return parts
