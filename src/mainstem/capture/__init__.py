@@ -23,8 +23,8 @@ def read_frames(
     """Reads the frames of captures as Arrow batches; needs pyarrow and numpy.
 
     A row is one frame of Aeron, bymux or Jmux. What is wrong with a file is a row too, whose ``protocol`` is ``problem``. The last
-    one of a file (``PASSED_OVER``) has the number of packets without a row, by reason, where there are any: so each packet
-    is in a row or counted.
+    ones of a file (``PASSED_OVER``) have the number of packets without a row, one for each reason: so each packet is in a row or
+    counted.
 
     Args:
         path: A capture, a folder of captures, or a pattern.

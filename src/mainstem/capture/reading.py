@@ -65,7 +65,7 @@ READ_BYTES = 4 << 20  # read at a time; a part holds no more of the file than th
 def read(part: Part, selection: FrameSelection) -> Iterator[pa.RecordBatch]:
     """Reads the rows of a part, in the order of packets. Never raises for what the file holds.
 
-    With ``count_passed`` the row of the count is of this part: those of all parts add up to the file's.
+    With ``count_passed`` the rows of the counts are of this part: those of all parts add up to the file's.
     """
     reader = _Reader(part, selection)
     yield from reader.batches()
@@ -81,17 +81,21 @@ def frames(path: str, selection: FrameSelection, index: FrameIndex) -> Iterator[
 
 
 def _passed_over(path: str, selection: FrameSelection, readers: Sequence[_Reader]) -> Iterator[pa.RecordBatch]:
-    """One row with the number of packets that had none, by reason."""
-    counts = [sum(numbers) for numbers in zip(*(reader.passed for reader in readers), strict=True)]
-    if not selection.count_passed or not any(counts):
+    """For each reason the number of packets that had no row, under the number of the last of them.
+
+    A packet is passed over once, so no two of these rows have the same. In a stream a count may be below 0: a fragment that
+    an earlier micro-batch counted is in the row of a LOST_FRAGMENT now.
+    """
+    if not selection.count_passed:
         return
-    rows = FrameRows(column_mask(selection.names), 1)
-    reasons = ", ".join(f"{count} {PASSED[i]}" for i, count in enumerate(counts) if count)
-    text = f"{sum(counts)} packets have no row: {reasons}"
-    rows.begin(0, 0, False, 0)
+    rows = FrameRows(column_mask(selection.names), layout.PASSED_REASONS)
     kind = layout.KIND_PROBLEM + layout.PROBLEM_PASSED_OVER
-    rows.row(layout.PROTOCOL_PROBLEM, kind, {layout.ROW_LENGTH: sum(counts)}, text=text.encode())
-    yield take_batch(rows, selection.names, path)
+    for reason, passed in zip(PASSED, zip(*(reader.passed for reader in readers), strict=True), strict=True):
+        if count := sum(each for each, _ in passed):
+            rows.begin(max(last for _, last in passed), 0, False, 0)
+            rows.row(layout.PROTOCOL_PROBLEM, kind, {layout.ROW_LENGTH: count}, text=reason.encode())
+    if rows.rows:
+        yield take_batch(rows, selection.names, path)
 
 
 @dataclass
@@ -102,7 +106,7 @@ class _Reader:
     selection: FrameSelection
     rows: FrameRows = field(init=False)
     silent: bool = False
-    passed: list[int] = field(default_factory=lambda: [0] * layout.PASSED_REASONS)
+    passed: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)] * layout.PASSED_REASONS)
 
     def __post_init__(self) -> None:
         self.rows = FrameRows(column_mask(self.selection.names), self.selection.rows)

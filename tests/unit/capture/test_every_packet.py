@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import captures as make
+from tests.support.accounts import accounted
 
 from mainstem.capture import index as indexing
 from mainstem.capture import read_frames
@@ -109,8 +110,7 @@ def test_frames_captured_only_in_part_are_recognised_on_any_port(tmp_path: Path)
     assert [row["length"] for row in rows if row["frame_type"] == "DATA"] == [0, 1, 90, 1300, 100]
     assert [row["packet"] for row in rows if row["frame_type"] == "TRUNCATED_PACKET"] == [5]
     assert [row["packet"] for row in rows if row["frame_type"] == "NAK"] == [6]
-    assert (rows[-1]["frame_type"], rows[-1]["length"]) == ("PASSED_OVER", 1)
-    assert rows[-1]["text"] == "1 packets have no row: 1 UDP without Aeron's frames"
+    assert rows[-1] == {"packet": 7, "frame_type": "PASSED_OVER", "length": 1, "text": "UDP without Aeron's frames"}
 
 
 @pytest.mark.parametrize("nanoseconds", [False, True])
@@ -190,7 +190,8 @@ def test_each_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: py
     for aeron, tcp in ((None, (9000,)), (None, ()), ((40123,), (9000,)), ((), (9000,))):
         selection = FrameSelection(names=NAMES, aeron_ports=aeron, bymux_ports=tcp, count_passed=True)
         parts = plan(str(path), found, selection, part_bytes=size)
-        assert accounted([row for part in parts for row in rows_of(part, selection)]) == len(packets)
+        rows = [row for part in parts for row in rows_of(part, selection)]
+        assert accounted(rows) == len(packets)
         middle = chance.choice([0, *(each.end for each in found.chunks)])
         streamed = [
             row
@@ -198,14 +199,68 @@ def test_each_packet_is_in_a_row_or_counted_once(tmp_path: Path, monkeypatch: py
             for part in plan_new(str(path), found, selection, begin, end, part_bytes=size)
             for row in rows_of(part, selection)
         ]
-        assert accounted(streamed) <= len(packets)
+        assert accounted(streamed) == len(packets)
+        for whole in (rows, streamed):
+            passed = [row["packet"] for row in whole if row["frame_type"] == "PASSED_OVER"]
+            assert len(passed) == len(set(passed)), "a row of PASSED_OVER is not named by its packet"
 
 
 def rows_of(part: Any, selection: FrameSelection) -> list[dict[str, Any]]:
     return [row for batch in read(part, selection) for row in batch.to_pylist()]
 
 
-def accounted(rows: list[dict[str, Any]]) -> int:
-    """Packets with rows, and those that were counted."""
-    passed = sum(row["length"] for row in rows if row["frame_type"] == "PASSED_OVER")
-    return len({row["packet"] for row in rows if row["packet"]}) + passed
+def test_a_fragment_that_was_counted_is_taken_out_again_where_its_packet_is_lost_later_in_the_stream(
+    tmp_path: Path,
+) -> None:
+    half = make.ip(make.udp(make.data_frame(bytes(150)))[:64], more=True, number=9)
+    late = make.ip(make.udp(make.data_frame(bytes(150)))[:64], more=True, number=10)
+    path = tmp_path / "late.pcap"
+    path.write_bytes(make.pcap([ethernet(half)]) + make.pcap_record(ethernet(late), 40_000))
+    found = indexing.build(str(path))
+    selection = FrameSelection(names=NAMES, count_passed=True)
+    middle = 24 + 16 + len(ethernet(half))
+    first, second = (
+        [row for part in plan_new(str(path), found, selection, begin, end) for row in rows_of(part, selection)]
+        for begin, end in ((0, middle), (middle, found.end))
+    )
+    passed = {"frame_type": "PASSED_OVER", "text": "IP fragments that completed no packet"}
+    assert first == [passed | {"packet": 1, "length": 1}]
+    # The second fragment is counted, the first not any more.
+    assert [(row["packet"], row["frame_type"]) for row in second] == [(1, "LOST_FRAGMENT")]
+    assert accounted(first + second) == 2
+    # A packet that is completed late has a row of its own: what is left is the one to take out.
+    datagram = make.udp(make.data_frame(bytes(150)))
+    begun, ended = (
+        make.link(make.ip(data, fragment=at, more=more, number=11), make.ETHERNET)
+        for data, at, more in ((datagram[:64], 0, True), (datagram[64:], 64, False))
+    )
+    records = [make.pcap_record(packet, n) for packet, n in ((ethernet(half), 0), (begun, 20_000), (ended, 40_000))]
+    path.write_bytes(make.pcap([]) + b"".join(records))
+    found, middle = indexing.build(str(path)), 24 + len(records[0] + records[1])
+    first, second = (
+        [row for part in plan_new(str(path), found, selection, begin, end) for row in rows_of(part, selection)]
+        for begin, end in ((0, middle), (middle, found.end))
+    )
+    assert first == [passed | {"packet": 2, "length": 2}]
+    assert [(row["packet"], row["frame_type"]) for row in second[:2]] == [(1, "LOST_FRAGMENT"), (3, "DATA")]
+    assert second[2:] == [passed | {"packet": 3, "length": -1}]
+    assert accounted(first + second) == 3
+
+
+@pytest.mark.parametrize(
+    ("packets", "text", "length", "last"),
+    [
+        ([framed(0x0806, bytes(28))] * 3, "not IP", 3, 3),
+        ([ethernet(make.ip(bytes(20), protocol=1))] * 2, "of another IP protocol than UDP or TCP", 2, 2),
+        ([ethernet(make.ip(make.tcp(b"x", to=81), protocol=6))], "TCP of other ports", 1, 1),
+        ([ethernet(make.ip(make.udp(b"x" * 40)))] * 2 + [b""], "UDP without Aeron's frames", 2, 2),
+    ],
+)
+def test_a_reason_has_its_number_of_packets_and_the_last_of_them(
+    tmp_path: Path, packets: list[bytes], text: str, length: int, last: int
+) -> None:
+    path = tmp_path / "some.pcap"
+    path.write_bytes(make.pcap(packets))
+    rows = [row for batch in read_frames(str(path), NAMES) for row in batch.to_pylist()]
+    passed = [row for row in rows if row["frame_type"] == "PASSED_OVER"]
+    assert passed == [{"packet": last, "frame_type": "PASSED_OVER", "length": length, "text": text}]

@@ -23,6 +23,7 @@ cdef class CaptureDecoder:
     cdef unsigned char udp_ports[65536]
     cdef unsigned char tcp_ports[65536]
     cdef long long passed[8]
+    cdef long long passed_last[8]
 
     cdef void count(self, int reason) noexcept nogil
     cdef int loop(self, unsigned char *base, long long offset, long long limit) noexcept nogil

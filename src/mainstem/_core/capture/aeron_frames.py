@@ -64,6 +64,7 @@ class CaptureDecoder:
     udp_ports: cython.uchar[65536]
     tcp_ports: cython.uchar[65536]
     passed: cython.longlong[8]
+    passed_last: cython.longlong[8]
 
     def __init__(self, walk: RecordWalk, rows: FrameRows) -> None:
         if walk is None or rows is None:
@@ -81,6 +82,7 @@ class CaptureDecoder:
             self.udp_ports = [0] * 65536
             self.tcp_ports = [0] * 65536
             self.passed = [0] * 8
+            self.passed_last = [0] * 8
         self.follow_fragments = True
         self.set_ports([], [])
         self.take_passed()
@@ -98,22 +100,26 @@ class CaptureDecoder:
             self.tcp_ports[i & 0xFFFF] = 1
         self.follow_tcp = bool(tcp)
 
-    def take_passed(self) -> list[int]:
-        """How many packets had no row since the last call, by reason (``layout.PASSED_...``)."""
+    def take_passed(self) -> list[tuple[int, int]]:
+        """How many packets had no row since the last call, and the number of the last, by reason (``layout.PASSED_...``)."""
         i: cython.int = 0
-        counts = [self.passed[i] for i in range(PASSED_REASONS)]
+        counts = [(self.passed[i], self.passed_last[i]) for i in range(PASSED_REASONS)]
         for i in range(PASSED_REASONS):
-            self.passed[i] = 0
+            self.passed[i] = self.passed_last[i] = 0
         return counts
 
     def pass_over(self, reason: cython.int, count: cython.longlong = 1) -> None:
-        """Counts the packet at which the decoder stopped among those without a row; -1 takes one out again."""
+        """Counts the packet at which the decoder stopped among those without a row; -1 takes an earlier one out again."""
         if not 0 <= reason < PASSED_REASONS:
             raise IndexError(f"there is no reason {reason}")
         self.passed[reason] += count
+        # One that was counted by another reader, of an earlier stretch of the file, belongs to this packet.
+        if count > 0 or self.passed[reason] < 0:
+            self.passed_last[reason] = self.number
 
     def count(self, reason: cython.int) -> cython.void:
         self.passed[reason] += 1
+        self.passed_last[reason] = self.number
 
     def set_buckets(self, tcp: cython.ulonglong, fragments: cython.ulonglong) -> None:
         """Which flows (a bit for each bucket) are handed over."""

@@ -26,10 +26,10 @@ class CaptureDecoder:
     def __init__(self, walk: RecordWalk, rows: FrameRows) -> None: ...
     def set_ports(self, udp: Iterable[int], tcp: Iterable[int]) -> None:
         """Ports whose datagrams are Aeron's whatever they hold, and ports whose segments are wanted."""
-    def take_passed(self) -> list[int]:
-        """How many packets had no row since the last call, by reason (``layout.PASSED_...``)."""
+    def take_passed(self) -> list[tuple[int, int]]:
+        """How many packets had no row since the last call, and the number of the last, by reason (``layout.PASSED_...``)."""
     def pass_over(self, reason: int, count: int = 1) -> None:
-        """Counts the packet at which the decoder stopped among those without a row; -1 takes one out again."""
+        """Counts the packet at which the decoder stopped among those without a row; -1 takes an earlier one out again."""
     def set_buckets(self, tcp: int, fragments: int) -> None:
         """Which flows (a bit for each bucket) are handed over."""
     def seek(self, number: int) -> None:
