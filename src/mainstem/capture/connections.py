@@ -67,7 +67,8 @@ class Flows:
             yield from self._counted(packet, *packet.addresses(source), data)
             return
         # Fragments of TCP come to every owner of buckets; one of them counts and reports them.
-        mine = self._tcp_buckets if packet.protocol == layout.PROTOCOL_NUMBER_TCP else ~0
+        is_tcp = packet.protocol == layout.PROTOCOL_NUMBER_TCP
+        mine = self._tcp_buckets if is_tcp else ~0
         owned = bool((mine >> packet.bucket) & 1)
         addresses = b"".join(packet.addresses(source))
         whole = self._fragments.add(packet, data, addresses, self._decoder.number, walk.time_ns, owned=owned)
@@ -81,13 +82,13 @@ class Flows:
         self._rows.begin(self._decoder.number, walk.time_ns, walk.timed, walk.original)
         while (kind := self._decoder.whole(whole, LINK_RAW)) < 0:
             yield
-        if kind == layout.PACKET_TCP and self._tcp_buckets:
+        if kind == layout.PACKET_TCP and is_tcp:
             if not (self._tcp_buckets >> packet.bucket) & 1:
                 return
             data = whole[packet.payload : packet.payload + packet.available]
-            # What the fragments carried may be a packet in a tunnel, with addresses of its own.
             yield from self._counted(packet, *packet.addresses(whole), data)
         elif kind != layout.PACKET_UDP and owned:
+            # Also a segment or a fragment that came in a tunnel's packet of fragments: the owner of its flow does not read it.
             self._decoder.pass_over(layout.PASSED_FRAGMENT)
 
     def finish(self) -> Iterator[None]:

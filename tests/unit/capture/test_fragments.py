@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import captures as make
+from tests.support.accounts import accounted
 from tests.support.captures import rows_of_bytes
+
+from mainstem.capture import index as indexing
+from mainstem.capture.planning import FrameSelection, plan
+from mainstem.capture.reading import read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+NAMES = ("packet", "frame_type", "length", "text")
 ADDRESSES = [("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")]
 
 
@@ -82,3 +89,57 @@ def test_a_number_that_is_used_again_after_a_loss_mixes_no_packets(tmp_path: Pat
     rows = rows_of_bytes(tmp_path, make.pcap(packets))
     assert [row["frame_type"] for row in rows] == ["LOST_FRAGMENT", "DATA"]
     assert rows[1]["payload"] == bytes([2]) * 3000
+
+
+TUNNELS = {
+    "gre": (lambda p: struct.pack(">HH", 0, 0x0800) + p, 47),
+    "erspan": (lambda p: struct.pack(">HHI", 0x1000, 0x88BE, 1) + bytes(8) + make.link(p, make.ETHERNET), 47),
+    "ip in ip": (lambda p: p, 4),
+    "vxlan": (lambda p: make.udp(struct.pack(">II", 0x08000000, 0) + make.link(p, make.ETHERNET), to=4789), 17),
+}
+
+
+@pytest.mark.parametrize(("source", "to"), ADDRESSES)
+@pytest.mark.parametrize("tunnel", TUNNELS)
+def test_a_tunnels_packet_that_was_cut_is_put_together(tmp_path: Path, tunnel: str, source: str, to: str) -> None:
+    wrap, protocol = TUNNELS[tunnel]
+    packets: list[bytes] = []
+    for n in range(9):
+        inner = make.ip(
+            make.udp(make.data_frame(bytes([n]) * 1400, at=n * 1440)), source="192.168.7.1", to="192.168.7.2"
+        )
+        packets += cut(wrap(inner), 712, source=source, to=to, number=n, protocol=protocol)
+    random.Random(tunnel).shuffle(packets)
+    rows = rows_of_bytes(tmp_path, make.pcap(packets), count_passed=True)
+    frames = [row for row in rows if row["protocol"] == "aeron"]
+    assert sorted(row["payload"][0] for row in frames) == list(range(9))
+    assert {(row["src"], row["dst"], row["frame_type"]) for row in frames} == {("192.168.7.1", "192.168.7.2", "DATA")}
+    assert accounted(rows) == len(packets)
+
+
+@pytest.mark.parametrize("tunnel", TUNNELS)
+def test_tcp_in_a_tunnels_packet_that_was_cut_is_counted_in_any_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunnel: str
+) -> None:
+    wrap, protocol = TUNNELS[tunnel]
+    packets = [make.link(make.ip(make.tcp(flags=make.TCP_SYN, source=n), protocol=6), make.ETHERNET) for n in range(9)]
+    for n in range(20):
+        inner = make.ip(
+            make.tcp(bytes(300), sequence=n * 300, source=n), source="192.168.7.1", to="192.168.7.2", protocol=6
+        )
+        packets += cut(wrap(inner), 128, source="10.0.0.1", to="10.0.0.2", number=n, protocol=protocol)
+    path = tmp_path / "tunnel.pcap"
+    path.write_bytes(make.pcap(packets))
+    monkeypatch.setattr(indexing, "CHUNK_BYTES", 1000)
+    index = indexing.build(str(path))
+    for ports in ((9000,), ()):
+        selection = FrameSelection(names=NAMES, bymux_ports=ports, count_passed=True)
+        for size in (1, 1 << 20):
+            parts = plan(str(path), index, selection, part_bytes=size)
+            rows = [row for part in parts for batch in read(part, selection) for row in batch.to_pylist()]
+            assert accounted(rows) == len(packets)
+            assert sum(row["frame_type"] == "OPEN" for row in rows) == (9 if ports else 0)
+            assert (
+                sum(row["length"] for row in rows if row["text"] == "IP fragments that completed no packet")
+                == len(packets) - 9
+            )

@@ -343,7 +343,13 @@ class Packet:
         length: cython.longlong,
         protocol: cython.int,
     ) -> cython.int:
-        if protocol != PROTOCOL_ID_UDP and protocol != PROTOCOL_ID_TCP:
+        if (
+            protocol != PROTOCOL_ID_UDP
+            and protocol != PROTOCOL_ID_TCP
+            and protocol != PROTOCOL_ID_GRE
+            and protocol != PROTOCOL_ID_IPV4
+            and protocol != PROTOCOL_ID_IPV6
+        ):
             return PACKET_OTHER
         self.protocol = protocol
         self.payload = o
