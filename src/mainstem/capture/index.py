@@ -59,6 +59,8 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
 
 
 def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:
+    # The prints of what it was before may have been compared.
+    file.seek(0)
     try:
         index.format = replace(recognise(file.read(HEAD_LENGTH)), packed=packed)
     except CaptureError as error:
@@ -88,7 +90,7 @@ def _last_print(file: IO[bytes], end: int) -> int:
 
 
 def _grown(file: IO[bytes], before: FrameIndex, size: int) -> bool:
-    if before.format is None or size < before.end or before.end == 0:
+    if before.format is None or before.format.packed or size < before.end or before.end == 0:
         return False
     first, last = before.prints
     return _print(file, 0, min(before.end, PRINT_BYTES)) == first and _last_print(file, before.end) == last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from mainstem.capture.reading import read
 from mainstem.errors import CaptureError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PACKET = make.link(make.ip(make.udp(make.data_frame(b"high tide" * 20))), make.ETHERNET)
@@ -87,6 +89,25 @@ def test_the_index_is_kept_and_used_until_the_file_changes(tmp_path: Path) -> No
     assert store.index_of(str(path)).packets == 4
     kept.write_bytes(b"{}\nrubbish")
     assert store.index_of(str(path)).packets == 4
+
+
+@pytest.mark.parametrize("packets", [1, 3, 9, 200])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "packed"])
+def test_a_capture_that_is_replaced_is_indexed_anew(
+    tmp_path: Path, pack: Callable[[bytes], bytes], packets: int
+) -> None:
+    path, kept = tmp_path / "a.pcap", tmp_path / "indexes"
+    path.write_bytes(pack(make.pcap([PACKET] * 3)))
+    store.index_of(str(path), str(kept))
+    for data in (make.pcap([TCP] * packets), make.pcap([PACKET] * packets)):
+        path.write_bytes(data)
+        os.utime(path, ns=(packets, packets))
+        index = store.index_of(str(path), str(kept))
+        assert index == build(str(path))
+        assert index.packets == packets
+        os.unlink(store.location(str(path), str(kept)))
+        path.write_bytes(pack(make.pcap([PACKET] * 3)))
+        store.index_of(str(path), str(kept))
 
 
 def test_the_index_may_live_elsewhere_and_need_not_be_kept(tmp_path: Path) -> None:
