@@ -6,6 +6,7 @@ is indexed from where the index ended.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zlib
 from dataclasses import replace
@@ -56,6 +57,20 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
             return index
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
+
+
+def identity(path: str, index: FrameIndex, before: str = "") -> str:
+    """What identifies a capture while it grows: how many of its first bytes, and their hash; of as many as ``before`` has.
+
+    Raises CaptureError where the file cannot be opened.
+    """
+    length = int(before.partition(":")[0]) if before else min(index.end, PRINT_BYTES)
+    try:
+        with open_capture(path, index.format.packed if index.format is not None else "") as file:
+            data = file.read(length)
+    except OSError as error:
+        raise CaptureError(f"{path}: {error.strerror or error}") from error
+    return f"{length}:{hashlib.sha256(data).hexdigest()[:16]}"
 
 
 def _open(file: IO[bytes], index: FrameIndex, packed: str, fault: str) -> None:

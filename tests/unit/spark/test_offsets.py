@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from mainstem.recording import Recorder
 from mainstem.recording.rows.schema import MESSAGE_COLUMNS
 from mainstem.spark.lags import _offsets
 from mainstem.spark.sources.capture import CaptureStreamReader
+from mainstem.spark.sources.capture_offsets import CaptureOffset, parse_capture_offset
 from mainstem.spark.sources.capture_options import parse_options as capture_options
 from mainstem.spark.sources.offsets import Offset, parse_offset
 from mainstem.spark.sources.options import parse_options
@@ -126,15 +129,116 @@ def test_a_recording_that_ends_before_its_checkpoint_fails_or_is_read_anew(
     assert list(spans(stream, start, latest(stream, start))) == [(0, 12800)]
 
 
-def test_a_capture_that_is_shorter_than_its_checkpoint_is_an_error(tmp_path: Path) -> None:
-    path, packet = tmp_path / "a.pcap", make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
-    path.write_bytes(make.pcap([packet] * 9))
-    options = capture_options({"path": str(path)})
+PACKET = make.link(make.ip(make.udp(make.data_frame())), make.ETHERNET)
 
-    def stream() -> CaptureStreamReader:
-        return CaptureStreamReader(options, options.wanted(StructType([StructField("packet", LongType())])))
 
-    end = stream().latestOffset({}, ReadAllAvailable())
-    path.write_bytes(make.pcap([packet] * 3))
-    with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: it is another file now"):
-        stream().latestOffset(end, ReadAllAvailable())
+def following(path: Path, **options: str) -> CaptureStreamReader:
+    parsed = capture_options({"path": str(path), **options})
+    return CaptureStreamReader(parsed, parsed.wanted(StructType([StructField("packet", LongType())])))
+
+
+def read_in(stream: CaptureStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """The numbers of the packets of a micro-batch."""
+    rows = [
+        row["packet"]
+        for part in stream.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
+        for batch in stream.read(part)
+        for row in batch.to_pylist()
+    ]
+    return sorted(rows)
+
+
+def captured(count: int, *, first: int = 0) -> bytes:
+    """A capture whose first packet came ``first`` milliseconds late."""
+    return make.pcap([]) + b"".join(make.pcap_record(PACKET, first + n) for n in range(count))
+
+
+def test_offsets_of_captures_of_every_release_are_read() -> None:
+    assert parse_capture_offset({}) == CaptureOffset()
+    assert parse_capture_offset({"/a.pcap": 24, "ends": 7}) == CaptureOffset({"/a.pcap": 24, "ends": 7})
+    offset = {"version": 2, "ends": {"/a.pcap": 24}, "identities": {"/a.pcap": "24:0011223344556677"}}
+    assert parse_capture_offset(offset).as_json() == offset
+    with pytest.raises(ConfigurationError, match="offsets of version 3; this release reads versions 1 to 2"):
+        parse_capture_offset({"version": 3, "ends": {}})
+
+
+def test_a_query_over_captures_goes_on_also_from_a_checkpoint_of_an_earlier_release(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(captured(9))
+    first = latest(following(path), following(path).initialOffset())
+    assert latest(following(path), first) == first
+    path.write_bytes(captured(20))
+    for start in (first, {str(path): parse_capture_offset(first).ends[str(path)]}):
+        stream = following(path)
+        end = latest(stream, start)
+        assert read_in(stream, start, end) == list(range(10, 21))
+        assert read_in(following(path), start, end) == list(range(10, 21))
+        assert parse_capture_offset(end).identities.keys() == {str(path)}
+
+
+@pytest.mark.parametrize("count", [9, 20, 5000])
+@pytest.mark.parametrize("is_running", [True, False], ids=["while it runs", "between two runs"])
+def test_a_capture_that_was_replaced_fails_or_is_read_anew(
+    tmp_path: Path, caplog: Any, count: int, is_running: bool
+) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(captured(9))
+    stream = following(path, failOnDataLoss="false")
+    end = latest(stream, stream.initialOffset())
+    assert read_in(stream, {}, end) == list(range(1, 10))
+    path.write_bytes(captured(count, first=40))
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(CaptureError, match=r"begins with other bytes than that of the checkpoint .*set failOnDataLoss"):
+        latest(following(path), end)
+    if not is_running:
+        stream = following(path, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        after = latest(stream, end)
+    assert "begins with other bytes" in caplog.text
+    assert read_in(stream, end, after) == list(range(1, count + 1))
+    assert latest(stream, after) == after
+    with pytest.raises(CaptureError, match="begins with other bytes"):
+        following(path).partitions(end, end)
+
+
+def test_a_capture_is_the_same_while_it_grows_from_its_first_byte(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.pcap", captured(200)
+    stream = following(path)
+    path.write_bytes(whole[:30])
+    start, numbers = latest(stream, stream.initialOffset()), []
+    for size in (50, 2000, 4090, 4100, 9000, len(whole)):
+        path.write_bytes(whole[:size])
+        end = latest(stream, start)
+        numbers += read_in(stream, start, end)
+        start = end
+    assert numbers == list(range(1, 201))
+
+
+def test_a_packed_capture_that_was_replaced_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap.gz"
+    path.write_bytes(gzip.compress(captured(9)))
+    end = latest(following(path), {})
+    assert latest(following(path), end) == end
+    path.write_bytes(gzip.compress(captured(90, first=3)))
+    with pytest.raises(CaptureError, match="begins with other bytes"):
+        latest(following(path), end)
+
+
+def test_a_capture_of_a_checkpoint_that_is_gone_is_not_missed(tmp_path: Path) -> None:
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(captured(9))
+    end = latest(following(tmp_path), {})
+    (tmp_path / "a.pcap").unlink()
+    assert latest(following(tmp_path), end) == end
+
+
+def test_a_capture_that_is_shorter_than_its_checkpoint_fails_or_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(captured(9))
+    known = latest(following(path), {})
+    path.write_bytes(captured(3))
+    for end in (known, parse_capture_offset(known).ends):
+        with pytest.raises(CaptureError, match=r"before byte \d+ of the checkpoint: it is another file now"):
+            latest(following(path), end)
+        stream = following(path, failOnDataLoss="false")
+        assert read_in(stream, end, latest(stream, end)) == [1, 2, 3]

@@ -1,11 +1,13 @@
 """``mainstem.capture``: packet captures as a batch and as a streaming source; a row is a frame (``mainstem.capture.schema``).
 
-In a stream an offset is ``{file: bytes}``: how much of each file was read, always to the end of a record. Files may grow and
-new ones may come; none is ever read past its last whole record.
+In a stream an offset is how much of each file was read, always to the end of a record (``capture_offsets``). Files may grow and
+new ones may come; none is ever read past its last whole record. A file that is another one than that of the offset fails the
+query, or with ``failOnDataLoss=false`` is read from its beginning.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,13 +16,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from mainstem.capture.files import captures
-from mainstem.capture.index import build
+from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
 from mainstem.capture.schema import ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
 from mainstem.spark.sources.batches import settle
+from mainstem.spark.sources.capture_offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
 
 if TYPE_CHECKING:
@@ -32,8 +35,7 @@ if TYPE_CHECKING:
     from mainstem.capture.chunks import FrameIndex
     from mainstem.capture.planning import FrameSelection, Part
 
-Ends = dict[str, int]
-"""Offsets as Spark keeps them: bytes read, by file."""
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -78,28 +80,27 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: CaptureOptions, selection: FrameSelection) -> None:
         self._options, self._wanted = options, selection
         self._indexes: dict[str, FrameIndex] = {}
+        self._same: dict[str, tuple[int, int, str]] = {}
         self._frozen: Ends | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds.
-        return {"_options": self._options, "_wanted": self._wanted, "_indexes": {}, "_frozen": None}
+        return {"_options": self._options, "_wanted": self._wanted, "_indexes": {}, "_same": {}, "_frozen": None}
 
-    def initialOffset(self) -> Ends:  # noqa: N802
-        return {}
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return CaptureOffset().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
 
-    def latestOffset(self, start: Ends, limit: ReadLimit) -> Ends:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        before = parse_capture_offset(start)
+        begins = self._resumed(before)
         targets = self._latest() if self._frozen is None else self._frozen
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        ends = dict(start)
+        ends = dict(begins)
         for file, target in sorted(targets.items()):
             begin = ends.get(file, 0)
-            if target < begin:
-                raise CaptureError(
-                    f"{file} ends at byte {target}, before byte {begin} of the checkpoint: it is another file now"
-                )
             if target <= begin:
                 continue
             ends[file] = target if left is None else self._within(file, begin, target, left)
@@ -107,10 +108,58 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 left -= ends[file] - begin
                 if left <= 0:
                     break
+        return self._offset(ends, CaptureOffset(begins, before.identities))
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._offset(self._latest(), CaptureOffset())
+
+    def _offset(self, ends: Ends, before: CaptureOffset) -> dict[str, Any]:
+        """These ends with the identity of each file: that of ``before``, until there are more bytes to make it of."""
+        identities = {}
+        for file, end in ends.items():
+            known = before.identities.get(file) if file in before.ends else None
+            try:
+                if known is None or before.ends[file] != end:
+                    known = identity(file, self._index(file))
+            except CaptureError as error:
+                log.debug("the identity of a capture is not known: %s", error)
+            if known is not None:
+                identities[file] = known
+        return CaptureOffset(ends, identities).as_json()
+
+    def _resumed(self, offset: CaptureOffset) -> Ends:
+        """The ends of an offset that can be gone on from.
+
+        A file that is another one than that of the offset, or ends before it, raises CaptureError, or with
+        ``failOnDataLoss=false`` is left out, so that it is read from its beginning. One that is gone stays: nothing is read of it.
+        """
+        ends = {}
+        for file, end in offset.ends.items():
+            if change := self._change(file, end, offset.identities.get(file)):
+                if self._options.fail_on_data_loss:
+                    raise CaptureError(
+                        f"{file} {change}: it is another file now; set failOnDataLoss to false to read it"
+                    )
+                log.warning("%s %s: it is another file now, and read from its beginning", file, change)
+                continue
+            ends[file] = end
         return ends
 
-    def reportLatestOffset(self) -> Ends:  # noqa: N802
-        return self._latest()
+    def _change(self, file: str, end: int, known: str | None) -> str:
+        try:
+            index = self._index(file, refresh=True)
+            if index.end < end:
+                return f"ends at byte {index.end}, before byte {end} of the checkpoint"
+            if known is None or self._same.get(file) == (index.size, index.mtime_ns, known):
+                return ""
+            if (now := identity(file, index, known)) != known:
+                return (
+                    f"begins with other bytes than that of the checkpoint (length and hash were {known} and are {now})"
+                )
+            self._same[file] = (index.size, index.mtime_ns, known)
+        except CaptureError as error:
+            log.debug("a capture of the checkpoint cannot be opened: %s", error)
+        return ""
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._frozen = self._latest()
@@ -150,10 +199,11 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._indexes[file] = known
         return known
 
-    def partitions(self, start: Ends, end: Ends) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         parts: list[Part] = []
-        for file, stop in sorted(end.items()):
-            begin = start.get(file, 0)
+        begins = self._resumed(parse_capture_offset(start))
+        for file, stop in sorted(self._resumed(parse_capture_offset(end)).items()):
+            begin = begins.get(file, 0)
             if stop <= begin:
                 continue
             try:
@@ -167,7 +217,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return _rows_of(partition, self._wanted)
 
-    def commit(self, end: Ends) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Nothing: captures are kept for as long as their owner keeps them."""
 
     def stop(self) -> None:
@@ -188,6 +238,8 @@ class CaptureSource(DataSource):
     - ``rowsPerBatch``: rows of one Arrow batch, 256 to 1048576 (8192).
     - ``indexDirectory``: where the index of each capture is kept; by default beside the capture.
     - ``maxBytesPerTrigger``: the size of a micro-batch. Default: no limit.
+    - ``failOnDataLoss`` (true): in a stream, fail where a file is another one than that of the checkpoint; ``false`` logs and
+      reads it from its beginning.
     """
 
     @classmethod

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KNOWN = {
     "path", "aeronports", "bymuxports", "jmuxports", "payload", "partitionbytes", "minpartitions", "rowsperbatch",
-    "indexdirectory", "maxbytespertrigger",
+    "indexdirectory", "maxbytespertrigger", "failondataloss",
 }  # fmt: skip
 MAX_ROWS = 1 << 20
 MIN_ROWS = 256  # below it a batch costs more than its rows
@@ -37,6 +37,7 @@ class CaptureOptions:
     rows_per_batch: int = ROWS
     index_directory: str | None = None
     max_bytes: int | None = None
+    fail_on_data_loss: bool = True
 
     def wanted(self, fields: StructType) -> FrameSelection:
         """What is read for a schema. Raises ConfigurationError for a column that there is not, or of another type."""
@@ -79,6 +80,7 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
         rows_per_batch=rows,
         index_directory=texts.get("indexdirectory"),
         max_bytes=positive(texts, "maxbytespertrigger", None),
+        fail_on_data_loss=flag(texts, "failondataloss", True),
     )
 
 
