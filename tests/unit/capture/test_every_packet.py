@@ -38,13 +38,39 @@ def labels(*, count: int = 3) -> bytes:
     return b"".join(struct.pack(">I", 99 << 12 | int(i == count - 1) << 8 | 64) for i in range(count))
 
 
-def vxlan(content: bytes, port: int = 4789) -> bytes:
-    return make.ip(make.udp(struct.pack(">II", 0x08000000, 77 << 8) + content, to=port))
+def vxlan(content: bytes, port: int = 4789, flags: int = 0x08000000) -> bytes:
+    return make.ip(make.udp(struct.pack(">II", flags, 77 << 8) + content, to=port))
+
+
+def geneve(content: bytes, ethertype: int, *, options: bytes = b"") -> bytes:
+    return ethernet(
+        make.ip(make.udp(struct.pack(">BBHI", len(options) // 4, 0, ethertype, 77 << 8) + options + content, to=6081))
+    )
+
+
+def authenticated(packet: bytes) -> bytes:
+    """An IPv4 or IPv6 packet with an authentication header before what it carries."""
+    at, kind = (20, 9) if packet[0] >> 4 == 4 else (40, 6)
+    head = bytearray(packet[:at].ljust(at, b"\0"))
+    following, head[kind] = head[kind], 51
+    added = struct.pack(">BBHII", following, 4, 0, 9, 1) + bytes(12)
+    size = struct.unpack_from(">H", head, 2 if at == 20 else 4)[0] + len(added)
+    struct.pack_into(">H", head, 2 if at == 20 else 4, size)
+    return bytes(head) + added + packet[at:]
 
 
 WRAPPED = {
     "vxlan": lambda p: ethernet(vxlan(ethernet(p))),
     "vxlan on the port that Linux had": lambda p: ethernet(vxlan(make.link(p, make.ETHERNET, tags=(0x8100,)), 8472)),
+    "vxlan with a group policy": lambda p: ethernet(vxlan(ethernet(p), flags=0x8848012C)),
+    "vxlan's generic form": lambda p: ethernet(vxlan(ethernet(p), 4790, flags=0x0C000003)),
+    "ip in vxlan's generic form": lambda p: ethernet(
+        vxlan(p, 4790, flags=0x0C000001 if p[0] >> 4 == 4 else 0x0C000002)
+    ),
+    "geneve": lambda p: geneve(ethernet(p), 0x6558),
+    "geneve with options": lambda p: geneve(ethernet(p), 0x6558, options=bytes(24)),
+    "ip in geneve": lambda p: geneve(p, 0x0800 if p[0] >> 4 == 4 else 0x86DD),
+    "authentication header": lambda p: ethernet(authenticated(p)),
     "gre": lambda p: gre(p, 0x0800 if p[0] >> 4 == 4 else 0x86DD),
     "gre with checksum, key and sequence": lambda p: gre(
         p, 0x0800 if p[0] >> 4 == 4 else 0x86DD, flags=0xB000, optional=bytes(12)
@@ -89,6 +115,15 @@ def test_frames_in_tunnels_are_rows_with_the_addresses_inside(
         ("OPEN", addresses["source"], addresses["to"]),
     ]
     assert rows[0]["payload"] == b"tide" * 10
+
+
+@pytest.mark.parametrize("port", [4789, 4790, 8472, 6081])
+def test_a_stream_on_the_port_of_a_tunnel_is_a_stream(tmp_path: Path, port: int) -> None:
+    sizes = [0, 90, 104, 1376, 8000, 0x8856]
+    packets = [ethernet(make.ip(make.udp(make.data_frame(bytes(size), term=0x0008_0045), to=port))) for size in sizes]
+    packets += [ethernet(make.ip(make.udp(make.nak_frame(), to=port)))]
+    rows = make.rows_of_bytes(tmp_path, make.pcap(packets))
+    assert [row["frame_type"] for row in rows] == ["DATA"] * len(sizes) + ["NAK"]
 
 
 def test_a_tunnel_in_a_tunnel_without_end_is_malformed(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ cdef class Packet:
     cdef int fragment(self, unsigned char *base, long long o, long long end, long long length, int protocol) noexcept nogil
     cdef int transport(self, unsigned char *base, long long o, long long end, long long length, int protocol) noexcept nogil
     cdef int udp(self, unsigned char *base, long long o, long long end, long long length) noexcept nogil
+    cdef int vxlan(self, unsigned char *base, long long o, long long end) noexcept nogil
+    cdef int geneve(self, unsigned char *base, long long o, long long end) noexcept nogil
     cdef int tcp(self, unsigned char *base, long long o, long long end, long long length) noexcept nogil
     cdef unsigned long long address_hash(self, unsigned char *base, long long o) noexcept nogil
     cdef void put_address(self, unsigned char *base, int which, unsigned char *column, long long at) noexcept nogil

@@ -38,8 +38,11 @@ PPP_MPLS = cython.declare(cython.int, 0x0281)
 PROTOCOL_ID_IPV4 = cython.declare(cython.int, 4)
 PROTOCOL_ID_IPV6 = cython.declare(cython.int, 41)
 PROTOCOL_ID_GRE = cython.declare(cython.int, 47)
+PROTOCOL_ID_AUTHENTICATION = cython.declare(cython.int, 51)
 PORT_VXLAN = cython.declare(cython.int, 4789)
+PORT_VXLAN_GPE = cython.declare(cython.int, 4790)
 PORT_VXLAN_LINUX = cython.declare(cython.int, 8472)
+PORT_GENEVE = cython.declare(cython.int, 6081)
 PROTOCOL_ID_TCP = cython.declare(cython.int, 6)
 PROTOCOL_ID_UDP = cython.declare(cython.int, 17)
 # Tags and extension headers one after the other: more of them is an attack, not a network.
@@ -369,6 +372,7 @@ class Packet:
         length: cython.longlong,
         protocol: cython.int,
     ) -> cython.int:
+        size: cython.longlong = 0
         self.protocol = protocol
         if protocol == PROTOCOL_ID_UDP:
             return self.udp(base, o, end, length)
@@ -381,6 +385,16 @@ class Packet:
             return self.gre(base, o, end)
         if protocol == PROTOCOL_ID_IPV4 or protocol == PROTOCOL_ID_IPV6:
             return self.ip(base, o, end)
+        if protocol == PROTOCOL_ID_AUTHENTICATION:
+            # RFC 4302: what follows is not encrypted. Of IPv6 it is an extension header.
+            if length < 12:
+                return PACKET_MALFORMED
+            if end - o < 8:
+                return PACKET_TRUNCATED
+            size = (get8(base, o + 1) + 2) * 4
+            if size > length:
+                return PACKET_MALFORMED
+            return self.transport(base, o + size, end, length - size, get8(base, o))
         return PACKET_OTHER
 
     def udp(
@@ -401,11 +415,56 @@ class Packet:
         self.payload = o + 8
         self.length = size - 8
         self.available = min(end - o, size) - 8
-        if self.destination_port == PORT_VXLAN or self.destination_port == PORT_VXLAN_LINUX:
-            # RFC 7348. No frame of Aeron has 8 as its length and nothing else in its first half.
-            if self.available >= 8 and be32(base, o + 8) == 0x08000000 and get8(base, o + 15) == 0:
-                return self.ethernet(base, o + 16, min(end, o + size))
+        if self.available >= 8:
+            end = min(end, o + size)
+            if (
+                self.destination_port == PORT_VXLAN
+                or self.destination_port == PORT_VXLAN_LINUX
+                or self.destination_port == PORT_VXLAN_GPE
+            ):
+                return self.vxlan(base, o + 8, end)
+            if self.destination_port == PORT_GENEVE:
+                return self.geneve(base, o + 8, end)
         return PACKET_UDP
+
+    def vxlan(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        """VXLAN (RFC 7348), with a group policy, and its generic form; PACKET_UDP where it is none of them.
+
+        These are also ports on which a stream may be: the first four bytes would be its frame's length.
+        """
+        flags: cython.longlong = be32(base, o)
+        code: cython.int = 0
+        if get8(base, o + 7):
+            return PACKET_UDP
+        # No frame of Aeron has 8 as its length, none 16 MiB or more.
+        if flags == 0x08000000 or flags == 0x0C000003:
+            return self.ethernet(base, o + 8, end)
+        if flags == 0x0C000001 or flags == 0x0C000002:
+            return self.ip(base, o + 8, end)
+        if flags >> 24 == 0x88 and flags & 0x00B70000 == 0 and end - o >= 23:
+            # With a policy it could be a frame's length: what follows decides.
+            code = be16(base, o + 20)
+            if (
+                (code == ETHERTYPE_IPV4 and get8(base, o + 22) >> 4 == 4)
+                or (code == ETHERTYPE_IPV6 and get8(base, o + 22) >> 4 == 6)
+                or code == 0x8100
+                or code == 0x88A8
+            ):
+                return self.ethernet(base, o + 8, end)
+        return PACKET_UDP
+
+    def geneve(self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong) -> cython.int:
+        """Geneve (RFC 8926); PACKET_UDP where it is not: no frame of Aeron is as long as its protocol type would say."""
+        first: cython.int = get8(base, o)
+        code: cython.int = be16(base, o + 2)
+        at: cython.longlong = o + 8 + (first & 0x3F) * 4
+        if first >> 6 or get8(base, o + 7):
+            return PACKET_UDP
+        if code != ETHERTYPE_ETHERNET and code != ETHERTYPE_IPV4 and code != ETHERTYPE_IPV6:
+            return PACKET_UDP
+        if at > end:
+            return PACKET_TRUNCATED
+        return self.ethernet(base, at, end) if code == ETHERTYPE_ETHERNET else self.ip(base, at, end)
 
     def tcp(
         self, base: cython.p_uchar, o: cython.longlong, end: cython.longlong, length: cython.longlong
