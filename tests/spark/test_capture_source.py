@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import captures as make
+from tests.support.accounts import accounted
 from tests.support.captures import rows_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 SERVER = 9000
+REASONS = ("not IP", "of another IP protocol than UDP or TCP", "TCP of other ports", "UDP without Aeron's frames")
 
 
 def traffic(count: int, *, first: int = 0) -> list[bytes]:
@@ -43,7 +45,8 @@ def as_rows(frame: Any) -> list[tuple[Any, ...]]:
         "stream_offset",
         "length",
     ]
-    return sorted(tuple(row) for row in frame.select("file", *columns).collect())
+    own = frame.where("not frame_type <=> 'PASSED_OVER'")
+    return sorted(tuple(row) for row in own.select("file", *columns).collect())
 
 
 def expected(path: Path, **wanted: Any) -> list[tuple[Any, ...]]:
@@ -91,7 +94,10 @@ def test_a_folder_with_faulty_files_is_read_and_tells_of_them(spark: SparkSessio
     problems = {
         (row["file"].rpartition("/")[2], row["frame_type"]) for row in frame.where("protocol = 'problem'").collect()
     }
-    assert problems == {("b.pcap1", "TRUNCATED_FILE"), ("c.pcapng", "UNREADABLE_FILE"), ("b.pcap1", "LOST_FRAGMENT")}
+    assert problems == {
+        ("a.pcap", "PASSED_OVER"), ("b.pcap1", "PASSED_OVER"), ("b.pcap1", "TRUNCATED_FILE"),
+        ("c.pcapng", "UNREADABLE_FILE"), ("b.pcap1", "LOST_FRAGMENT"),
+    }  # fmt: skip
     assert frame.where("protocol = 'aeron'").count() == 40 + 39
 
 
@@ -134,3 +140,53 @@ def test_a_stream_over_a_growing_capture_has_the_rows_of_the_batch(spark: SparkS
             later.write_bytes(make.pcap(traffic(100)))
         catch_up()
     assert as_rows(spark.read.parquet(out)) == sorted(expected(path) + expected(later))
+
+
+def mixed(count: int) -> list[bytes]:
+    """``traffic`` among packets that have no rows, each for another reason."""
+    others = [
+        bytes(12) + b"\x08\x06" + bytes(28),
+        make.link(make.ip(bytes(20), protocol=1), make.ETHERNET),
+        make.link(make.ip(make.tcp(b"x", to=81), protocol=6), make.ETHERNET),
+        make.link(make.ip(make.udp(b"something else" * 9)), make.ETHERNET),
+    ]
+    return [packet for n, each in enumerate(traffic(count)) for packet in (each, *others[: n % 5])]
+
+
+def test_packets_are_rows_or_counted_however_a_file_is_cut(spark: SparkSession, tmp_path: Path) -> None:
+    from mainstem.spark.tables import problems
+
+    path, packets = tmp_path / "one.pcap", mixed(700)
+    path.write_bytes(make.pcap(packets))
+    reasons = {
+        row["text"]: row["length"]
+        for row in rows_of(path, bymux_ports=(SERVER,), count_passed=True)
+        if row["frame_type"] == "PASSED_OVER"
+    }
+    assert set(reasons) == {*REASONS, "IP fragments that completed no packet"}
+    for size in (50_000, 100 << 20):
+        frame = reader(spark, partitionBytes=size).load(str(path))
+        assert accounted(
+            row.asDict() for row in frame.select("packet", "frame_type", "length", "text").collect()
+        ) == len(packets)
+        rows = problems(frame).collect()
+        assert {row["text"]: row["packets"] for row in rows} == reasons
+        assert len(rows) == len(reasons)
+        assert {row["kind"] for row in rows} == {"PASSED_OVER"}
+
+
+def test_packets_are_rows_or_counted_once_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    folder, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
+    folder.mkdir()
+    path, packets = folder / "a.pcap", mixed(300)
+    data = make.pcap(packets)
+    reader(spark)
+    for size in (len(data) // 3 + 5, len(data)):
+        path.write_bytes(data[:size])
+        stream = spark.readStream.format("mainstem.capture").options(bymuxPorts=SERVER, maxBytesPerTrigger="60000")
+        writer = stream.load(str(folder)).writeStream.format("parquet").option("checkpointLocation", state)
+        assert writer.trigger(availableNow=True).start(out).awaitTermination(120)
+    rows = [row.asDict() for row in spark.read.parquet(out).collect()]
+    assert accounted(rows) == len(packets)
+    passed = [row["packet"] for row in rows if row["frame_type"] == "PASSED_OVER"]
+    assert len(passed) == len(set(passed)) > len(REASONS)

@@ -225,6 +225,7 @@ PROBLEMS = Table(
         Column("code", "int", "aeron: the error's code"),
         Column("recording_id", "bigint", "of a recording"),
         Column("position", "bigint", "of a recording: where the fault is"),
+        Column("packets", "bigint", "PASSED_OVER: so many packets of the file have no row, for the reason in text"),
         Column("text", "string", "the text of the error, or what is wrong"),
     ),
     ("file", "packet", "kind", "time_ns", "recording_id", "position"),
@@ -474,6 +475,7 @@ def aqueduct_channels(frames: DataFrame) -> DataFrame:
     return _fold(AQUEDUCT_FOLD, frames, AQUEDUCT_CHANNELS)
 
 
+_PASSED_OVER = "frame_type = 'PASSED_OVER'"
 _PROBLEMS_OF_A_CAPTURE = (
     "protocol = 'problem' or (protocol = 'tcp' and frame_type in ('GAP', 'RESET')) or frame_type in ('ERR', 'ERROR')"
 )
@@ -481,6 +483,9 @@ _PROBLEMS_OF_A_CAPTURE = (
 
 def problems(rows: DataFrame) -> DataFrame:
     """What is wrong with captures or recordings, and the errors that peers reported.
+
+    Packets that were passed over are counted too: in batch in one row for each file and reason; in streaming in rows whose
+    ``packets`` add up to it, as each task of a micro-batch has its own.
 
     Args:
         rows: Rows of ``mainstem.capture``, or of ``mainstem.recording`` with the option ``rows=problems``.
@@ -498,8 +503,21 @@ def problems(rows: DataFrame) -> DataFrame:
         expressions = {name: name for name in ("time", "time_ns", "file", "packet", "session_id", "stream_id", "text")}
         expressions |= {"kind": "frame_type", "code": "error_code"}
         expressions |= {"source": "concat(src, ':', src_port)", "target": "concat(dst, ':', dst_port)"}
+        expressions |= {"packets": f"cast(if({_PASSED_OVER}, length, null) as bigint)"}
     columns = ((column.name, column.type) for column in PROBLEMS.columns)
-    return rows.selectExpr(*(f"{expressions.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns))
+    table = rows.selectExpr(*(f"{expressions.get(name, f'cast(null as {kind})')} as {name}" for name, kind in columns))
+    return table if table.isStreaming or "recording_id" in rows.columns else _by_file(table)
+
+
+def _by_file(table: DataFrame) -> DataFrame:
+    """Problems with one row of PASSED_OVER for each file and reason; those of the tasks are added up, the others stay."""
+    from pyspark.sql import functions as f
+
+    names = [column.name for column in PROBLEMS.columns]
+    summed = {"packet": f.max("packet"), "packets": f.sum("packets")}
+    each = table.withColumn("each", f.expr("if(kind = 'PASSED_OVER', null, monotonically_increasing_id())"))
+    grouped = each.groupBy("each", *(name for name in names if name not in summed))
+    return grouped.agg(*(column.alias(name) for name, column in summed.items())).select(*names)
 
 
 OF_FRAMES: dict[str, Callable[[DataFrame], DataFrame]] = {

@@ -126,9 +126,16 @@ class Gatherer:
 
     def problems(self, summary: Summary) -> None:
         """What was wrong with captures and recordings."""
-        counts = self.query("select kind, count(*) n from {problems} group by kind order by n desc, kind")
-        summary.problem_counts = {row["kind"]: row["n"] for row in counts}
-        summary.problems = self.query(f"select * from {{problems}} order by time_ns, file, packet limit {MAX_PROBLEMS}")
+        counts = self.query(
+            "select kind, if(kind = 'PASSED_OVER', text, null) reason, count(*) n, sum(packets) packets from {problems}"
+            " group by kind, reason order by packets desc, n desc, kind, reason"
+        )
+        summary.problem_counts = {row["kind"]: row["n"] for row in counts if row["reason"] is None}
+        summary.passed_over = {row["reason"]: row["packets"] for row in counts if row["reason"] is not None}
+        summary.problems = self.query(
+            "select * from {problems} where kind <> 'PASSED_OVER'"
+            f" order by time_ns, file, packet limit {MAX_PROBLEMS}"
+        )
 
     def recordings(self, summary: Summary) -> None:
         """Everything about recordings."""

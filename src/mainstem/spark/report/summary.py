@@ -67,6 +67,7 @@ class Summary:
     recordings: list[RowDict] = field(default_factory=list)
     problems: list[RowDict] = field(default_factory=list)
     problem_counts: dict[str, int] = field(default_factory=dict)
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     @property
     def duration_ns(self) -> int:
@@ -102,6 +103,7 @@ class Summary:
             "mux_streams": self.mux,
             "recordings": self.recordings,
             "problems": self.problem_counts,
+            "passed_over": self.passed_over,
         }
 
     def gap_groups(self) -> list[RowDict]:

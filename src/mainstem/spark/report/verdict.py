@@ -23,6 +23,7 @@ def verdict(summary: Summary) -> list[str]:
         return [
             f"Nothing was recognised: no frame of Aeron, bymux, Jmux or Aqueduct was found.{rest}",
             *_problems(summary),
+            *_passed_over(summary),
         ]
     return [
         *_loss(summary),
@@ -31,6 +32,7 @@ def verdict(summary: Summary) -> list[str]:
         *_mux(summary),
         *_recordings(summary),
         *_problems(summary),
+        *_passed_over(summary),
     ]
 
 
@@ -226,3 +228,11 @@ def _problems(summary: Summary) -> list[str]:
         return []
     kinds = ", ".join(f"{formatting.count(n)} × {problem(kind)}" for kind, n in summary.problem_counts.items())
     return [f"Problems: {kinds}."]
+
+
+def _passed_over(summary: Summary) -> list[str]:
+    if not summary.passed_over:
+        return []
+    reasons = "; ".join(f"{formatting.count(n)} {reason}" for reason, n in summary.passed_over.items())
+    packets = formatting.several(sum(summary.passed_over.values()), "packet")
+    return [f"Passed over, without a row of their own: {packets} ({reasons})."]

@@ -55,6 +55,7 @@ class CaptureOptions:
             bymux_ports=self.bymux_ports,
             jmux_ports=self.jmux_ports,
             rows=self.rows_per_batch,
+            count_passed=True,
         )
 
 

@@ -91,6 +91,15 @@ def test_an_empty_capture_says_what_to_try() -> None:
     assert "<svg" not in render(nothing, verdict(nothing))
 
 
+def test_packets_without_a_row_are_counted_and_are_no_fault() -> None:
+    other = summary(passed_over={"TCP of other ports": 1200, "not IP": 1})
+    assert verdict(other)[-1] == (
+        "Passed over, without a row of their own: 1,201 packets (1,200 TCP of other ports; 1 not IP)."
+    )
+    assert not is_bad(other)
+    assert other.as_json()["passed_over"] == {"TCP of other ports": 1200, "not IP": 1}
+
+
 def test_recordings_alone_make_a_verdict_and_a_page() -> None:
     row = {"recording_id": 0, "session_id": 1, "stream_id": 2, "messages": 3, "data_bytes": 40, "first_ns": 5, "last_ns": 5,
            "largest": 20, "start_position": 64, "end_position": 192}  # fmt: skip
