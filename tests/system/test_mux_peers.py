@@ -12,6 +12,9 @@ import pytest
 
 from mainstem.errors import ConnectionLost
 from mainstem.mux import bymux, jmux
+from mainstem.mux.blocking import LoopThread
+from mainstem.mux.bymux import blocking as bymux_blocking
+from mainstem.mux.jmux import blocking as jmux_blocking
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -80,6 +83,52 @@ async def test_without_tls_there_is_an_address_and_no_certificate(protocol: Any)
         assert certificate is None
         stream.abort()
         await connection.close()
+
+
+async def echo(stream: Any) -> None:
+    stream.write(await stream.readexactly(1))
+    await stream.read(-1)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
+    serving: dict[str, Any] = {}
+    connecting: dict[str, Any] = {}
+    if tls:
+        authority = example().Authority(tmp_path)
+        serving["ssl"] = authority.context(ssl.Purpose.CLIENT_AUTH, "localhost")
+        connecting["ssl"] = authority.context(ssl.Purpose.SERVER_AUTH, "ada.example")
+        connecting["server_hostname"] = "localhost"
+    views = []
+    with LoopThread("server") as thread:
+        listener = thread.run(bymux.serve(echo, "127.0.0.1", 0, **serving))
+        with bymux_blocking.connect("127.0.0.1", listener.port, **connecting) as connection:
+            assert connection.peer_address == ("127.0.0.1", listener.port)
+            with connection.open_stream() as stream:
+                assert stream.connection is connection
+                stream.write(b"x")
+                assert stream.readexactly(1, timeout=10) == b"x"
+        views.append((connection, listener.port))
+        thread.run(listener.close())
+
+        listener = thread.run(jmux.serve(echo, "127.0.0.1", 0, **serving))
+        with (
+            jmux_blocking.connect("127.0.0.1", listener.port, **connecting) as client,
+            client.request(timeout=10) as session,
+        ):
+            session.write(b"x")
+            session.finish()
+            assert session.read(-1, timeout=10) == b"x"
+        views.append((session.connection, listener.port))
+        thread.run(listener.close())
+    for view, port in views:  # after the end too
+        assert view.peer_address == ("127.0.0.1", port)
+        certificate = view.peer_certificate
+        if tls:
+            assert certificate is not None
+            assert certificate["subject"] == ((("commonName", "localhost"),),)
+        else:
+            assert certificate is None
 
 
 async def test_a_client_without_a_certificate_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

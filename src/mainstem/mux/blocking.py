@@ -18,6 +18,8 @@ from mainstem.mux.async_stream import READ_LIMIT, AsyncStream
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+    from mainstem.mux.engine import Engine
+
 T = TypeVar("T")
 S = TypeVar("S", bound=AsyncStream)
 
@@ -132,6 +134,23 @@ class LoopThread:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+
+
+class PeerView:
+    """The peer of a connection, for callers in any thread. What is here stays as it was when the connection has ended."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def peer_address(self) -> Any:
+        """The peer's address as its socket names it: host and port for TCP; ``None`` when there is none."""
+        return self._engine.peer_address
+
+    @property
+    def peer_certificate(self) -> dict[str, Any] | None:
+        """The peer's TLS certificate as :meth:`ssl.SSLSocket.getpeercert` returns it; ``None`` without TLS."""
+        return self._engine.peer_certificate
 
 
 class BlockingStream(Generic[S]):

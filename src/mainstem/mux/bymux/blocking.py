@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mainstem.mux.blocking import BlockingStream as _BlockingStream
-from mainstem.mux.blocking import LoopThread
+from mainstem.mux.blocking import LoopThread, PeerView
 from mainstem.mux.bymux import aio
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
 from mainstem.mux.engine import CLOSE_TIMEOUT_S
@@ -24,6 +24,15 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         ...     stream.write(b"tide")
         ...     print(stream.readexactly(4, timeout=5))
     """
+
+    def __init__(self, thread: LoopThread, stream: BymuxStream, connection: BlockingConnection) -> None:
+        super().__init__(thread, stream)
+        self._connection = connection
+
+    @property
+    def connection(self) -> BlockingConnection:
+        """The connection that the stream belongs to, with the peer's address and certificate."""
+        return self._connection
 
     def close(self, *, timeout: float | None = CLOSE_TIMEOUT_S) -> None:
         """Ends the writing half after everything written; returns when it has left. Twice is fine.
@@ -81,7 +90,7 @@ class BlockingStream(_BlockingStream[BymuxStream]):
         self._thread.run(self._stream.__aexit__(*exc))  # type: ignore[arg-type]
 
 
-class BlockingConnection:
+class BlockingConnection(PeerView):
     """One end of a bymux connection, with a thread of its own. A context manager; :func:`connect` returns it.
 
     Example:
@@ -90,6 +99,7 @@ class BlockingConnection:
     """
 
     def __init__(self, thread: LoopThread, connection: aio.Connection) -> None:
+        super().__init__(connection)
         self._thread = thread
         self._connection = connection
 
@@ -110,7 +120,7 @@ class BlockingConnection:
             >>> with connection.open_stream() as stream:
             ...     stream.write(b"tide")
         """
-        return BlockingStream(self._thread, self._thread.run(self._connection.open_stream(), timeout))
+        return BlockingStream(self._thread, self._thread.run(self._connection.open_stream(), timeout), self)
 
     def accept_stream(self, *, timeout: float | None = None) -> BlockingStream | None:
         """Waits for the next stream that the peer creates.
@@ -128,7 +138,7 @@ class BlockingConnection:
             >>> stream = connection.accept_stream(timeout=5)
         """
         stream = self._thread.run(self._connection.accept_stream(), timeout)
-        return None if stream is None else BlockingStream(self._thread, stream)
+        return None if stream is None else BlockingStream(self._thread, stream, self)
 
     def ping(self, timeout: float = PING_TIMEOUT_S) -> float:
         """Measures the round trip to the peer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mainstem.mux.blocking import BlockingStream, LoopThread
+from mainstem.mux.blocking import BlockingStream, LoopThread, PeerView
 from mainstem.mux.jmux import aio_client
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ class BlockingSession(BlockingStream[aio_client.ClientSession]):
         ...     session.finish()
         ...     print(session.read(-1, timeout=5))
     """
+
+    @property
+    def connection(self) -> PeerView:
+        """The connection that the session belongs to: the server's ``peer_address`` and ``peer_certificate``."""
+        return PeerView(self._stream.connection)
 
     @property
     def delivery(self) -> Delivery:
