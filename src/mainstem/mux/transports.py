@@ -23,6 +23,8 @@ KERNEL_LOW_WATER = 128 * 1024
 # Pieces that one system call gathers; more (many small messages) are cheaper joined.
 GATHER_LIMIT = 64
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+# What is known of the peer. A TLS transport of asyncio has none of it any more once it is closed, so it is asked at the start.
+PEER_FACTS = ("peername", "peercert", "ssl_object")
 # Idle polls of a pair of publications back off to this many seconds.
 POLL_IDLE_MAX_S = 0.001
 
@@ -54,7 +56,7 @@ class Transport(Protocol):
     peer: str
 
     def get_extra_info(self, name: str) -> Any:
-        """Facts about the way to the peer, with the names of :meth:`asyncio.BaseTransport.get_extra_info`."""
+        """One of ``PEER_FACTS``, as :meth:`asyncio.BaseTransport.get_extra_info` names them; after the end too."""
         ...
 
     def write(self, segments: list[bytes | memoryview]) -> None:
@@ -81,6 +83,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._handler = handler
         self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
         self._transport: asyncio.Transport | None = None
+        self._facts: dict[str, Any] = {}
         self._loop = asyncio.get_running_loop()
         self._fd = -1
         self._pending: list[bytes | memoryview] = []
@@ -93,6 +96,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         """Bounds the bytes that may be queued before an urgent one, and notifies the handler."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._facts = {name: transport.get_extra_info(name) for name in PEER_FACTS}
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -102,7 +106,7 @@ class SocketTransport(asyncio.BufferedProtocol):
             if transport.get_extra_info("sslcontext") is None:
                 # A second descriptor: the loop refuses to watch the descriptor of its own transport for others.
                 self._fd = os.dup(raw.fileno())
-        name = transport.get_extra_info("peername")
+        name = self._facts["peername"]
         self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "peer")
         self._handler.transport_ready(self)
 
@@ -115,8 +119,8 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._handler.data_received(self._buffer[:nbytes])
 
     def get_extra_info(self, name: str) -> Any:
-        """Facts about the socket, as asyncio names them."""
-        return None if self._transport is None else self._transport.get_extra_info(name)
+        """A fact about the peer."""
+        return self._facts.get(name)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
@@ -216,7 +220,7 @@ class _TaskTransport:
         self._tasks = [loop.create_task(self._guard(work())) for work in self._work()]
 
     def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - a publication has none
-        """Facts about the way to the peer."""
+        """A fact about the peer."""
         return None
 
     def _work(self) -> list[Callable[[], Any]]:
@@ -281,10 +285,11 @@ class StreamPairTransport(_TaskTransport):
         super().__init__(handler, peer=peer)
         self._reader = reader
         self._writer = writer
+        self._facts = {name: writer.get_extra_info(name) for name in PEER_FACTS}
 
     def get_extra_info(self, name: str) -> Any:
-        """Facts about the writer's transport, as asyncio names them."""
-        return self._writer.get_extra_info(name)
+        """A fact about the peer."""
+        return self._facts.get(name)
 
     def _work(self) -> list[Callable[[], Any]]:
         return [self._receive, self._send]
