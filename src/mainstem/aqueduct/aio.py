@@ -7,6 +7,7 @@ in batches, and all datagrams of one connection in a batch are processed togethe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import warnings
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
+from mainstem.aqueduct.session import FLUSH_TIME
 from mainstem.aqueduct.state import ReceiverState
-from mainstem.errors import ConfigurationError
+from mainstem.errors import ChannelError, ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.codec import Headers
@@ -32,11 +34,8 @@ LONG_HEADER = 0x80
 
 HeaderSource = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]] | None
 
-SERIALISATION_ERROR = 3
-"""QUIC application close code: the two sides have no serialiser in common."""
-
 LINGER = 10.0
-"""Seconds that a server waits, after its handler has returned, for the channels of the connection to end."""
+"""Seconds that winding down waits for channels, and ending a server for its handlers."""
 
 DRAIN_TIME = 0.25
 """Seconds that a client keeps its socket after its connection has ended, so that a close that was lost is sent
@@ -63,8 +62,8 @@ class Connection:
     A client has `sender`, a server `receiver`: the two halves of the entrypoint channel. All else is sent through it.
 
     As an asynchronous context manager it finishes the entrypoint at the end of the block, waits until every message is
-    acknowledged (ten seconds at most), raises where one was not delivered, and closes. Where an exception leaves the
-    block it is closed at once.
+    acknowledged (ten seconds at most), raises where one was not delivered, and closes when the server has the end (one
+    second at most). Where an exception leaves the block it is closed at once.
 
     Example:
         >>> async with await connect("aqueduct://localhost:4433", ca="ca.pem") as connection:
@@ -225,8 +224,17 @@ class Connection:
                 if self._sender is not None:
                     self._sender.finish()
                 await self._session.flush_messages(FLUSH_LIMIT)
+                await self._hand_over_end()
         finally:
             await self.close()
+
+    async def _hand_over_end(self) -> None:
+        """Wait until the server has the entrypoint's end: a close that overtakes it would cancel the handler at once."""
+        remote = self._entrypoint.remote_sender
+        if remote is not None:
+            with contextlib.suppress(TimeoutError, ChannelError):
+                async with asyncio.timeout(FLUSH_TIME):
+                    await remote.wait_ended()
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)

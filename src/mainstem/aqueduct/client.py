@@ -7,8 +7,8 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mainstem.aqueduct.aio import DRAIN_TIME, SERIALISATION_ERROR, Connection, Endpoint, HeaderSource
-from mainstem.aqueduct.codec import Headers, as_headers
+from mainstem.aqueduct.aio import DRAIN_TIME, Connection, Endpoint, HeaderSource
+from mainstem.aqueduct.codec import SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers

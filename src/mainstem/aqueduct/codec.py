@@ -20,6 +20,12 @@ PROTOCOL_ERROR = 1
 EXPLICIT_CLOSE = 2
 """QUIC application close code: the application closed the connection."""
 
+SERIALISATION_ERROR = 3
+"""QUIC application close code: the two sides have no serialiser in common."""
+
+HELLO_TIMED_OUT = 5
+"""QUIC application close code: the peer's connection headers did not come in time."""
+
 _MAX_UINT_BYTES = 10
 
 

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mainstem.aqueduct.aio import LINGER, LONG_HEADER, SERIALISATION_ERROR, Connection, Endpoint, HeaderSource
-from mainstem.aqueduct.codec import PROTOCOL_ERROR, Headers, as_headers
+from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
+from mainstem.aqueduct.codec import PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
@@ -203,12 +203,14 @@ class Server(Endpoint):
         """A connection ended: its handler is cancelled.
 
         A handler that closed the connection itself runs on. After an orderly close by a client that had finished the
-        entrypoint, the handler has a while to process what it has not received yet.
+        entrypoint, the handler has ``drain_timeout`` for what it has not received, or not processed, yet: that was
+        acknowledged, and is nowhere else. Whether it still works on it, or waits for something else, cannot be known.
         """
-        if connection.is_closed_here:
+        if connection.is_closed_here or task.done():
             return
         if session.error is None and connection.is_finished:
-            session.loop.call_later(LINGER, task.cancel)
+            timer = session.loop.call_later(self._settings.drain_timeout, task.cancel)
+            task.add_done_callback(lambda _: timer.cancel())
         else:
             task.cancel()
 
@@ -217,7 +219,7 @@ class Server(Endpoint):
         try:
             await self._handler(connection)
             connection.receiver.close()
-            await connection.wind_down()
+            await connection.wind_down(self._settings.drain_timeout)
             messages, size = session.conn.unacknowledged
             if messages:
                 logger.warning("%s: %d messages of %d bytes were not delivered", connection.peer, messages, size)
@@ -320,8 +322,9 @@ async def serve(
 ) -> Server:
     """Listen, and run a handler for each connection.
 
-    When the handler has returned and every channel has ended, or after ten seconds, the connection is closed. When the
-    connection or the server ends first, the handler is cancelled.
+    When the handler has returned and every channel has ended, or after ``drain_timeout``, the connection is closed. When the
+    connection or the server ends first, the handler is cancelled; after a client that had finished the entrypoint it has
+    ``drain_timeout`` to process what it received.
 
     Args:
         handler: An asynchronous function that is called with a `Connection`.

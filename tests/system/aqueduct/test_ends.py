@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,6 +91,71 @@ async def test_a_handler_has_time_for_what_a_client_finished_before_it_closed(ce
                 await connection.sender.send(b"%d" % number)
         await within(done.wait())
     assert received == [b"%d" % number for number in range(50)]
+
+
+async def test_a_handler_whose_client_had_finished_is_cancelled_after_the_drain_timeout(
+    certificates: CertificateFiles,
+) -> None:
+    log = Log()
+    async with await serving(certificates, log.wait_for_ever, drain_timeout=0.05) as server:
+        async with await aqueduct.connect(server.url, ca=certificates.ca):
+            await within(log.started.wait())
+        await within(log.ended.wait(), 5)
+        assert log.cancelled
+
+
+async def test_channels_that_a_handler_left_open_end_after_the_drain_timeout(certificates: CertificateFiles) -> None:
+    kept: list[Any] = []
+
+    async def handler(connection: Connection) -> None:
+        kept.append(await connection.receiver.receive())
+
+    async with await serving(certificates, handler, drain_timeout=0.05) as server:
+        connection = await aqueduct.connect(server.url, ca=certificates.ca)
+        _, receiver = channel()
+        await connection.sender.send(Message(b"", [receiver]))
+        await within(connection.wait_closed(), 5)
+
+
+async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(certificates: CertificateFiles) -> None:
+    tasks: list[weakref.ref[Any]] = []
+
+    async def handler(connection: Connection) -> None:
+        tasks.append(weakref.ref(asyncio.current_task()))  # type: ignore[arg-type]
+        async for _ in connection.receiver:
+            pass
+        await connection.wait_closed()
+        await asyncio.sleep(0.05)
+
+    async with await serving(certificates, handler) as server:
+        async with await aqueduct.connect(server.url, ca=certificates.ca):
+            pass
+        while server._tasks:
+            await asyncio.sleep(0.01)
+        gc.collect()
+        assert [task() for task in tasks] == [None]
+
+
+async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(certificates: CertificateFiles) -> None:
+    ends: list[str] = []
+
+    async def handler(connection: Connection) -> None:
+        try:
+            async for _ in connection.receiver:
+                pass
+            ends.append("in order")
+        except BaseException as error:
+            ends.append(repr(error))
+            raise
+
+    async with await serving(certificates, handler) as server:
+        for _ in range(5):
+            async with await aqueduct.connect(server.url, ca=certificates.ca):
+                pass
+        async with asyncio.timeout(20):
+            while len(ends) < 5:
+                await asyncio.sleep(0.01)
+    assert ends == ["in order"] * 5
 
 
 async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: CertificateFiles) -> None:

@@ -48,6 +48,10 @@ class QuicSettings:
     hello_timeout: float = 15.0
     """A connection whose peer has not sent its connection headers after so long is closed."""
 
+    drain_timeout: float = 10.0
+    """A server's: how long what is left may take once one side is done. It bounds a handler whose client has finished the
+    entrypoint and closed, and the channels of a connection whose handler has returned. 0 leaves them no time."""
+
     idle_timeout: float = 60.0
     """A connection on which nothing arrives for so long is lost."""
 
