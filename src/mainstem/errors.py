@@ -486,7 +486,8 @@ class ConnectionLost(ChannelError):
     """The connection under a channel, stream or session ended, or could not be made.
 
     ``delivery`` is what is known about the data that was written: ``"none"`` reached the peer, so that sending it again is
-    safe; ``"partial"``: some was sent and some was not; ``"unknown"``: all was sent, and nothing is known about its arrival.
+    safe; ``"partial"``: some was sent and some was not, or some is known to have arrived; ``"unknown"``: all was sent, and
+    nothing is known about its arrival.
 
     Args:
         message: What happened.

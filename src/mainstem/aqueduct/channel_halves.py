@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.aqueduct.run_writer import Ledger, MessageWriter
 from mainstem.aqueduct.channel_id import ONESHOT
 from mainstem.aqueduct.codec import encode_uint, violation
-from mainstem.aqueduct.events import Mode
+from mainstem.aqueduct.events import Mode, Tally
 from mainstem.aqueduct.limits import MAX_UINT, QUEUED_MESSAGE_OVERHEAD, Limits
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.state import ReceiverState, SenderState
@@ -171,6 +171,16 @@ class SenderHalf:
         """The reliable messages that were sent or queued and not acknowledged, and their bytes."""
         waiting = [len(item.payload) for item in self.pending if item.mode is not Mode.UNRELIABLE]
         return self.ledger.count + len(waiting), self.ledger.size + sum(waiting)
+
+    @property
+    def tally(self) -> Tally:
+        """How far the messages came."""
+        ledger = self.ledger
+        return Tally(
+            left=ledger.next + self.next_unreliable,
+            acknowledged=ledger.next - ledger.count,
+            waiting=len(self.pending),
+        )
 
     @property
     def unreliable_count(self) -> int:

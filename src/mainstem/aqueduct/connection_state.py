@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.aqueduct.run_writer import RunReader
 from mainstem.aqueduct.channel_id import MINTED_BY_SERVER, SPACE_MASK, TO_CLIENT, Minter, describe
 from mainstem.aqueduct.codec import violation
-from mainstem.aqueduct.events import Event, HoldConnection
+from mainstem.aqueduct.events import NO_MESSAGES, Event, HoldConnection
 from mainstem.aqueduct.ranges import RangeSet
 from mainstem.aqueduct.state import RECEIVER_TABLE, SENDER_TABLE, ReceiverInput, SenderInput
 from mainstem.aqueduct.streams import Output, Role, Stream
@@ -105,6 +105,8 @@ class ConnectionState:
         self.events: deque[Event] = deque()
         self.counts = Counts()
         self.senders: dict[int, SenderHalf] = {}
+        # How far the messages of the senders that have ended came.
+        self.tally = NO_MESSAGES
         self.receivers: dict[int, ReceiverHalf] = {}
         # Receivers that ceased on the wire and that the application still has to read, or has yet to get.
         self.drained: dict[int, ReceiverHalf] = {}

@@ -78,17 +78,46 @@ class Writable:
     channel_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How far the messages of one sender, or of a whole connection, came.
+
+    ``left`` counts those that were given to QUIC, ``acknowledged`` those among them that the peer has taken, ``waiting``
+    those that never left this process.
+    """
+
+    left: int = 0
+    acknowledged: int = 0
+    waiting: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.left + other.left, self.acknowledged + other.acknowledged, self.waiting + other.waiting)
+
+    @property
+    def delivery(self) -> str:
+        """What a lost connection lets assume of them, as `mainstem.errors.ConnectionLost` has it."""
+        if not self.left:
+            return "none"
+        return "partial" if self.waiting or 0 < self.acknowledged < self.left else "unknown"
+
+
+NO_MESSAGES = Tally()
+
+
 @dataclass(slots=True)
 class SenderEnded:
     """A sender ceased to exist; ``state`` is its last.
 
-    ``messages`` and ``size`` (in bytes) are of the reliable messages that were sent and never acknowledged.
+    ``messages`` and ``size`` (in bytes) are of the reliable messages that were sent and never acknowledged. Where the
+    connection ended, ``tally`` is of all the sender's messages, and ``unsent`` has the tags of those that never left.
     """
 
     channel_id: int
     state: SenderState
     messages: int = field(default=0, compare=False)
     size: int = field(default=0, compare=False)
+    tally: Tally = field(default=NO_MESSAGES, compare=False)
+    unsent: tuple[object, ...] = field(default=(), compare=False)
 
 
 @dataclass(slots=True)
@@ -117,9 +146,10 @@ class Lost:
 
 @dataclass(slots=True)
 class ConnectionEnded:
-    """The connection is over. ``error`` is None after an orderly close by either side."""
+    """The connection is over. ``error`` is None after an orderly close by either side. ``tally`` is of all its messages."""
 
     error: Exception | None
+    tally: Tally = field(default=NO_MESSAGES, compare=False)
 
 
 Event = PeerHeaders | Readable | Writable | SenderEnded | ReceiverEnded | Acknowledged | Lost | ConnectionEnded

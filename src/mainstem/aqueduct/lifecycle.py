@@ -197,6 +197,7 @@ def end_sender(state: ConnectionState, sender: SenderHalf, happened: SenderInput
         state.abandon(sender.control)
         sender.control = None
     unacknowledged = sender.unacknowledged
+    state.tally += sender.tally
     outstanding = sender.take_outstanding()
     if sender.state is SenderState.LOST:
         outstanding += sender.acked
@@ -375,9 +376,12 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
     unread: list[Delivery] = []
     for sender in list(state.senders.values()):
         unacknowledged = sender.unacknowledged
+        tally = sender.tally
+        state.tally += tally
+        unsent = tuple(item.tag for item in sender.pending if item.tag is not None)
         state.move_sender(sender, SenderInput.DISCONNECT)
         sender.take_outstanding()
-        state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged))
+        state.emit(SenderEnded(sender.channel_id, sender.state, *unacknowledged, tally, unsent))
     for receiver in list(state.receivers.values()):
         state.move_receiver(receiver, ReceiverInput.DISCONNECT)
         receiver.blocked.clear()
@@ -392,7 +396,7 @@ def end_connection(state: ConnectionState, error: Exception | None) -> None:
             if isinstance(half, ReceiverHalf) and state.drained.pop(half.channel_id, None) is not None:
                 unread += half.take_queue()
     state.disconnect()
-    state.emit(ConnectionEnded(error))
+    state.emit(ConnectionEnded(error, state.tally))
 
 
 def settle(state: ConnectionState) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.channel_id import ONESHOT, describe
-from mainstem.aqueduct.events import Attach, Incoming, Mode
+from mainstem.aqueduct.events import NO_MESSAGES, Attach, Incoming, Mode, Tally
 from mainstem.aqueduct.handles import (
     DEFAULT_BOUND,
     Pipe,
@@ -48,13 +48,14 @@ if TYPE_CHECKING:
 class RemoteSender(Waiters):
     """A sender whose receiver is at the peer."""
 
-    __slots__ = ("_channel_id", "_lost", "_pipe", "_session", "state")
+    __slots__ = ("_channel_id", "_lost", "_pipe", "_session", "_tally", "state")
 
     def __init__(self, session: Session, channel_id: int, pipe: Pipe) -> None:
         super().__init__()
         self._session = session
         self._channel_id = channel_id
         self._pipe = pipe
+        self._tally = NO_MESSAGES
         self.state: SenderState | None = None
         # What the errors say of the messages that were sent and not delivered.
         self._lost = ""
@@ -86,7 +87,9 @@ class RemoteSender(Waiters):
         if state is SenderState.LOST:
             raise LostInTransit(f"channel {name}: its receiver was lost on its way{self._lost}")
         if state is SenderState.DISCONNECTED:
-            raise ConnectionLost(f"channel {name}: {self._session.reason}{self._lost}") from self._session.error
+            delivery = "none" if self._session.is_untouched else self._tally.delivery
+            text = f"channel {name}: {self._session.reason}{self._lost}"
+            raise ConnectionLost(text, delivery=delivery) from self._session.error
         raise ClosedError(f"channel {name} was finished")
 
     def reported(self) -> None:
@@ -174,9 +177,10 @@ class RemoteSender(Waiters):
             self.drain()
         self.wake()
 
-    def ended(self, state: SenderState, messages: int = 0, size: int = 0) -> None:
+    def ended(self, state: SenderState, messages: int = 0, size: int = 0, tally: Tally = NO_MESSAGES) -> None:
         """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
         self.state = state
+        self._tally = tally + Tally(waiting=len(self._pipe.queue))
         messages += len(self._pipe.queue)
         if messages and state in (SenderState.NO_RECEIVERS, SenderState.LOST, SenderState.DISCONNECTED):
             self._lost = f"; {messages} messages of {size} bytes were not delivered"

@@ -20,7 +20,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HELLO_TIMED_OUT
 from mainstem.aqueduct.events import (
     Acknowledged,
     ConnectionEnded,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from mainstem.aqueduct.codec import Headers
     from mainstem.aqueduct.connection import AqueductConnection
-    from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode
+    from mainstem.aqueduct.events import Attach, Attachment, Event, Incoming, Mode, Tally
     from mainstem.aqueduct.middleware import Serializer
     from mainstem.aqueduct.quic.link import Address, Link
     from mainstem.aqueduct.quic.udp import UdpSocket
@@ -49,9 +49,6 @@ logger = logging.getLogger("mainstem.aqueduct")
 
 MAX_UNDELIVERED = 64
 """Senders that are remembered because no call has raised yet that their messages were not delivered."""
-
-HELLO_TIMED_OUT = 5
-"""QUIC application close code: the peer's connection headers did not come in time."""
 
 WIND_DOWN_STEP = 0.005
 """Seconds between two checks whether a connection is at rest."""
@@ -67,7 +64,7 @@ class SenderEvents(Protocol):
     def writable(self) -> None:
         """There is room again."""
 
-    def ended(self, state: SenderState, messages: int, size: int) -> None:
+    def ended(self, state: SenderState, messages: int, size: int, tally: Tally) -> None:
         """The sender ceased to exist; so many messages, of ``size`` bytes, were not delivered."""
 
     def check(self) -> None:
@@ -103,6 +100,8 @@ class Session:
         self.ended: asyncio.Future[None] = self.loop.create_future()
         # Messages whose sender waits for their acknowledgement.
         self.outcomes: set[asyncio.Future[None]] = set()
+        # Those whose message never left this process.
+        self._unsent: set[object] = set()
         self.over: asyncio.Future[None] = self.loop.create_future()
         self.established: asyncio.Future[None] = self.loop.create_future()
         for future in (self.peer_headers, self.established):
@@ -240,9 +239,10 @@ class Session:
             if sender is not None:
                 sender.writable()
         elif isinstance(event, SenderEnded):
+            self._unsent.update(event.unsent)
             sender = self.senders.get(event.channel_id)
             if sender is not None:
-                sender.ended(event.state, event.messages, event.size)
+                sender.ended(event.state, event.messages, event.size, event.tally)
         elif isinstance(event, ReceiverEnded):
             receiver = self.receivers.get(event.channel_id)
             if receiver is not None:
@@ -257,7 +257,7 @@ class Session:
             if not self.peer_headers.done():
                 self.peer_headers.set_result(event.headers)
         elif isinstance(event, ConnectionEnded):
-            self._ended(event.error)
+            self._ended(event.error, event.tally)
 
     def _resolve(self, event: Acknowledged | Lost) -> None:
         future: Any = event.tag
@@ -269,23 +269,35 @@ class Session:
             future.set_exception(LostInTransit("the message was lost on its way"))
             future.add_done_callback(_retrieve)
 
-    def _ended(self, error: Exception | None) -> None:
+    @property
+    def is_untouched(self) -> bool:
+        """The connection was lost, and nothing of this side's can have been processed."""
+        return isinstance(self.error, ConnectionLost) and self.error.delivery == "none"
+
+    def _ended(self, error: Exception | None, tally: Tally) -> None:
         self.error = self.error or error
         if self.error is not None:
             self.reason = str(self.error)
-        failure = self.error or ConnectionLost("the connection was closed")
+        if isinstance(self.error, ConnectionLost) and not self.is_untouched:
+            self.error.delivery = tally.delivery
+        failure = self.error or ConnectionLost("the connection was closed", delivery=tally.delivery)
         for future in (self.peer_headers, self.established):
             if not future.done():
                 future.set_exception(failure)
         for outcome in list(self.outcomes):
             if not outcome.done():
-                outcome.set_exception(ConnectionLost(f"what became of the message is not known: {self.reason}"))
+                outcome.set_exception(self._lost_message(outcome))
                 outcome.add_done_callback(_retrieve)
         if self._hello_timer is not None:
             self._hello_timer.cancel()
         if not self.ended.done():
             self.ended.set_result(None)
         self.wake()
+
+    def _lost_message(self, outcome: asyncio.Future[None]) -> ConnectionLost:
+        if outcome in self._unsent or self.is_untouched:
+            return ConnectionLost(f"the message was not sent: {self.reason}", delivery="none")
+        return ConnectionLost(f"what became of the message is not known: {self.reason}")
 
     def give_up(self) -> None:
         """The QUIC connection is over, or is not waited for any longer."""

@@ -459,9 +459,9 @@ class AsyncStream:
 
     def _delivery(self) -> str:
         """What a lost connection lets assume about the bytes that were written."""
-        if not self._unsent():
-            return "unknown"
-        return "partial" if self._handle.sent else "none"
+        if not self._handle.sent and not self._writing_ended():
+            return "none"
+        return "partial" if self._unsent() else "unknown"
 
     def _wake_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -188,8 +188,13 @@ async def test_the_two_sides_agree_on_a_serialiser_that_both_have(certificates: 
         async with await aqueduct.connect(
             serving.url, ca=certificates.ca, serializers=[MsgspecSerializer()]
         ) as connection:
-            with pytest.raises(MainstemError):
+            await connection.sender.send(b"for a handler that never runs")
+            with pytest.raises(ConnectionLost) as caught:
                 await connection.headers()
+            assert caught.value.delivery == "none"
+            with pytest.raises(ConnectionLost) as caught:
+                await connection.sender.wait_closed()
+            assert caught.value.delivery == "none"
 
 
 async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:

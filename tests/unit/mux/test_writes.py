@@ -93,6 +93,17 @@ async def test_what_left_completely_is_unknown_and_what_never_left_is_none() -> 
         assert caught.value.unsent == count
 
 
+async def test_nothing_of_a_stream_that_was_not_written_reached_the_peer() -> None:
+    client, server = bymux_pair(hold)
+    stream = await client.open_stream()
+    await settle()
+    server.end()
+    await settle()
+    with pytest.raises(ConnectionLost) as caught:
+        stream.write(b"x")
+    assert caught.value.delivery == "none"
+
+
 async def test_nothing_is_raised_when_the_block_is_left_by_another_error_or_when_it_was_raised_before() -> None:
     client, server = bymux_pair(hold, settings=WINDOW)
     with pytest.raises(KeyError):

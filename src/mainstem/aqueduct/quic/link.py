@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.aqueduct.codec import EXPLICIT_CLOSE, PROTOCOL_ERROR
+from mainstem.aqueduct.codec import EXPLICIT_CLOSE, HELLO_TIMED_OUT, PROTOCOL_ERROR, SERIALISATION_ERROR
 from mainstem.aqueduct.events import (
     CloseConnection,
     HoldConnection,
@@ -52,6 +52,9 @@ PEERS_COMPLAINT = "peer's complaint"
 
 SUCCESS_CODES = (0, EXPLICIT_CLOSE)
 """Close codes that are no error."""
+
+REFUSALS = (SERIALISATION_ERROR, HELLO_TIMED_OUT)
+"""Close codes by which a peer ends a connection before its application has had anything of it."""
 
 
 @dataclass(slots=True)
@@ -278,7 +281,8 @@ class Link:
             )
         elif event.error_code not in SUCCESS_CODES or event.frame_type is not None or event.reason_phrase:
             error = ConnectionLost(
-                f"the connection ended: {event.reason_phrase or 'no reason given'} ({event.error_code})"
+                f"the connection ended: {event.reason_phrase or 'no reason given'} ({event.error_code})",
+                delivery="none" if event.error_code in REFUSALS and event.frame_type is None else "unknown",
             )
             if event.error_code in SUCCESS_CODES and event.frame_type is None:
                 error = None

@@ -1,0 +1,189 @@
+"""What a lost connection says of the messages: the table in docs/aqueduct.md is what the calls raise."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from memory_link import MemoryLink, join, turns
+
+from mainstem.aqueduct import Limits, Message, Mode, channel
+from mainstem.aqueduct.codec import HELLO_TIMED_OUT, SERIALISATION_ERROR
+from mainstem.aqueduct.events import Tally
+from mainstem.aqueduct.quic.link import REFUSALS
+from mainstem.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mainstem.aqueduct import Connection, Sender
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "aqueduct.md"
+
+
+class World:
+    """A client whose connection is going to be lost, and a channel of its own to the server."""
+
+    def __init__(self) -> None:
+        # Acknowledgements come for what the server has room for: it takes one message of a channel that nothing reads.
+        self.client, self.server = join(Limits(receive_messages=1))
+        self.kept: list[Any] = []
+        self.sender: Sender[Any]
+
+    @property
+    def link(self) -> MemoryLink:
+        link = self.client._session.link
+        assert isinstance(link, MemoryLink)
+        return link
+
+    async def start(self) -> None:
+        await self.client.headers()
+        self.sender, receiver = channel(mode=Mode.UNORDERED)
+        await self.client.sender.send(Message(b"", [receiver]))
+        self.kept.append(await self.server.receiver.receive())
+        await turns(10)
+
+    def no_streams(self) -> None:
+        """From here on QUIC gives no stream to the client."""
+        update = self.link.update
+
+        def update_without(conn: Any) -> None:
+            update(conn)
+            conn.transport_state(uni_streams=0)
+
+        self.link.update = update_without  # type: ignore[method-assign]
+        update_without(self.client.engine)
+
+    def silent(self) -> None:
+        """From here on nothing comes from the server."""
+        self.link.deliver = lambda conn, now_ns: False  # type: ignore[method-assign]
+
+    async def lose(self, **facts: str) -> None:
+        await turns(10)
+        self.client._session.fail(ConnectionLost("the path is gone", **facts))
+
+
+async def nothing(world: World) -> None:
+    await world.lose()
+
+
+async def all_wait(world: World) -> None:
+    world.no_streams()
+    await world.sender.send(b"1")
+    await world.lose()
+
+
+async def some_wait(world: World) -> None:
+    world.silent()
+    await world.sender.send(b"1")
+    await turns(5)
+    world.no_streams()
+    await world.sender.send(b"2")
+    await world.lose()
+
+
+async def all_left(world: World) -> None:
+    world.silent()
+    await world.sender.send(b"1")
+    await world.lose()
+
+
+async def acknowledged(world: World) -> None:
+    await world.sender.send_acknowledged(b"1")
+    await world.lose()
+
+
+async def some_acknowledged(world: World) -> None:
+    await world.sender.send_acknowledged(b"1")
+    await world.sender.send(b"2")
+    await world.lose()
+
+
+async def refused(world: World) -> None:
+    world.silent()
+    await world.sender.send(b"1")
+    await world.lose(delivery="none")
+
+
+SITUATIONS: dict[str, Callable[[World], Awaitable[None]]] = {
+    "nothing was sent": nothing,
+    "every message waits here, for room in QUIC": all_wait,
+    "some messages left, others wait here": some_wait,
+    "all left, none is acknowledged": all_left,
+    "all left, some are acknowledged": some_acknowledged,
+    "all are acknowledged: they may have waited in the peer's queue": acknowledged,
+    "the peer refused the connection (codes 3 and 5)": refused,
+}
+
+
+async def delivery(situation: Callable[[World], Awaitable[None]], step: Callable[[World], Awaitable[Any]]) -> str:
+    world = World()
+    await world.start()
+    await situation(world)
+    with pytest.raises(ConnectionLost) as caught:
+        await asyncio.wait_for(step(world), 5)
+    await world.client.close()
+    return caught.value.delivery
+
+
+async def test_the_table_of_the_guide_is_what_the_errors_say() -> None:
+    lines = ["| what became of the channel's messages | `delivery` |", "| --- | --- |"]
+    for text, situation in SITUATIONS.items():
+        outcomes = {
+            await delivery(situation, lambda world: world.sender.send(b"late")),
+            await delivery(situation, lambda world: world.sender.wait_closed()),
+            await delivery(situation, lambda world: world.sender.send_acknowledged(b"late")),
+        }
+        lines.append(f"| {text} | {', '.join(sorted(outcomes))} |")
+    expected = "<!-- delivery -->\n\n" + "\n".join(lines) + "\n"
+    assert expected in PAGE.read_text(), f"docs/aqueduct.md should have:\n{expected}"
+
+
+@pytest.mark.parametrize(("room", "expected"), [(True, "unknown"), (False, "none")])
+async def test_a_message_that_waits_for_its_acknowledgement_has_a_delivery_of_its_own(
+    room: bool, expected: str
+) -> None:
+    world = World()
+    await world.start()
+    await world.sender.send_acknowledged(b"1")
+    world.silent()
+    if not room:
+        world.no_streams()
+    waiting = asyncio.ensure_future(world.sender.send_acknowledged(b"2"))
+    await world.lose()
+    with pytest.raises(ConnectionLost) as caught:
+        await asyncio.wait_for(waiting, 5)
+    assert caught.value.delivery == expected
+    await world.client.close()
+
+
+async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
+    async def lost(connection: Connection) -> str:
+        with pytest.raises(ConnectionLost) as caught:
+            await asyncio.wait_for(connection.wait_closed(), 5)
+        return caught.value.delivery
+
+    client, _ = join()
+    client._session.fail(ConnectionLost("the path is gone"))
+    assert await lost(client) == "none"
+    world = World()
+    await world.start()
+    world.sender.finish()
+    await world.sender.wait_closed()
+    await world.lose()
+    assert await lost(world.client) == "unknown", "the entrypoint's message was acknowledged"
+    world = World()
+    await world.start()
+    await some_wait(world)
+    assert await lost(world.client) == "partial"
+    await world.client.close()
+
+
+def test_a_tally_in_words() -> None:
+    assert Tally().delivery == Tally(waiting=2).delivery == "none"
+    assert Tally(left=2).delivery == Tally(left=2, acknowledged=2).delivery == "unknown"
+    assert Tally(left=2, acknowledged=1).delivery == Tally(left=2, waiting=1).delivery == "partial"
+    assert Tally(1, 1, 0) + Tally(2, 0, 1) == Tally(3, 1, 1)
+    assert REFUSALS == (SERIALISATION_ERROR, HELLO_TIMED_OUT)
