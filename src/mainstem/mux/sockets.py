@@ -98,11 +98,20 @@ class Listener(Generic[E]):
         loop = asyncio.get_running_loop()
         try:
             if path is not None:
-                self._server = await loop.create_unix_server(self._accept, path, ssl=ssl)
+                server = await loop.create_unix_server(self._accept, path, ssl=ssl, start_serving=False)
             else:
-                self._server = await loop.create_server(self._accept, host, port or 0, ssl=ssl, backlog=1024)
+                server = await loop.create_server(
+                    self._accept, host, port or 0, ssl=ssl, backlog=1024, start_serving=False
+                )
+            self._server = server
+            # Apart, since a task that is cancelled while asyncio starts what it has made leaves the socket open.
+            await server.start_serving()
         except OSError as error:
+            self.stop_listening()
             raise ConfigurationError(f"cannot listen on {path or f'{host}:{port}'}: {error}") from error
+        except BaseException:
+            self.stop_listening()
+            raise
 
     def _accept(self) -> asyncio.BaseProtocol:
         if len(self.connections) >= self._max:

@@ -319,9 +319,12 @@ class TunnelClient:
         await self._connect()
         self._reconnector = asyncio.get_running_loop().create_task(self._reconnect_loop())
         if listen.path is not None:
-            self._server = await asyncio.start_unix_server(self._accept, listen.path)
+            self._server = await asyncio.start_unix_server(self._accept, listen.path, start_serving=False)
         else:
-            self._server = await asyncio.start_server(self._accept, listen.host, listen.port, backlog=1024)
+            self._server = await asyncio.start_server(
+                self._accept, listen.host, listen.port, backlog=1024, start_serving=False
+            )
+        await self._server.start_serving()  # apart, so that `close` has the socket where this is cancelled
 
     @property
     def port(self) -> int:
