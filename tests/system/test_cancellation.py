@@ -1,0 +1,811 @@
+"""Every awaitable of bymux, Jmux and Aqueduct is cancelled at every await: nothing lost, nothing twice, nothing left running.
+
+One property for all three, over real sockets: a world of some streams, sessions or channels carries numbered bytes or
+messages both ways, while most calls that wait are cancelled at an await that the seed chooses, and called again. What
+arrives is what was sent; a call that cannot be repeated is counted as perhaps done, and nothing is done twice. At the end no
+task, timer, stream, session, half or socket is left.
+
+``MAINSTEM_CANCELLATIONS`` sets the number of worlds of each protocol. A failure names its protocol and seed;
+``MAINSTEM_CANCELLATION_SEED`` is the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import logging
+import os
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
+
+from mainstem import aqueduct
+from mainstem.aqueduct import Limits, Message, Mode, channel, oneshot
+from mainstem.errors import ChannelError, ClosedError
+from mainstem.mux import bymux, jmux
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mainstem.aqueduct.certificates import CertificateFiles
+    from mainstem.mux.async_stream import AsyncStream
+
+pytestmark = pytest.mark.system
+pytest.importorskip("qh3")
+pytest.importorskip("cryptography")
+
+WORLDS = int(os.environ.get("MAINSTEM_CANCELLATIONS", "40"))
+FIRST = int(os.environ.get("MAINSTEM_CANCELLATION_SEED", "0"))
+# Until a world is over: nothing in it takes a second.
+WORLD_S = 60.0
+
+# What becomes of each awaitable. The worlds cancel those with CANCELLED; NEVER_WAITS has nothing to cancel it at, which the
+# worlds check; any other text names the call that a program makes in its place, and that is cancelled.
+CANCELLED = "cancelled"
+NEVER_WAITS = "never waits"
+
+BYMUX = {
+    "attach": NEVER_WAITS,
+    "connect": CANCELLED,
+    "over_publications": NEVER_WAITS,
+    "serve": CANCELLED,
+    "BymuxStream.__aenter__": NEVER_WAITS,
+    "BymuxStream.__aexit__": CANCELLED,
+    "BymuxStream.__anext__": CANCELLED,
+    "BymuxStream.close": CANCELLED,
+    "BymuxStream.drain": CANCELLED,
+    "BymuxStream.flush": CANCELLED,
+    "BymuxStream.ping": CANCELLED,
+    "BymuxStream.read": CANCELLED,
+    "BymuxStream.readexactly": CANCELLED,
+    "Connection.__aenter__": NEVER_WAITS,
+    "Connection.__aexit__": CANCELLED,
+    "Connection.accept_stream": CANCELLED,
+    "Connection.close": CANCELLED,
+    "Connection.open_stream": CANCELLED,
+    "Connection.ping": CANCELLED,
+    "Connection.streams": CANCELLED,
+    "Connection.wait_ended": CANCELLED,
+    "Listener.__aenter__": NEVER_WAITS,
+    "Listener.__aexit__": CANCELLED,
+    "Listener.close": CANCELLED,
+    "Listener.start": "serve",
+}
+JMUX = {
+    "connect": CANCELLED,
+    "serve": CANCELLED,
+    "Client.__aenter__": NEVER_WAITS,
+    "Client.__aexit__": CANCELLED,
+    "Client.add_connection": CANCELLED,
+    "Client.call": CANCELLED,
+    "Client.close": CANCELLED,
+    "Client.open_session": CANCELLED,
+    "ClientEngine.established": "Client.add_connection",
+    "ClientEngine.wait_ended": CANCELLED,
+    "ClientSession.__aenter__": NEVER_WAITS,
+    "ClientSession.__aexit__": NEVER_WAITS,
+    "ClientSession.__anext__": CANCELLED,
+    "ClientSession.close": NEVER_WAITS,
+    "ClientSession.drain": CANCELLED,
+    "ClientSession.flush": CANCELLED,
+    "ClientSession.read": CANCELLED,
+    "ClientSession.readexactly": CANCELLED,
+    "JmuxListener.__aenter__": NEVER_WAITS,
+    "JmuxListener.__aexit__": CANCELLED,
+    "JmuxListener.close": CANCELLED,
+    "JmuxListener.shut_down": CANCELLED,
+    "JmuxListener.start": "serve",
+    "Request.__aenter__": CANCELLED,
+    "Request.__aexit__": NEVER_WAITS,
+    "Request.__await__": CANCELLED,
+    "ServerEngine.shut_down": "JmuxListener.shut_down",
+    "ServerEngine.wait_ended": CANCELLED,
+    "ServerSession.__anext__": CANCELLED,
+    "ServerSession.acknowledged": CANCELLED,
+    "ServerSession.drain": CANCELLED,
+    "ServerSession.flush": CANCELLED,
+    "ServerSession.read": CANCELLED,
+    "ServerSession.readexactly": CANCELLED,
+    # The handler's task, which ends with a call that is cancelled.
+    "ServerSession.run": "Client.call",
+}
+AQUEDUCT = {
+    "connect": CANCELLED,
+    "serve": NEVER_WAITS,
+    "Closed.__await__": NEVER_WAITS,
+    "Closing.__await__": CANCELLED,
+    "Connection.__aenter__": NEVER_WAITS,
+    "Connection.__aexit__": CANCELLED,
+    "Connection.headers": CANCELLED,
+    "Connection.wait_closed": CANCELLED,
+    "Connection.wait_ready": CANCELLED,
+    "Connection.wind_down": CANCELLED,
+    "Receiver.__aiter__": CANCELLED,
+    "Receiver.__await__": CANCELLED,
+    "Receiver.receive": CANCELLED,
+    "Sender.__aenter__": NEVER_WAITS,
+    "Sender.__aexit__": CANCELLED,
+    "Sender.send": CANCELLED,
+    "Sender.send_acknowledged": CANCELLED,
+    "Sender.wait_closed": CANCELLED,
+    "Server.__aenter__": NEVER_WAITS,
+    "Server.__aexit__": CANCELLED,
+    "Server.close": CANCELLED,
+    "Server.serve_forever": CANCELLED,
+    "Server.shut_down": CANCELLED,
+    # What `Server.route` finds is no part of the API; its waits are those of the calls beside it.
+    "Session.flush_messages": "Connection.__aexit__",
+    "Session.wait_ended": "Connection.wait_closed",
+    "Session.wait_established": "connect",
+    "Session.wait_for": "connect",
+    "Session.wait_over": "Closing.__await__",
+    "Session.wind_down": "Connection.wind_down",
+}
+TABLES = {"mux.bymux": BYMUX, "mux.jmux": JMUX, "aqueduct": AQUEDUCT}
+
+
+@pytest.mark.parametrize("protocol", TABLES)
+def test_the_list_is_the_public_api(protocol: str) -> None:
+    table = TABLES[protocol]
+    assert awaitables(importlib.import_module(f"mainstem.{protocol}")) == table.keys()
+    through = set(table.values()) - {CANCELLED, NEVER_WAITS}
+    assert all(table[name] == CANCELLED for name in through)
+
+
+def numbered(size: int) -> bytes:
+    """So many bytes, every four of which are their own number."""
+    return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
+
+
+async def write(cancel: Canceller, kind: str, stream: AsyncStream, data: bytes) -> None:
+    at = 0
+    while at < len(data):
+        size = cancel.rng.randint(1, 4000 if len(data) <= 5000 else 200_000)
+        stream.write(data[at : at + size])
+        at += size
+        if len(data) > 5000 or cancel.rng.random() < 0.5:
+            await cancel(f"{kind}.drain", stream.drain)
+        else:
+            await cancel(f"{kind}.flush", stream.flush)
+
+
+async def read(cancel: Canceller, kind: str, stream: AsyncStream) -> bytes:
+    """All that comes until the end, by one kind of read after the other."""
+    received = b""
+    while True:
+        way = cancel.rng.randrange(4)
+        limit = cancel.rng.randint(1, 3000 if len(received) <= 5000 else 100_000)
+        if way == 0:
+            try:
+                received += await cancel(f"{kind}.readexactly", lambda limit=limit: stream.readexactly(limit))  # type: ignore[misc]
+            except asyncio.IncompleteReadError as error:
+                return received + error.partial
+        elif way == 1:
+            return received + await cancel(f"{kind}.read", lambda: stream.read(-1))
+        else:
+            name, call = (
+                (f"{kind}.read", lambda limit=limit: stream.read(limit))
+                if way == 2
+                else (f"{kind}.__anext__", stream.__anext__)
+            )  # type: ignore[misc]
+            try:
+                data = await cancel(name, call)
+            except StopAsyncIteration:
+                data = b""
+            if not data:
+                return received
+            received += data
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that comes by itself, as soon as the loop has taken what is on its way."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+# bymux
+
+
+class Pipe:
+    """A publication and a subscription that are one queue of messages."""
+
+    def __init__(self) -> None:
+        self.messages: deque[bytes] = deque()
+
+    def offer(self, buffer: bytes) -> int:
+        if len(self.messages) >= 8:
+            return -1
+        self.messages.append(bytes(buffer))
+        return len(buffer)
+
+    def poll(self, handler: Callable[[bytes], object], fragment_limit: int) -> int:
+        count = min(fragment_limit, len(self.messages))
+        for _ in range(count):
+            handler(self.messages.popleft())
+        return count
+
+
+ECHO, SINK = b"E", b"S"
+
+
+async def bymux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[], str]]:
+    rng = cancel.rng
+    settings = bymux.Settings(stream_window=rng.choice((100, 1000, 100_000)), peer_streams=2, packet_limit=500)
+    # More than `drain` lets wait, where the window does not make thousands of turns of it.
+    large = (300_000,) if settings.stream_window > 10_000 else ()
+    way = rng.choice(("connect", "connect", "attach", "over_publications"))
+    greetings = rng.randrange(3)
+    sunk: dict[bytes, bytes] = {}
+    echoed: Counter[bytes] = Counter()
+    ends: list[bymux.Connection] = []
+
+    async def serve_stream(stream: bymux.BymuxStream) -> None:
+        head = await cancel("BymuxStream.readexactly", lambda: stream.readexactly(5))
+        data = await read(cancel, "BymuxStream", stream)
+        if head[:1] == SINK:
+            sunk[head] = data
+            return
+        echoed[head] += 1
+        await write(cancel, "BymuxStream", stream, data)
+        await cancel("BymuxStream.close", stream.close)
+
+    async def greet(connection: bymux.Connection) -> None:
+        ends.append(connection)
+        for number in range(greetings):
+            await asyncio.sleep(rng.choice((0, 0.002)))
+            stream = await cancel("Connection.open_stream", connection.open_stream)
+            await write(cancel, "BymuxStream", stream, numbered(300 * (number + 1)))
+            await cancel("BymuxStream.close", stream.close)
+            stream.stop_read()
+
+    async def accept(connection: bymux.Connection) -> None:
+        sizes = []
+        for _ in range(greetings):
+            if rng.random() < 0.5:
+                stream = await cancel("Connection.accept_stream", connection.accept_stream)
+            else:
+                stream = await cancel("Connection.streams", lambda: anext(connection.streams()))
+            assert stream is not None
+            data = await read(cancel, "BymuxStream", stream)
+            assert data == numbered(len(data))
+            sizes.append(len(data))
+            await cancel("BymuxStream.__aexit__", lambda stream=stream: stream.__aexit__(None, None, None))  # type: ignore[misc]
+        assert sorted(sizes) == [300 * (number + 1) for number in range(greetings)]
+
+    async def exchange(connection: bymux.Connection, number: int) -> None:
+        data = numbered(rng.choice((0, 1, 500, 5000, *large)))
+        stream = await cancel("Connection.open_stream", connection.open_stream)
+        await cancel("BymuxStream.__aenter__", stream.__aenter__)
+        stream.write(ECHO + number.to_bytes(4, "big"))
+
+        async def send() -> None:
+            await write(cancel, "BymuxStream", stream, data)
+            if rng.random() < 0.5:
+                assert await cancel("BymuxStream.ping", stream.ping) >= 0
+            await cancel("BymuxStream.close", stream.close)
+
+        sending = asyncio.ensure_future(send())
+        assert await read(cancel, "BymuxStream", stream) == data
+        await sending
+        await cancel("BymuxStream.__aexit__", lambda: stream.__aexit__(None, None, None))
+
+    async def pour(connection: bymux.Connection, number: int) -> None:
+        """The end of the block sends the rest; where that is cancelled the stream is aborted, and what came is a part."""
+        head = SINK + number.to_bytes(4, "big")
+        data = numbered(rng.choice((500, 5000)))
+        stream = await cancel("Connection.open_stream", connection.open_stream)
+        stream.write(head + data)
+        whole, _ = await cancel.once("BymuxStream.__aexit__", lambda: stream.__aexit__(None, None, None))
+        poured[head] = (data, whole)
+
+    async def give_up(connection: bymux.Connection) -> None:
+        """A whole exchange is cancelled."""
+
+        async def use() -> None:
+            async with await connection.open_stream() as stream:
+                stream.write(ECHO + b"left" + bytes(1000))
+                await stream.drain()
+                await stream.close()
+                await stream.read(-1)
+
+        await cancel.once("a whole exchange", use)
+
+    poured: dict[bytes, tuple[bytes, bool]] = {}
+    listener = None
+    pipes = Pipe(), Pipe()
+    if way == "over_publications":
+        for role, (out, back) in ((bymux.Role.PROACTIVE, pipes), (bymux.Role.REACTIVE, pipes[::-1])):
+            handler = serve_stream if role is bymux.Role.REACTIVE else None
+            ends.append(
+                await cancel(
+                    "over_publications",
+                    lambda role=role, out=out, back=back, handler=handler: bymux.over_publications(  # type: ignore[misc]
+                        out, back, role=role, settings=settings, handler=handler
+                    ),
+                )
+            )
+        client = ends[0]
+        greeting = asyncio.ensure_future(greet(ends[1]))
+    else:
+        listener = await cancel(
+            "serve",
+            lambda: bymux.serve(serve_stream, "127.0.0.1", 0, settings=settings, on_connection=greet),
+        )
+        await cancel("Listener.__aenter__", listener.__aenter__)
+        if way == "connect":
+            client = await cancel("connect", lambda: bymux.connect("127.0.0.1", listener.port, settings=settings))
+        else:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            client = await cancel(
+                "attach", lambda: bymux.attach(reader, writer, role=bymux.Role.PROACTIVE, settings=settings)
+            )
+        greeting = asyncio.ensure_future(asyncio.sleep(0))
+    ends.append(client)
+    await cancel("Connection.__aenter__", client.__aenter__)
+    watching = asyncio.ensure_future(cancel("Connection.wait_ended", client.wait_ended))
+    numbers = range(3)
+    await asyncio.gather(
+        accept(client),
+        *(exchange(client, number) for number in numbers),
+        *(pour(client, number) for number in range(rng.randrange(3))),
+        give_up(client),
+    )
+    await greeting
+    assert await cancel("Connection.ping", client.ping) >= 0
+    for number in numbers:
+        assert echoed[ECHO + number.to_bytes(4, "big")] == 1, "executed once"
+    # While the connection lives: no stream is left on either side.
+    await until(lambda: not any(end.sans_io.streams for end in ends if not end.over))
+    closing = [
+        lambda: cancel("Connection.close", client.close),
+        lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),
+    ]
+    ending = [lambda: cancel("Connection.close", ends[1].close)]
+    if listener is not None:
+        ending = [
+            lambda: cancel("Listener.close", listener.close),
+            lambda: cancel("Listener.__aexit__", lambda: listener.__aexit__(None, None, None)),
+        ]
+    steps = [rng.choice(closing), rng.choice(ending)]
+    rng.shuffle(steps)
+    for step in steps:
+        await step()
+    await watching
+    assert listener is None or not listener.connections
+    for head, data in sunk.items():
+        sent, whole = poured[head]
+        assert data == sent if whole else sent.startswith(data)
+    assert all(head in sunk for head, (_, whole) in poured.items() if whole), "what was closed in order arrived"
+    return [lambda end=end: engine_leftovers(end) for end in ends]  # type: ignore[misc]
+
+
+def engine_leftovers(engine: Any) -> str:
+    """What of one end of a multiplexed connection is left."""
+    left = {"not over": not engine.over, "handlers": engine.tasks, "streams": getattr(engine, "_streams", None)}
+    return " ".join(f"{kind} {value}" for kind, value in left.items() if value)
+
+
+# Jmux
+
+
+def is_over(session: jmux.Session) -> bool:
+    """Whether a server has done all for a session."""
+    return session.ended or session.server is jmux.Half.TERMINATED
+
+
+async def jmux_world(cancel: Canceller, _: CertificateFiles) -> list[Callable[[], str]]:
+    rng = cancel.rng
+    settings = jmux.Settings(initial_ration=rng.choice((256, 1024, 102_400)), fragment_limit=300)
+    executed: Counter[bytes] = Counter()
+    engines: set[Any] = set()
+    watchers: list[asyncio.Future[None]] = []
+
+    async def handler(session: jmux.ServerSession) -> None:
+        if session.connection not in engines:
+            engines.add(session.connection)
+            watchers.append(asyncio.ensure_future(cancel("ServerEngine.wait_ended", session.connection.wait_ended)))
+        name = await cancel("ServerSession.readexactly", lambda: session.readexactly(8))
+        data = await read(cancel, "ServerSession", session)
+        executed[name] += 1
+        await write(cancel, "ServerSession", session, data)
+        if rng.random() < 0.3:
+            session.finish(ack_required=True)
+            await cancel("ServerSession.acknowledged", session.acknowledged)
+
+    listener = await cancel("serve", lambda: jmux.serve(handler, "127.0.0.1", 0, settings=settings))
+    await cancel("JmuxListener.__aenter__", listener.__aenter__)
+    client = await cancel(
+        "connect",
+        lambda: jmux.connect("127.0.0.1", listener.port, settings=settings, max_connections=rng.choice((1, 2))),
+    )
+    await cancel("Client.__aenter__", client.__aenter__)
+    names = iter(range(1 << 30))
+    expected: list[bytes] = []
+
+    def next_name(data: bytes) -> bytes:
+        return next(names).to_bytes(4, "big") + len(data).to_bytes(4, "big")
+
+    # More than `drain` lets wait, where the ration does not make thousands of turns of it.
+    large = (300_000,) if settings.initial_ration > 10_000 else ()
+
+    async def stream() -> None:
+        data = numbered(rng.choice((0, 1, 500, 5000, *large)))
+        name = next_name(data)
+        way = rng.randrange(3)
+        if way == 0:
+            session = await cancel("Client.open_session", client.open_session)
+        elif way == 1:
+            session = await cancel("Request.__await__", client.request)
+        else:
+            request = client.request()
+            session = await cancel("Request.__aenter__", request.__aenter__)
+        if session.connection not in engines:
+            engines.add(session.connection)
+            watchers.append(asyncio.ensure_future(cancel("ClientEngine.wait_ended", session.connection.wait_ended)))
+        await cancel("ClientSession.__aenter__", session.__aenter__)
+        await write(cancel, "ClientSession", session, name + data)
+        session.finish()
+        assert await read(cancel, "ClientSession", session) == data
+        if way == 0:
+            await cancel("ClientSession.close", session.close)
+        elif way == 1:
+            await cancel("ClientSession.__aexit__", lambda: session.__aexit__(None, None, None))
+        else:
+            await cancel("Request.__aexit__", lambda: request.__aexit__(None, None, None))
+        expected.append(name)
+
+    async def call() -> None:
+        data = numbered(rng.choice((0, 1, 500, 5000)))
+        while True:  # a call that was cancelled may have been executed, so the next is another one
+            name = next_name(data)
+            done, response = await cancel.once("Client.call", lambda name=name: client.call(name + data))  # type: ignore[misc]
+            if done:
+                assert response == data
+                expected.append(name)
+                return
+
+    async def give_up() -> None:
+        async def use() -> None:
+            async with client.request() as session:
+                session.write(next_name(b"") + bytes(1000))
+                await session.drain()
+                session.finish()
+                await session.read(-1)
+
+        await cancel.once("a whole exchange", use)
+
+    # 128 sessions of a connection are busy, so that the next waits or connects.
+    busy = [await client.open_session() for _ in range(rng.choice((0, 0, 127, 128)))]
+    work = [stream() for _ in range(3)] + [call() for _ in range(3)] + [give_up()]
+    connecting = asyncio.ensure_future(cancel("Client.add_connection", client.add_connection))
+    working = asyncio.gather(*work)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    for session in busy:
+        session.abort()
+    await asyncio.gather(working, connecting)
+    assert all(executed[name] == 1 for name in expected), "what has a response was executed once"
+    assert max(executed.values()) == 1, "nothing was executed twice"
+    # While the connections live: no session is left on either side, and every id is free.
+    # A server remembers an id's last session, until the id is used again.
+    await until(lambda: not any(engine.sans_io.busy or engine.sans_io.sessions for engine in client._engines))
+    await until(
+        lambda: all(is_over(session) for end in listener.connections for session in end.sans_io.sessions.values())
+    )
+    engines |= set(client._engines) | set(listener.connections)
+    closing = [
+        lambda: cancel("Client.close", client.close),
+        lambda: cancel("Client.__aexit__", lambda: client.__aexit__(None, None, None)),
+    ]
+    ending = [
+        lambda: cancel("JmuxListener.close", listener.close),
+        lambda: cancel("JmuxListener.__aexit__", lambda: listener.__aexit__(None, None, None)),
+        lambda: cancel("JmuxListener.shut_down", lambda: listener.shut_down(5.0)),
+    ]
+    steps = [rng.choice(closing), rng.choice(ending)]
+    rng.shuffle(steps)
+    for step in steps:
+        await step()
+    await asyncio.gather(*watchers)
+    assert not client._waiters
+    assert not listener.connections
+    return [lambda engine=engine: engine_leftovers(engine) for engine in engines]  # type: ignore[misc]
+
+
+# Aqueduct
+
+# The client may cancel its use of this channel, which has more messages than the others.
+GIVEN_UP = b">200"
+
+
+class Channel:
+    """Numbers on their way through one channel."""
+
+    def __init__(self, count: int) -> None:
+        self.expected = [b"%d" % number for number in range(count)]
+        # Those of which it cannot be known whether they have gone out.
+        self.perhaps: set[bytes] = set()
+        self.received: list[bytes] = []
+
+    async def produce(self, cancel: Canceller, sender: Any) -> None:
+        await cancel("Sender.__aenter__", sender.__aenter__)
+        for message in self.expected:
+            if cancel.rng.random() < 0.2:
+                done, _ = await cancel.once(
+                    "Sender.send_acknowledged", lambda message=message: sender.send_acknowledged(message)
+                )
+                if not done:
+                    self.perhaps.add(message)
+            else:
+                await cancel("Sender.send", lambda message=message: sender.send(message))
+        if cancel.rng.random() < 0.5:
+            sender.finish()
+            await cancel("Sender.wait_closed", sender.wait_closed)
+        else:
+            await cancel("Sender.__aexit__", lambda: sender.__aexit__(None, None, None))
+
+    async def consume(self, cancel: Canceller, receiver: Any) -> None:
+        while True:
+            try:
+                if cancel.rng.random() < 0.5:
+                    self.received.append(await cancel("Receiver.receive", receiver.receive))
+                else:
+                    count = cancel.rng.randrange(1, 6)
+                    await cancel.once("Receiver.__aiter__", lambda count=count: self.iterate(receiver, count))
+            except ClosedError:
+                break
+        await cancel("Closed.__await__", receiver.close)
+
+    async def iterate(self, receiver: Any, count: int) -> None:
+        async for message in receiver:
+            self.received.append(message)
+            count -= 1
+            if not count:
+                return
+        raise ClosedError("the channel has finished")
+
+    def check(self) -> None:
+        for messages in (self.received, self.expected):
+            messages[:] = [message for message in messages if message not in self.perhaps or messages is self.received]
+        assert len(set(self.received)) == len(self.received), "a message came twice"
+        assert [message for message in self.received if message not in self.perhaps] == self.expected
+
+
+async def aqueduct_world(cancel: Canceller, files: CertificateFiles) -> list[Callable[[], str]]:
+    rng = cancel.rng
+    limits = Limits(receive_messages=rng.choice((1, 4, 4096)), send_messages=8)
+    connections: list[Any] = []
+    served: list[asyncio.Future[None]] = []
+
+    async def handler(connection: aqueduct.Connection) -> None:
+        connections.append(connection)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                try:
+                    message = await cancel("Receiver.receive", connection.receiver.receive)
+                except ClosedError:
+                    break
+                served.append(group.create_task(serve_channel(message)))
+                del message
+
+    async def serve_channel(message: Any) -> None:
+        if message.payload != GIVEN_UP:
+            await serve_whole(message)
+            return
+        with contextlib.suppress(ChannelError):
+            await serve_whole(message)
+
+    async def serve_whole(message: Any) -> None:
+        half, respond = message.attachments
+        numbers = Channel(int(message.payload[1:]))
+        if message.payload.startswith(b"<"):
+            await numbers.consume(cancel, half)
+            response = b" ".join(numbers.received)
+        else:
+            await numbers.produce(cancel, half)
+            response = b" ".join(sorted(numbers.perhaps))
+        await cancel("Sender.send", lambda: respond.send(response))
+
+    async def use_channel(connection: aqueduct.Connection) -> None:
+        to_server = rng.random() < 0.5
+        numbers = Channel(rng.choice((1, 12)))
+        sender, receiver = channel(bound=rng.choice((1, 3, 1024)), mode=Mode.ORDERED)
+        respond, response = oneshot()
+        head = b"%s%d" % (b"<" if to_server else b">", len(numbers.expected))
+        parts = [receiver if to_server else sender, respond]
+        del respond
+        before = to_server and rng.random() < 0.5
+        if before:  # queued while both halves are here
+            await cancel("Sender.send", lambda: sender.send(b"before"))
+        await cancel("Sender.send", lambda: connection.sender.send(Message(head, parts)))
+        if to_server:
+            await numbers.produce(cancel, sender)
+        else:
+            await numbers.consume(cancel, receiver)
+        result = await cancel("Receiver.__await__", lambda: response)
+        if to_server:
+            numbers.received = result.split()
+            if before:
+                numbers.expected.insert(0, b"before")
+        else:
+            numbers.perhaps = set(result.split())
+        numbers.check()
+
+    async def give_up(connection: aqueduct.Connection) -> None:
+        async def use() -> None:
+            sender, receiver = channel()
+            respond, response = oneshot()
+            await connection.sender.send(Message(GIVEN_UP, [sender, respond]))
+            del respond
+            async for _ in receiver:
+                await asyncio.sleep(0)
+            await response
+
+        await cancel.once("a whole exchange", use)
+
+    server = await cancel(
+        "serve", lambda: aqueduct.serve(handler, certificate=files.certificate, key=files.key, limits=limits)
+    )
+    await cancel("Server.__aenter__", server.__aenter__)
+    accept = server._accept
+
+    def accept_later(session: Any, headers: Any) -> None:
+        """A client that has connected waits for the server's headers."""
+        session.loop.call_later(0.004, lambda: session.conn.is_ended or accept(session, headers))
+
+    server._accept = accept_later  # type: ignore[method-assign]
+    await cancel.once("Server.serve_forever", server.serve_forever, always=True)
+    url = f"aqueduct://127.0.0.1:{server.port}"
+    early: list[asyncio.Future[Any]] = []
+
+    async def connect() -> aqueduct.Connection:
+        connection = await aqueduct.connect(url, ca=files.ca, server_name="localhost", limits=limits)
+        # Before the server's headers have come.
+        early.append(asyncio.ensure_future(cancel("Connection.headers", connection.headers)))
+        early.append(asyncio.ensure_future(cancel("Connection.wait_ready", connection.wait_ready)))
+        return connection
+
+    client = await cancel("connect", connect)
+    connections.append(client)
+    await cancel("Connection.__aenter__", client.__aenter__)
+    await asyncio.gather(*early)
+    watching = asyncio.ensure_future(cancel("Connection.wait_closed", client.wait_closed))
+    await asyncio.gather(*(use_channel(client) for _ in range(3)), give_up(client))
+
+    async def close_slowly() -> None:
+        client.sender.finish()
+        await cancel("Connection.wind_down", lambda: client.wind_down(5.0))
+        await cancel("Closing.__await__", client.close)
+
+    closing = [
+        close_slowly,
+        lambda: cancel("Connection.__aexit__", lambda: client.__aexit__(None, None, None)),
+    ]
+    ending = [
+        lambda: cancel("Server.close", server.close),
+        lambda: cancel("Server.__aexit__", lambda: server.__aexit__(None, None, None)),
+        lambda: cancel("Server.shut_down", lambda: server.shut_down(0.02)),
+    ]
+    steps = [rng.choice(closing), rng.choice(ending)]
+    rng.shuffle(steps)
+    for step in steps:
+        await step()
+    await watching
+    assert not server.connections
+    return [lambda end=end: connection_leftovers(end) for end in connections]  # type: ignore[misc]
+
+
+def connection_leftovers(connection: Any) -> str:
+    """What of one end of an Aqueduct connection is left."""
+    session = connection._session
+    left = {
+        "halves": session.conn.live_halves,
+        "acknowledgements": session.outcomes,
+        "senders": session.senders,
+        "open": not session.conn.is_ended,
+    }
+    return " ".join(f"{kind} {value}" for kind, value in left.items() if value)
+
+
+SCENARIOS: dict[str, Callable[[Canceller, Any], Awaitable[list[Callable[[], str]]]]] = {
+    "mux.bymux": bymux_world,
+    "mux.jmux": jmux_world,
+    "aqueduct": aqueduct_world,
+}
+
+
+class Failures(logging.Handler):
+    """What was logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage() + (f" {record.exc_info[1]!r}" if record.exc_info else ""))
+
+
+async def run_world(protocol: str, seed: int, files: CertificateFiles) -> Canceller:
+    """One world, from the first socket to the last; raises where anything was lost, came twice or is left."""
+    cancel = Canceller(seed)
+    leftovers = Leftovers()
+    async with asyncio.timeout(WORLD_S):
+        ends = await SCENARIOS[protocol](cancel, files)
+    await leftovers.check(more=lambda: " ".join(filter(None, (end() for end in ends))))
+    return cancel
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux])
+async def test_a_server_that_is_cancelled_while_it_starts_leaves_no_socket(protocol: Any) -> None:
+    async def handler(stream: Any) -> None: ...
+
+    before = descriptors()
+    for at in range(1, 10):
+
+        def cancel(count: int, _: Any, at: int = at) -> None:
+            if count == at:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+        async def start(cancel: Any = cancel) -> Any:
+            return await Watched(protocol.serve(handler, "127.0.0.1", 0), cancel)
+
+        starting = asyncio.ensure_future(start())
+        await asyncio.wait({starting})
+        if not starting.cancelled():
+            await starting.result().close()
+            break
+    assert at > 1
+    assert descriptors() == before
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return aqueduct.make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.mark.timeout(60 + WORLDS)
+@pytest.mark.parametrize("protocol", TABLES)
+def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
+    protocol: str, certificates: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How long a client's socket waits to repeat its close: every world would last as long.
+    for module in ("aio", "client"):
+        monkeypatch.setattr(f"mainstem.aqueduct.{module}.DRAIN_TIME", 0.005)
+    calls: Counter[str] = Counter()
+    waited: Counter[str] = Counter()
+    cancelled: Counter[tuple[str, int]] = Counter()
+    failures = Failures()
+    logging.getLogger("mainstem").addHandler(failures)
+    gc.collect()
+    gc.freeze()
+    try:
+        for seed in range(FIRST, FIRST + WORLDS):
+            try:
+                world = asyncio.run(run_world(protocol, seed, certificates))
+                assert not failures.lines
+            except BaseException as error:
+                error.add_note(f"protocol {protocol}, seed {seed}")
+                raise
+            calls += world.calls
+            waited += world.waited
+            cancelled += world.cancelled
+    finally:
+        gc.unfreeze()
+        logging.getLogger("mainstem").removeHandler(failures)
+    table = TABLES[protocol]
+    by_name: Counter[str] = Counter()
+    for (name, _), count in cancelled.items():
+        by_name[name] += count
+    print(f"{protocol}: {WORLDS} worlds, {sum(calls.values())} calls, {sum(cancelled.values())} cancelled")
+    for name in sorted(table):
+        awaits = sorted(at for each, at in cancelled if each == name)
+        print(f"  {name}: {by_name[name]} of {calls[name]} calls cancelled, at awaits {awaits}")
+    assert {name for name in table if waited[name] and table[name] == NEVER_WAITS} == set()
+    assert {name for name, kind in table.items() if kind == NEVER_WAITS and not calls[name]} == set()
+    enough = by_name if WORLDS >= 200 else calls  # some calls seldom wait
+    assert {name for name, kind in table.items() if kind == CANCELLED and not enough[name]} == set()
