@@ -1,8 +1,11 @@
 """Repeated log messages as one line with a count: a peer, or a network, must not fill a log.
 
 The first message of a kind is logged at once. Those that follow within the interval are only counted; the next one after it
-is logged with the count. `LogLimit.flush` logs what is still only counted. Kinds are bounded: the oldest is flushed and
-forgotten.
+is logged with the count. `LogLimit.flush` logs what is still only counted.
+
+Kinds are bounded, in number and in rate: a full table forgets its oldest kind, with a line of its count, and where that one is
+younger than the interval the new message is counted with all others of which no kind is kept. Texts that differ each time
+cannot fill a log either.
 """
 
 from __future__ import annotations
@@ -27,6 +30,19 @@ class _Repeated:
     count: int = 0
 
 
+# The kind of all messages for which the table has no room.
+_OTHERS = object()
+
+
+def kind_of(error: BaseException) -> tuple[type, str, int]:
+    """The kind of an error: its class, and the file and line that raised it, whatever its text says."""
+    trace, file, line = error.__traceback__, "", 0
+    while trace is not None:
+        file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return type(error), file, line
+
+
 class LogLimit:
     """Logs messages of one logger; ``interval_ns`` is the least time between two lines of one kind."""
 
@@ -35,30 +51,40 @@ class LogLimit:
         self._interval_ns = interval_ns
         self._repeated: dict[object, _Repeated] = {}
 
-    def log(self, level: int, kind: object, text: str, now_ns: int) -> None:
-        """Log a message, or count it where one of its kind was logged within the interval."""
+    def log(self, level: int, kind: object, text: str, now_ns: int, *, error: BaseException | None = None) -> None:
+        """Log a message, or count it where one of its kind was logged within the interval.
+
+        ``error`` gives the first message of a kind its traceback; lines with a count have none.
+        """
         entry = self._repeated.get(kind)
         if entry is not None and now_ns - entry.since_ns < self._interval_ns:
             entry.count += 1
             entry.text = text
             return
+        traceback, logged = error if entry is None else None, text
         if entry is not None:
             del self._repeated[kind]
             if entry.count:
                 seconds = (now_ns - entry.since_ns) / NS_PER_SECOND
-                text = f"{text} ({entry.count + 1} times in {seconds:.0f} s)"
-        elif len(self._repeated) >= MAX_KINDS:
-            self._flush(self._repeated.pop(next(iter(self._repeated))), now_ns)
+                what = "other messages" if kind is _OTHERS else "times"
+                logged = f"{text} ({entry.count + 1} {what} in {seconds:.0f} s)"
+        elif kind is not _OTHERS and len(self._repeated) - (_OTHERS in self._repeated) >= MAX_KINDS:
+            oldest = next(each for each in self._repeated if each is not _OTHERS)
+            if now_ns - self._repeated[oldest].since_ns < self._interval_ns:
+                self.log(level, _OTHERS, text, now_ns, error=error)
+                return
+            self._flush(oldest, self._repeated.pop(oldest), now_ns)
         self._repeated[kind] = _Repeated(now_ns, level, text)
-        self._logger.log(level, "%s", text)
+        self._logger.log(level, "%s", logged, exc_info=traceback)
 
     def flush(self, now_ns: int) -> None:
         """Log every message that was only counted."""
         repeated, self._repeated = self._repeated, {}
-        for entry in repeated.values():
-            self._flush(entry, now_ns)
+        for kind, entry in repeated.items():
+            self._flush(kind, entry, now_ns)
 
-    def _flush(self, entry: _Repeated, now_ns: int) -> None:
+    def _flush(self, kind: object, entry: _Repeated, now_ns: int) -> None:
         if entry.count:
             seconds = (now_ns - entry.since_ns) / NS_PER_SECOND
-            self._logger.log(entry.level, "%s", f"{entry.text} ({entry.count} more times in {seconds:.0f} s)")
+            what = "other messages" if kind is _OTHERS else "more times"
+            self._logger.log(entry.level, "%s", f"{entry.text} ({entry.count} {what} in {seconds:.0f} s)")

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
-from mainstem.log_limit import MAX_KINDS, LogLimit
+from mainstem.log_limit import MAX_KINDS, LogLimit, kind_of
 
 if TYPE_CHECKING:
     import pytest
@@ -39,7 +39,27 @@ def test_what_was_only_counted_is_logged_at_the_end(caplog: pytest.LogCaptureFix
 def test_kinds_are_bounded_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     limit = LogLimit(logger)
     for kind in range(MAX_KINDS + 1):
-        limit.log(logging.WARNING, kind, f"kind {kind}", 0)
-        limit.log(logging.WARNING, kind, f"kind {kind}", 0)
+        limit.log(logging.WARNING, kind, f"kind {kind}", kind * NS_PER_SECOND)
+        limit.log(logging.WARNING, kind, f"kind {kind}", kind * NS_PER_SECOND)
     limit.flush(0)
     assert sum("more times" in line for line in lines(caplog)) == MAX_KINDS + 1
+
+
+def test_texts_that_differ_each_time_are_counted_too(caplog: pytest.LogCaptureFixture) -> None:
+    limit = LogLimit(logger)
+    for number in range(10_000):
+        limit.log(logging.WARNING, f"frame {number}", f"frame {number}", number * 1000)
+    assert len(lines(caplog)) == MAX_KINDS + 1
+    limit.flush(NS_PER_SECOND)
+    assert lines(caplog)[-1] == f"frame 9999 ({10_000 - MAX_KINDS - 1} other messages in 1 s)"
+
+
+def test_only_the_first_line_of_an_error_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    limit = LogLimit(logger)
+    for second in range(25):
+        try:
+            raise KeyError(second)
+        except KeyError as error:
+            limit.log(logging.ERROR, kind_of(error), f"lost {second}", second * NS_PER_SECOND, error=error)
+    assert lines(caplog) == ["lost 0", "lost 10 (10 times in 10 s)", "lost 20 (10 times in 10 s)"]
+    assert [bool(record.exc_info) for record in caplog.records] == [True, False, False]

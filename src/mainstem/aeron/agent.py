@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.clock import SYSTEM_CLOCK
+from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.idle import IdleStrategy
     from mainstem.clock import Clock
 
-logger = logging.getLogger(__name__)
+_limit = LogLimit(logging.getLogger(__name__))
 
 
 class Agent(Protocol):
@@ -40,8 +41,9 @@ class AgentTerminated(Exception):
 
 
 def log_error(error: BaseException) -> None:
-    """Logs an error: the default error handler."""
-    logger.error("agent failed in a duty cycle", exc_info=error)
+    """Logs an error, a repeated one as a line with a count: the default error handler."""
+    text = f"agent failed in a duty cycle: {type(error).__name__}: {error}"
+    _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns(), error=error)
 
 
 class AgentInvoker:

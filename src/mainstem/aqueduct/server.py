@@ -20,7 +20,7 @@ from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
 from mainstem.errors import ChannelError, ClosedError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
-from mainstem.log_limit import LogLimit
+from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
@@ -225,7 +225,8 @@ class Server(Endpoint):
                 logger.warning("%s: %d messages of %d bytes were not delivered", connection.peer, messages, size)
         except Exception as error:
             if not _is_of_peer(error):
-                logger.exception("the handler of %s failed", connection.peer)
+                text = f"the handler of {connection.peer} failed: {type(error).__name__}: {error}"
+                self._warnings.log(logging.ERROR, kind_of(error), text, self._now_ns, error=error)
                 session.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
             elif isinstance(error, RemoteProtocolError):
                 session.fail(error, code=error.code or PROTOCOL_ERROR)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.files import Files, MappedFiles
 from mainstem.clock import SYSTEM_CLOCK, Clock
+from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.image import Image
     from mainstem.aeron.command.responses import OnPublicationError
 
-logger = logging.getLogger(__name__)
+_limit = LogLimit(logging.getLogger(__name__))
 
 
 def log_error(error: BaseException) -> None:
-    """Writes an error to this module's log: the default error handler.
+    """Writes an error to this module's log, a repeated one as a line with a count: the default error handler.
 
     Args:
         error: The error.
@@ -31,7 +32,8 @@ def log_error(error: BaseException) -> None:
     Example:
         >>> context = ClientContext(on_error=log_error)
     """
-    logger.error("%s: %s", type(error).__name__, error)
+    text = f"{type(error).__name__}: {error}"
+    _limit.log(logging.ERROR, kind_of(error), text, SYSTEM_CLOCK.monotonic_ns())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,6 +88,7 @@ class DriverCore:
                 context.files,
                 context.directory,
                 self.system_counters,
+                self.errors.warn,
                 check_storage=settings.perform_storage_checks,
                 low_storage_warning=settings.low_file_store_warning_threshold,
             ),

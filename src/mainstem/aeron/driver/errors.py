@@ -15,7 +15,7 @@ from mainstem.errors import (
     RemoteProtocolError,
     StorageSpaceError,
 )
-from mainstem.log_limit import LogLimit
+from mainstem.log_limit import LogLimit, kind_of
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.event_log import EventLog
@@ -56,14 +56,23 @@ class ErrorRecorder:
         self._events = events
         self._limit = LogLimit(logger)
 
-    def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR) -> None:
-        """One observation of an error; the same code and text again only raises its count."""
+    def record(self, text: str, *, code: int = ErrorCode.GENERIC_ERROR, bug: BaseException | None = None) -> None:
+        """One observation of an error; the same code and text again only raises its count.
+
+        ``bug`` is an error that no part expects: its first line in the log has the traceback, and the same error raised at
+        the same place again is a repeat of it, whatever its text says.
+        """
         self._system_counters.increment(SystemCounter.ERRORS)
         self._log.record(f"{ErrorCode(code).name}: {text}", now_ms=self._clock.epoch_ms())
         now_ns = self._clock.monotonic_ns()
-        self._limit.log(logging.WARNING, (code, text), f"{ErrorCode(code).name}: {text}", now_ns)
+        level, kind = (logging.WARNING, (code, text)) if bug is None else (logging.ERROR, kind_of(bug))
+        self._limit.log(level, kind, f"{ErrorCode(code).name}: {text}", now_ns, error=bug)
         if self._events is not None:
             self._events.note("GENERIC_MESSAGE", f"{ErrorCode(code).name}: {text}", now_ns)
+
+    def warn(self, kind: str, text: str) -> None:
+        """Logs what is no error but what an operator should know, ``kind`` at most once in an interval."""
+        self._limit.log(logging.WARNING, kind, text, self._clock.monotonic_ns())
 
     def close(self) -> None:
         """Log the errors that were only counted since their last line."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
@@ -10,8 +9,7 @@ from mainstem.aeron.driver import messages
 from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.driver.media.endpoints import SendChannelEndpoint
 from mainstem.aeron.system_counter import SystemCounter
-
-logger = logging.getLogger(__name__)
+from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +69,9 @@ class AgentMessageAdapter:
                 handler(message, now_ns)
             except Exception as error:  # one bad stream must not stop the conductor of all the others
                 self._resources.errors.record(
-                    f"{type(message).__name__}: {type(error).__name__}: {error}", code=error_code_of(error)
+                    f"{type(message).__name__}: {type(error).__name__}: {error}",
+                    code=error_code_of(error),
+                    bug=None if isinstance(error, MainstemError | OSError) else error,
                 )
         return count
 
@@ -98,5 +98,5 @@ class AgentMessageAdapter:
 
     def _on_agent_failed(self, message: messages.AgentFailed, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         error = message.error
-        logger.error("%s failed in a duty cycle", message.agent, exc_info=error)
-        self._resources.errors.record(f"{message.agent}: {type(error).__name__}: {error}")
+        text = f"{message.agent} failed in a duty cycle: {type(error).__name__}: {error}"
+        self._resources.errors.record(text, bug=error)

@@ -5,7 +5,6 @@ See docs/protocols/aeron.md, 3, 5.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from mainstem.aeron.command.commands import Command, decode_command
@@ -15,8 +14,6 @@ from mainstem.aeron.driver.errors import error_code_of
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import MainstemError, RegistrationError, RemoteProtocolError
-
-logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,12 +90,12 @@ class ClientCommandAdapter:
         except (MainstemError, OSError, BufferError) as error:
             self._refuse(command, error)
         except Exception as error:  # a bug met by one command must not stop every stream of this driver
-            logger.exception("%s failed", type(command).__name__)
-            self._refuse(command, error)
+            self._refuse(command, error, bug=error)
 
-    def _refuse(self, command: Command, error: Exception) -> None:
+    def _refuse(self, command: Command, error: Exception, bug: Exception | None = None) -> None:
         code = error_code_of(error)
         self._resources.clients.send(
             OnError(offending_correlation_id=command.correlation_id, error_code=code, message=str(error))
         )
-        self._resources.errors.record(str(error), code=code)
+        text = str(error) if bug is None else f"{type(command).__name__} failed: {type(bug).__name__}: {bug}"
+        self._resources.errors.record(text, code=code, bug=bug)

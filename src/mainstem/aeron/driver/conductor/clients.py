@@ -5,7 +5,6 @@ A client whose counter goes stale is reaped, with everything that it registered.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.responses import OnClientTimeout, OnCounterReady, OnUnavailableCounter
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.command.commands import ClientClose, ClientKeepalive
     from mainstem.aeron.driver.conductor.resources import Resources
-
-logger = logging.getLogger(__name__)
 
 
 class ClientSession:
@@ -92,7 +89,7 @@ class Clients:
         if not session.closed:
             resources.count(SystemCounter.CLIENT_TIMEOUTS)
             resources.clients.send(OnClientTimeout(client_id=session.client_id))
-            logger.warning("client %d timed out", session.client_id)
+            resources.errors.warn("client timeout", f"client {session.client_id} timed out")
         del self._sessions[session.client_id]
         self._release(session.client_id)
         resources.clients.send(

@@ -20,7 +20,6 @@ blocks that each has taken read from the file system.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -31,10 +30,10 @@ from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import StorageSpaceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aeron.files import Files
     from mainstem.aeron.system_counter import SystemCounters
-
-logger = logging.getLogger(__name__)
 
 
 class RawLogFactory:
@@ -45,6 +44,7 @@ class RawLogFactory:
         files: Files,
         directory: str,
         system_counters: SystemCounters,
+        warn: Callable[[str, str], None],
         *,
         check_storage: bool,
         low_storage_warning: int,
@@ -52,6 +52,7 @@ class RawLogFactory:
         self._files = files
         self._directory = directory
         self._system_counters = system_counters
+        self._warn = warn
         self._check_storage = check_storage
         self._sparse: dict[str, int] = {}  # lengths by path
         self._promised = 0
@@ -103,7 +104,7 @@ class RawLogFactory:
             self._files.delete(path)
         except OSError as error:
             self._system_counters.increment(SystemCounter.FREE_FAILS)
-            logger.warning("log buffer %s could not be deleted: %s", path, error)
+            self._warn("log not deleted", f"log buffer {path} could not be deleted: {error}")
 
     def unmap(self, log: LogBuffers) -> None:
         """Unmaps the log; nothing may use it any more."""
@@ -121,7 +122,7 @@ class RawLogFactory:
                 available=max(available, 0),
             )
         if available <= self._low_storage_warning:
-            logger.warning("space is running low in %s: %d bytes left", self._directory, available)
+            self._warn("low space", f"space is running low in {self._directory}: {available} bytes left")
 
     def _promised_to(self, path: str, length: int) -> int:
         try:

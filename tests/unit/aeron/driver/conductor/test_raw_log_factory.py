@@ -53,7 +53,9 @@ def make() -> Callable[..., tuple[RawLogFactory, SparseFiles]]:
         files = SparseFiles(space)
         manager = CountersManager(AtomicBuffer(bytearray(512 * 256)), AtomicBuffer(bytearray(128 * 256)), 0)
         counters = SystemCounters(manager, now_ms=0)
-        return RawLogFactory(files, "/d", counters, check_storage=check_storage, low_storage_warning=0), files
+        return RawLogFactory(
+            files, "/d", counters, lambda _kind, _text: None, check_storage=check_storage, low_storage_warning=0
+        ), files
 
     return make
 
