@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 50
 
-.PHONY: help build test unit lint format generate hooks levels demo sim fuzz bench docs clean
+.PHONY: help build test unit lint format generate hooks levels demo sim fuzz bench instructions docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
@@ -21,6 +21,7 @@ help:
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
 	@echo "  make fuzz            every fuzz target for a few seconds"
 	@echo "  make bench           ratios against peers, in one run"
+	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
 
@@ -71,6 +72,9 @@ fuzz: build
 
 bench: build
 	$(BIN)/python benchmarks/run.py
+
+instructions: build
+	$(BIN)/python tools/instruction_counts.py
 
 docs: build
 	$(BIN)/python -m mkdocs build --quiet

@@ -517,12 +517,12 @@ class LostInTransit(ChannelError):
 
 
 class CorruptLogError(MainstemError):
-    """A frame in a log buffer is not possible: another process has spoilt the log. Nothing behind it is read.
+    """A frame, a tail or a position of a log buffer is not possible: another process has spoilt it. Nothing behind it is read.
 
     Args:
         message: The sentence.
         log_file: The path of the log buffer file.
-        position: The position of the frame in the stream.
+        position: The position of the frame in the stream; -1 where the log's metadata is not possible.
 
     Attributes:
         log_file: As the argument.

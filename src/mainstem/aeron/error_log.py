@@ -13,6 +13,7 @@ COUNT_OFFSET = 4
 LAST_OBSERVATION_OFFSET = 8
 FIRST_OBSERVATION_OFFSET = 16
 TEXT_OFFSET = 24
+MAX_COUNT = (1 << 31) - 1
 ENTRY_ALIGNMENT = 8
 
 
@@ -43,7 +44,7 @@ class DistinctErrorLog:
         offset = self._offsets.get(text)
         if offset is not None:
             buffer.put_i64_release(offset + LAST_OBSERVATION_OFFSET, now_ms)
-            buffer.put_i32_release(offset + COUNT_OFFSET, buffer.get_i32(offset + COUNT_OFFSET) + 1)
+            buffer.put_i32_release(offset + COUNT_OFFSET, min(buffer.get_i32(offset + COUNT_OFFSET) + 1, MAX_COUNT))
             return True
         data = text.encode("utf-8", "replace")
         offset, length = self._next, TEXT_OFFSET + len(data)

@@ -152,7 +152,9 @@ class IpcPath:
                 self.trip_limit = self.consumer_position
                 st64(self.cells, self.limit_at, self.consumer_position)
             return populated
-        consumed = self.subscribers.lowest(self.consumer_position)
+        # No producer writes a term beyond its limit, so no subscriber is there: a counter that another process spoilt must not
+        # clean the log.
+        consumed = min(self.subscribers.lowest(self.consumer_position), self.publisher_limit + self.term_length)
         if consumed > self.consumer_position:
             self.consumer_position = consumed
         limit = consumed + self.window_length

@@ -40,7 +40,9 @@ class PositionSet:
     """Ids of counters whose values are positions: a stream's subscribers or spies.
 
     One thread adds and removes; the compiled cycles of other threads may read at the same time. A counter must hold its
-    position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer).
+    position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer) and ValueError
+    for a value that is no position. Values may be written by other processes: a caller of ``lowest`` or ``highest``
+    bounds it by what has been written.
     """
 
     counters: AtomicBuffer
@@ -67,7 +69,8 @@ class PositionSet:
         if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > self.counters.capacity:
             raise IndexError(f"counter {counter_id} lies outside a buffer of {self.counters.capacity} bytes")
         position: cython.longlong = ld64(self.base, counter_id * COUNTER_VALUE_LENGTH)
-        assert position >= 0, f"counter {counter_id} holds no position: {position}"
+        if position < 0:
+            raise ValueError(f"counter {counter_id} holds no position: {position}")
         if self.count >= MOST_POSITIONS:
             raise OverflowError(f"a stream has {MOST_POSITIONS} positions at most")
         if self.count == self.room:

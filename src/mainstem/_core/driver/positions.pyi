@@ -8,7 +8,9 @@ class PositionSet:
     """Ids of counters whose values are positions: a stream's subscribers or spies.
 
     One thread adds and removes; the compiled cycles of other threads may read at the same time. A counter must hold its
-    position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer).
+    position before it is added. Raises IndexError for an id outside ``counters`` (the counters' values buffer) and ValueError
+    for a value that is no position. Values may be written by other processes: a caller of ``lowest`` or ``highest``
+    bounds it by what has been written.
     """
     def __init__(self, counters: AtomicBuffer) -> None: ...
     def __len__(self) -> int: ...

@@ -705,7 +705,7 @@ class ReceivePath:
 
     def rebuild(self, now_ns: cython.longlong) -> cython.void:
         """Moves the position up to which the stream is whole, and notices the first gap behind it."""
-        position: cython.longlong = self.subscribers.highest(self.rebuild_position)
+        position: cython.longlong = min(self.subscribers.highest(self.rebuild_position), self.high_water_mark)
         offset: cython.longlong
         limit: cython.longlong
         whole: cython.longlong
@@ -786,7 +786,8 @@ class ReceivePath:
 
     def schedule_status(self) -> cython.bint:
         """Whether consumers moved far enough, or the window changed; cleans behind them first (docs/protocols/aeron.md, 15.4)."""
-        consumed: cython.longlong = self.subscribers.lowest(self.scheduled_position)
+        # No subscriber has read what did not arrive: a counter that another process spoilt must not clean the log.
+        consumed: cython.longlong = min(self.subscribers.lowest(self.scheduled_position), self.high_water_mark)
         target: cython.longlong
         before: cython.longlong
         if not (

@@ -98,6 +98,7 @@ cdef class SendPath:
     cdef long long probe_interval_ns
     cdef long long expiry_due_ns
     cdef bint counts_pressure
+    cdef long long spoilt_position
 
     cdef long long term_at(self, long long position) noexcept nogil
     cdef int term_id_at(self, long long position) noexcept nogil

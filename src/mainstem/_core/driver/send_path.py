@@ -348,6 +348,7 @@ class SendPath:
     probe_interval_ns: cython.longlong
     expiry_due_ns: cython.longlong
     counts_pressure: cython.bint
+    spoilt_position: cython.longlong
 
     def __init__(
         self,
@@ -428,6 +429,7 @@ class SendPath:
         self.setup_elicited = False
         self.received_unicast_eos = False
         self.counts_pressure = True
+        self.spoilt_position = -1
         # No cap; the greatest int64 serves for positions as for times.
         self.limit_cap = NEVER_NS
         self.setup_due_ns = now_ns
@@ -553,7 +555,11 @@ class SendPath:
 
     def follow_spies(self) -> cython.void:
         """With spies alone the sender's position is theirs, and nothing is sent (docs/protocols/aeron.md, 19.5)."""
-        position: cython.longlong = self.spies.highest(self.sender_position)
+        # No further than producers are, whatever another process made of a spy's counter.
+        position: cython.longlong = min(
+            self.spies.highest(self.sender_position),
+            tail_position(self.base, self.meta, self.term_length, self.initial_term_id),
+        )
         if position > self.sender_position:
             self.sender_position = position
             st64(self.cells, self.sent_at, position)
@@ -580,6 +586,10 @@ class SendPath:
             self.max_runs,
             self.endpoint.transport.max_segments,
         )
+        if self.batch.spoilt != 0 and count == 0 and position != self.spoilt_position:
+            # The stream ends here: where the next frame begins is not known. Without room for the event the next cycle retries.
+            if self.events.put(EVENT_SPOILT_FRAME, self.endpoint.key, self.key, now_ns, self.batch.spoilt):
+                self.spoilt_position = position
         if count == 0:
             if self.batch.blocked and self.counts_pressure:
                 # Once in each epoch between two sends that got through.

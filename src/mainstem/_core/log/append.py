@@ -247,6 +247,11 @@ class Appender:
             or PARTITION_COUNT * self.term_length > meta
         ):
             raise ValueError(f"a log of {log.capacity} bytes cannot have terms of {self.term_length}")
+        # Neither a publication nor the driver stores such a count, or such a tail.
+        count: cython.longlong = log.get_i32_acquire(meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+        raw: cython.longlong = log.get_i64_acquire(meta + ((count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8)
+        if count < 0 or raw & (FRAME_ALIGNMENT - 1):
+            raise ValueError(f"term {count} is active, with the tail {raw:#x}: no frame begins there")
         # Terms are powers of two long, so that a position splits into term count and offset by a shift and a mask.
         self.bits = int(self.term_length).bit_length() - 1
         self.initial_term_id = log.get_i32(meta + LOG_INITIAL_TERM_ID_OFFSET)
@@ -279,8 +284,9 @@ class Appender:
 
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """The offset in the file of a position in the stream."""
-        return ((position >> self.bits) % PARTITION_COUNT) * self.term_length + (position & (self.term_length - 1))
+        """The offset in the file of a position, inside the log even where another process spoilt the tail."""
+        count: cython.longlong = (position >> self.bits) & TERM_COUNT_MASK
+        return (count % PARTITION_COUNT) * self.term_length + (position & (self.term_length - 1))
 
     @cython.exceptval(check=False)
     def refusal(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
@@ -695,7 +701,7 @@ class Appender:
         # The term from the tail, not from the count: a rotation between the two loads cannot make the position fall. An offset
         # beyond the end belongs to claims that returned ADMIN_ACTION.
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
-        raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
+        raw: cython.longlong = ld64(self.base, self.meta + ((count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
         offset: cython.longlong = min(raw - (term_id << 32), self.term_length)
         return (cython.cast(cython.longlong, wrap_i32(term_id - self.initial_term_id)) << self.bits) + offset
@@ -703,16 +709,12 @@ class Appender:
     @property
     def position_limit(self) -> int:
         """How far messages may be appended now, or CLOSED."""
-        if self.is_closed:
-            return OFFER_CLOSED
-        return ld64(self.limit_base, self.limit_offset)
+        return OFFER_CLOSED if self.is_closed else ld64(self.limit_base, self.limit_offset)
 
     @property
     def available_window(self) -> int:
         """Bytes up to the limit, or CLOSED."""
-        if self.is_closed:
-            return OFFER_CLOSED
-        return self.position_limit - self.position
+        return OFFER_CLOSED if self.is_closed else self.position_limit - self.position
 
     @property
     def is_connected(self) -> bool:
@@ -732,7 +734,7 @@ class ConcurrentAppender(Appender):
         # Limit, count and tail are three loads with acquire, and others move all of them meanwhile. Too old a limit refuses too
         # early; a tail that moved is caught by the fetch-and-add in ``take``, which returns the one that counts.
         limit: cython.longlong = ld64(self.limit_base, self.limit_offset)
-        count: cython.longlong = ld32(base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
+        count: cython.longlong = ld32(base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET) & TERM_COUNT_MASK
         raw: cython.longlong = ld64(base, self.meta + (count % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
         offset: cython.longlong = raw - (term_id << 32)
@@ -762,7 +764,7 @@ class ConcurrentAppender(Appender):
         base = self.base
         next_count: cython.longlong = count + 1
         next_term_id: cython.longlong = wrap_i32(self.initial_term_id + next_count)
-        tail: cython.longlong = self.meta + (next_count % PARTITION_COUNT) * 8
+        tail: cython.longlong = self.meta + ((next_count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8
         stale: cython.longlong = wrap_i32(next_term_id - PARTITION_COUNT)
         # Ends: a failed compare-and-set means that the tail was rotated, or that a late claim raised a stale tail once more.
         raw: cython.longlong = ld64(base, tail)
@@ -788,12 +790,10 @@ class ExclusiveAppender(Appender):
     def __init__(self, log: AtomicBuffer, limits: AtomicBuffer, limit_counter_id: cython.int) -> None:
         Appender.__init__(self, log, limits, limit_counter_id)
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
-        raw: cython.longlong = ld64(self.base, self.meta + (count % PARTITION_COUNT) * 8)
+        raw: cython.longlong = ld64(self.base, self.meta + ((count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
-        assert count == wrap_i32(term_id - self.initial_term_id), (
-            f"term {count} is active, and its tail has id {term_id}"
-        )
-        assert raw % FRAME_ALIGNMENT == 0, f"the tail {raw:#x} is not where a frame begins"
+        if count != wrap_i32(term_id - self.initial_term_id):
+            raise ValueError(f"term {count} is active, and its tail has the id {term_id}")
         self.term_count = count
         self.term_offset = min(raw - ((raw >> 32) << 32), self.term_length)
 

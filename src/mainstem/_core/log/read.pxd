@@ -34,6 +34,7 @@ cdef class ImageReader:
     cdef long long place(self, long long position) noexcept
     cdef bint has_data(self) noexcept
     cdef bint enter(self) except -1
+    cdef int check_position(self) except -1
     cdef void leave(self, long long passed) noexcept
     cdef long long deliver(self, object handler, long long limit, long long limit_position, bint whole) except -1
     cdef long long hand_over_whole(self, object handler, Fragment fragment) except -1

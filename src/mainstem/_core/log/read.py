@@ -176,8 +176,11 @@ class ImageReader:
 
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """The offset in the file of a position in the stream."""
-        return ((position >> self.position_bits) % PARTITION_COUNT) * self.term_length + (
+        """The offset in the file of a position in the stream.
+
+        Inside the log whatever the position is: it stands in memory that other processes write.
+        """
+        return (((position >> self.position_bits) & TERM_COUNT_MASK) % PARTITION_COUNT) * self.term_length + (
             position & (self.term_length - 1)
         )
 
@@ -197,9 +200,18 @@ class ImageReader:
             return False
         if self.busy:
             raise RuntimeError("the image is being polled already: by this handler, or by another thread")
+        # The counter is memory that every process of this driver may write: a place between two frames is none to read from.
+        self.check_position()
         # Neither a lock nor atomic: the GIL makes it exact, and without the GIL it still finds most mistakes.
         self.busy = True
         return True
+
+    @cython.exceptval(-1)
+    def check_position(self) -> cython.int:
+        position: cython.longlong = get64(self.position_base, self.position_offset)
+        if position < 0 or position & (FRAME_ALIGNMENT - 1):
+            raise self.corrupt_position(position)
+        return 0
 
     @cython.exceptval(check=False)
     def leave(self, passed: cython.longlong) -> cython.void:
@@ -520,6 +532,7 @@ class ImageReader:
         """
         if self.is_closed:
             return 0, 0
+        self.check_position()
         position: cython.longlong = get64(self.position_base, self.position_offset)
         start: cython.longlong = self.place(position)
         term_end: cython.longlong = start + self.term_length - (position & (self.term_length - 1))
@@ -527,6 +540,20 @@ class ImageReader:
         if length > 0 and (length < DATA_HEADER_LENGTH or length > term_end - start):
             raise self.corrupt_frame(position, length)
         return start, term_end
+
+    def corrupt_position(self, position: cython.longlong) -> Exception:
+        """Returns the error for a subscriber position at which no frame begins; a subclass may name the log's file.
+
+        Args:
+            position: What the counter holds.
+
+        Returns:
+            The error to raise.
+
+        Example:
+            >>> raise image.corrupt_position(-32)
+        """
+        return ValueError(f"log {self.correlation_id}: no frame begins at position {position}")
 
     def corrupt_frame(self, position: cython.longlong, length: cython.longlong) -> Exception:
         """Returns the error for a frame whose length is not possible; a subclass may name the log's file.

@@ -72,6 +72,18 @@ class ImageReader:
 
         Raises as the polls do when the next frame's length is not possible.
         """
+    def corrupt_position(self, position: int) -> Exception:
+        """Returns the error for a subscriber position at which no frame begins; a subclass may name the log's file.
+
+        Args:
+            position: What the counter holds.
+
+        Returns:
+            The error to raise.
+
+        Example:
+            >>> raise image.corrupt_position(-32)
+        """
     def corrupt_frame(self, position: int, length: int) -> Exception:
         """Returns the error for a frame whose length is not possible; a subclass may name the log's file.
 

@@ -16,6 +16,7 @@ cdef class RunBatch:
     cdef long long advance[MAX_RUNS]
     cdef int count
     cdef long long padding
+    cdef int spoilt
     cdef bint blocked
 
 

@@ -103,6 +103,7 @@ class RunBatch:
     advance: cython.longlong[MAX_RUNS]
     count: cython.int
     padding: cython.longlong
+    spoilt: cython.int
     blocked: cython.bint
 
     def __init__(self) -> None:
@@ -113,6 +114,7 @@ class RunBatch:
             self.advance = [0] * MAX_RUNS
         self.count = 0
         self.padding = 0
+        self.spoilt = 0
         self.blocked = False
 
     def scan(
@@ -138,6 +140,11 @@ class RunBatch:
         """The last scan stopped at a committed frame for which the window was too small."""
         return bool(self.blocked)
 
+    @property
+    def spoilt_length(self) -> int:
+        """The length of the frame at which the last scan stopped because it is not possible there; 0 for none."""
+        return self.spoilt
+
 
 def scan_datagram(
     batch: RunBatch, base: cython.p_uchar, at: cython.longlong, end: cython.longlong, most: cython.int
@@ -145,6 +152,8 @@ def scan_datagram(
     """The bytes of one datagram from ``at``: whole committed frames, ``most`` at most; a PAD ends it with its header.
 
     ``batch.padding`` becomes what the PAD covers behind its header. -1: the first frame alone is longer than ``most``.
+    Producers are other processes: a frame shorter than its header, or one that runs over ``end``, ends the datagram, and
+    ``batch.spoilt`` becomes its length.
     """
     size: cython.int = 0
     length: cython.int
@@ -155,6 +164,9 @@ def scan_datagram(
         if length <= 0:
             break
         whole = aligned(length)
+        if length < DATA_HEADER_LENGTH or whole > end - at - size:
+            batch.spoilt = length
+            break
         if get16(base, at + size + FRAME_TYPE_OFFSET) == TYPE_PAD:
             if size + DATA_HEADER_LENGTH > most:
                 return size if size > 0 else -1
@@ -179,7 +191,8 @@ def scan_runs(
 ) -> cython.int:
     """Fills ``batch`` with what may be sent from ``offset``: within ``window`` bytes and this term. Returns the runs' number.
 
-    ``batch.blocked`` says that a committed frame is there and the window left is too small for it.
+    ``batch.blocked`` says that a committed frame is there and the window left is too small for it, ``batch.spoilt`` that the
+    frame behind the runs has a length that is not possible.
     """
     at: cython.longlong = offset
     n: cython.int = 0
@@ -188,6 +201,7 @@ def scan_runs(
     most: cython.int
     extends: cython.bint = False
     batch.blocked = False
+    batch.spoilt = 0
     # One pass: datagrams of equal size that follow one another become one run, which the kernel segments by itself.
     while at < term_length:
         most = mtu
@@ -227,14 +241,15 @@ def scan_runs(
 def first_gap(
     base: cython.p_uchar, term: cython.longlong, offset: cython.longlong, limit: cython.longlong
 ) -> cython.longlong:
-    """The offset where the first frame is missing, at or behind ``limit`` when none is."""
+    """The offset where the first frame is missing, ``limit`` when none is."""
     length: cython.int
     while offset < limit:
         length = ld32(base, term + offset)
         if length <= 0:
             break
         offset += aligned(length)
-    return offset
+    # What another process made of a length leads no further than the frames that are there can.
+    return offset if offset < limit else limit
 
 
 def gap_end(
@@ -276,7 +291,7 @@ def stamp_frames(
     frame: cython.longlong
     while at + DATA_HEADER_LENGTH <= end:
         frame = get32(base, at + FRAME_LENGTH_OFFSET)
-        if frame < DATA_HEADER_LENGTH or get16(base, at + FRAME_TYPE_OFFSET) != TYPE_DATA:
+        if frame < DATA_HEADER_LENGTH or frame > end - at or get16(base, at + FRAME_TYPE_OFFSET) != TYPE_DATA:
             break
         if (get8(base, at + FRAME_FLAGS_OFFSET) & FLAG_BEGIN) != 0 and DATA_HEADER_LENGTH + offset + 8 <= frame:
             put64(base, at + DATA_HEADER_LENGTH + offset, moment)
@@ -351,19 +366,27 @@ def tail_position(
 ) -> cython.longlong:
     """The producers' position, from the raw tail of the active term."""
     count: cython.int = ld32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
-    raw: cython.longlong = ld64(base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (count % PARTITION_COUNT))
+    # The masks keep a count that another process spoilt inside the log.
+    raw: cython.longlong = ld64(
+        base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((count & TERM_COUNT_MASK) % PARTITION_COUNT)
+    )
     terms: cython.longlong = wrap32((raw >> 32) - initial_term_id)
     offset: cython.longlong = raw - ((raw >> 32) << 32)
     # Claims that met the end of the term have raised the tail past it.
     if offset > term_length:
         offset = term_length
+    # Before the first term is no position, whatever another process made of the tail.
+    if terms < 0:
+        return 0
     return terms * term_length + offset
 
 
 def rotate(base: cython.p_uchar, meta: cython.longlong, term_count: cython.int, term_id: cython.int) -> cython.bint:
     """Moves the log to the term after ``term_count``; true for the one caller that did it."""
     following: cython.int = wrap32(cython.cast(cython.longlong, term_id) + 1)
-    tail: cython.longlong = meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((term_count + 1) % PARTITION_COUNT)
+    tail: cython.longlong = (
+        meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (((term_count + 1) & TERM_COUNT_MASK) % PARTITION_COUNT)
+    )
     expected: cython.int = wrap32(cython.cast(cython.longlong, following) - PARTITION_COUNT)
     # The next tail still holds its term of three terms ago. Where it does not, another thread has rotated it already.
     raw: cython.longlong = ld64(base, tail)
@@ -383,13 +406,15 @@ def unblock_term(
     term_length: cython.longlong,
     term_id: cython.int,
 ) -> cython.int:
-    """0: nothing to do, 1: unblocked, 2: unblocked to the term's end."""
+    """0: nothing to do, 1: unblocked, 2: unblocked to the term's end, -1: the claim's length is not possible there."""
     length: cython.int = ld32(base, term + offset)
     at: cython.longlong = offset + FRAME_ALIGNMENT
     back: cython.longlong
     if length > 0:
         return 0
     if length < 0:
+        if length > -DATA_HEADER_LENGTH or aligned(-cython.cast(cython.longlong, length)) > term_length - offset:
+            return -1
         write_padding(base, meta, term, offset, -length, term_id)
         return 1
     while at < tail:
@@ -415,15 +440,19 @@ def unblock(
     """Frees a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
 
     A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
-    the caller counts it. Concurrent publications only.
+    the caller counts it. Concurrent publications only. Raises ValueError where the claim, or the position, is not possible.
     """
+    if position < 0 or position & (FRAME_ALIGNMENT - 1):
+        raise ValueError(f"no frame begins at position {position}")
     meta: cython.longlong = log.capacity - LOG_METADATA_LENGTH
     count: cython.int = cython.cast(cython.int, position // term_length)
     index: cython.int = count % PARTITION_COUNT
     offset: cython.longlong = position & (term_length - 1)
     log.check(0, 3 * term_length)
     active: cython.int = ld32(log.base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
-    raw: cython.longlong = ld64(log.base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * (active % PARTITION_COUNT))
+    raw: cython.longlong = ld64(
+        log.base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((active & TERM_COUNT_MASK) % PARTITION_COUNT)
+    )
     if active == count - 1 and offset == 0:
         return bool(rotate(log.base, meta, active, cython.cast(cython.int, raw >> 32)))
     if active != count:
@@ -433,6 +462,11 @@ def unblock(
         tail = term_length
     term_id: cython.int = wrap32(cython.cast(cython.longlong, initial_term_id) + count)
     result: cython.int = unblock_term(log.base, meta, index * term_length, offset, tail, term_length, term_id)
+    if result < 0:
+        length: cython.longlong = get32(log.base, index * term_length + offset)
+        raise ValueError(
+            f"position {position}: a claim of {-length} bytes is not possible where {term_length - offset} are left of the term"
+        )
     if result == 2:
         rotate(log.base, meta, count, term_id)
     return result != 0

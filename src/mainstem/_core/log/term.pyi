@@ -23,12 +23,15 @@ class RunBatch:
     @property
     def is_blocked(self) -> bool:
         """The last scan stopped at a committed frame for which the window was too small."""
+    @property
+    def spoilt_length(self) -> int:
+        """The length of the frame at which the last scan stopped because it is not possible there; 0 for none."""
 
 def unblock(log: AtomicBuffer, term_length: int, initial_term_id: int, position: int) -> bool:
     """Frees a log whose consumers stand still at ``position`` because a producer died (docs/protocols/aeron.md, 11.7).
 
     A claimed frame becomes padding, an unfinished end of a term is padded and the log rotated. True when something was done;
-    the caller counts it. Concurrent publications only.
+    the caller counts it. Concurrent publications only. Raises ValueError where the claim, or the position, is not possible.
     """
 
 def gaps(log: AtomicBuffer, term: int, offset: int, limit: int, most: int = 64) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ cdef class ManyToOneRingBuffer:
 
     cdef int check_open(self) except -1
     cdef int check_message(self, long long type_id, long long length) except -1
+    cdef int check_place(self, long long position) except -1
     cdef long long claim_record(self, long long length) noexcept nogil
     cdef long long check_claim(self, long long payload_offset) except -1
     cdef bint unblock_record(self) noexcept nogil

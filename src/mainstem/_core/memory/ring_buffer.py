@@ -93,6 +93,13 @@ class ManyToOneRingBuffer:
             raise ValueError(f"record of {length} bytes exceeds the maximum of {self.max_message_length}")
         return 0
 
+    @cython.exceptval(-1)
+    def check_place(self, position: cython.longlong) -> cython.int:
+        """Raises ValueError for a head or a tail between two records: another process has spoilt the trailer."""
+        if position & (RECORD_ALIGNMENT - 1):
+            raise ValueError(f"no record of the ring buffer begins at position {position}")
+        return 0
+
     # ---- producers -------------------------------------------------------------------------------------------------
 
     def claim_record(self, length: cython.longlong) -> cython.longlong:
@@ -141,6 +148,7 @@ class ManyToOneRingBuffer:
         Returns the payload's offset, or INSUFFICIENT_CAPACITY (-1). An open claim holds up every later record.
         """
         self.check_message(type_id, length)
+        self.check_place(ld64(self.base, self.capacity + RING_TAIL_OFFSET))
         index: cython.longlong = self.claim_record(length)
         if index < 0:
             return INSUFFICIENT_CAPACITY
@@ -196,6 +204,7 @@ class ManyToOneRingBuffer:
         base = self.base
         # A plain load: this thread is the head's only writer.
         head: cython.longlong = get64(base, self.capacity + RING_HEAD_OFFSET)
+        self.check_place(head)
         start: cython.longlong = head & (self.capacity - 1)
         contiguous: cython.longlong = self.capacity - start
         consumed: cython.longlong = 0
@@ -265,8 +274,16 @@ class ManyToOneRingBuffer:
         """Turns the record of a dead producer at the head into padding; true when there was one. The consumer only.
 
         To be called only when the head stood still for longer than a living producer takes (the client liveness timeout).
+        Raises ValueError for a claim, or a head, that is not possible.
         """
         self.check_open()
+        head: cython.longlong = self.consumer_position
+        self.check_place(head)
+        index: cython.longlong = head & (self.capacity - 1)
+        length: cython.longlong = ld32(self.base, index)
+        # As padding it would never be read: ``read`` refuses such a length.
+        if length < 0 and (length > -RECORD_HEADER_LENGTH or -length > self.capacity - index):
+            raise ValueError(f"a claim of {-length} bytes at offset {index} does not fit in the ring buffer")
         return bool(self.unblock_record())
 
     @property

@@ -42,6 +42,7 @@ class ManyToOneRingBuffer:
         """Turns the record of a dead producer at the head into padding; true when there was one. The consumer only.
 
         To be called only when the head stood still for longer than a living producer takes (the client liveness timeout).
+        Raises ValueError for a claim, or a head, that is not possible.
         """
     @property
     def consumer_heartbeat_ms(self) -> int:

@@ -26,7 +26,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mainstem.aeron.agent import AgentTerminated
@@ -42,10 +42,17 @@ from mainstem.aeron.command.responses import OnNextAvailableSessionId, OnSubscri
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
-from mainstem.errors import ClientTimeout, ClosedError, DriverTimeout, LocalProtocolError, MainstemError
+from mainstem.errors import (
+    ClientTimeout,
+    ClosedError,
+    CorruptLogError,
+    DriverTimeout,
+    LocalProtocolError,
+    MainstemError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem.aeron.client.context import ClientContext
@@ -268,7 +275,8 @@ class ClientConductor:
     def _publication_maker(self, kind: type[T], channel: str) -> Callable[[Response], T]:
         def complete(ready: OnPublicationReady) -> T:
             log = self.map_log(ready.log_file)
-            publication: Any = kind(log, self.cnc.counters_values, ready.position_limit_id)  # type: ignore[call-arg]
+            with self.naming_log(log, ready.log_file):
+                publication: Any = kind(log, self.cnc.counters_values, ready.position_limit_id)  # type: ignore[call-arg]
             publication._become(self, ready, channel, log)
             self.resources[ready.correlation_id] = publication
             return cast("T", publication)
@@ -429,6 +437,15 @@ class ClientConductor:
             for offset in range(0, log.capacity, self.context.files.page_size):
                 log.get_u8(offset)
         return log
+
+    @contextmanager
+    def naming_log(self, log: AtomicBuffer, path: str) -> Iterator[None]:
+        """A log that its reader or writer refuses is unmapped again. Raises CorruptLogError that names it."""
+        try:
+            yield
+        except (ValueError, IndexError) as error:
+            self.unmap(log)
+            raise CorruptLogError(f"{path}: {error}", log_file=path, position=-1) from None
 
     def unmap(self, buffer: AtomicBuffer | None) -> None:
         """Unmaps a log; a view of it that still exists keeps the memory until it is gone."""

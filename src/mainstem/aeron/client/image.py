@@ -120,6 +120,21 @@ class Image(ImageReader):
         sentence = f"{self.log_file or 'log'}: {super().corrupt_frame(position, length)}"
         return CorruptLogError(sentence, log_file=self.log_file, position=position)
 
+    def corrupt_position(self, position: int) -> Exception:
+        """Returns the error for a subscriber position at which no frame begins, for the polls.
+
+        Args:
+            position: What the counter holds.
+
+        Returns:
+            A CorruptLogError with the log's file.
+
+        Example:
+            >>> raise image.corrupt_position(-32)
+        """
+        sentence = f"{self.log_file or 'log'}: {super().corrupt_position(position)}"
+        return CorruptLogError(sentence, log_file=self.log_file, position=position)
+
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Rejects the stream: its publisher receives the reason, and the image becomes unavailable.
 

@@ -9,7 +9,7 @@ from mainstem.aeron.client.image import Image
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.aeron.command import responses
 from mainstem.aeron.command.error_code import ErrorCode
-from mainstem.errors import ClientTimeout, RegistrationError
+from mainstem.errors import ClientTimeout, CorruptLogError, RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.client.conductor import ClientConductor
@@ -64,14 +64,19 @@ def _on_available_image(response: responses.OnAvailableImage, conductor: ClientC
         # It was deleted before this client handled the response.
         conductor.guard(conductor.context.on_error, error)
         return
-    image = Image(
-        subscription,
-        log,
-        conductor.cnc.counters_values,
-        response.subscriber_position_id,
-        response.source_identity,
-        response.log_file,
-    )
+    try:
+        with conductor.naming_log(log, response.log_file):
+            image = Image(
+                subscription,
+                log,
+                conductor.cnc.counters_values,
+                response.subscriber_position_id,
+                response.source_identity,
+                response.log_file,
+            )
+    except CorruptLogError as error:
+        conductor.guard(conductor.context.on_error, error)
+        return
     if subscription.on_available_image is not None:
         conductor.guard(subscription.on_available_image, image)
     if subscription.closed:

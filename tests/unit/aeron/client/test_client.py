@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.unit.aeron.client.hand_driver import DIRECTORY, LIVENESS_NS, HandDriver
 
+from mainstem._core import layout
 from mainstem.aeron.client import Action, Aeron, ClientContext, ClientSettings, FragmentAssembler, OfferStatus
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.counters import ChannelStatus, CounterType, stream_counter
@@ -172,6 +173,43 @@ def test_a_spoilt_log_is_an_error_that_names_it_and_the_position(world: World):
             read()
         assert (error.value.log_file, error.value.position) == (path, 64)
         assert path in str(error.value)
+
+
+def test_a_spoilt_tail_is_an_error_that_names_the_log(world: World):
+    operation = world.aeron.async_add_publication(CHANNEL, 5)
+    world.driver.do_work()
+    path = f"{DIRECTORY}/{operation.correlation_id}.logbuffer"
+    log = world.driver.files.map(path)
+    meta = log.capacity - layout.LOG_METADATA_LENGTH
+    log.put_i64(meta, log.get_i64(meta) + 3)
+    world.run()
+    with pytest.raises(CorruptLogError, match="no frame begins there") as error:
+        operation.poll()
+    assert (error.value.log_file, error.value.position) == (path, -1)
+
+
+def test_a_spoilt_subscriber_position_is_an_error_that_names_the_log_and_the_position(world: World):
+    publication = world.aeron.add_publication(CHANNEL, 5)
+    subscription = world.aeron.add_subscription(CHANNEL, 5)
+    world.run()
+    path = f"{DIRECTORY}/{publication.registration_id}.logbuffer"
+    counters = world.driver.cnc.counters_values
+    counters.put_i64(subscription.images[0].position_counter_id * layout.COUNTER_VALUE_LENGTH, -96)
+    with pytest.raises(CorruptLogError, match="no frame begins at position -96") as error:
+        subscription.poll(print)
+    assert (error.value.log_file, error.value.position) == (path, -96)
+
+
+def test_an_image_of_a_log_that_is_none_is_refused_and_its_client_goes_on(world: World):
+    publication = world.aeron.add_publication(CHANNEL, 5)
+    log = world.driver.files.map(f"{DIRECTORY}/{publication.registration_id}.logbuffer")
+    log.put_i32(log.capacity - layout.LOG_METADATA_LENGTH + layout.LOG_TERM_LENGTH_OFFSET, 77)
+    subscription = world.aeron.add_subscription(CHANNEL, 5)
+    world.run()
+    assert not subscription.images
+    (error,) = world.errors
+    assert isinstance(error, CorruptLogError)
+    assert "cannot have terms of 77" in str(error)
 
 
 def test_a_controlled_poll_takes_actions(world: World):

@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from mainstem._core.log import term
 from mainstem.aeron.driver.conductor.untethered import TetherListener, have_read
 from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import CorruptLogError
 
 if TYPE_CHECKING:
     from mainstem._core.driver.positions import PositionSet
@@ -158,9 +159,12 @@ class Stream(Generic[P]):
 
     def add_subscriber(self, position: SubscriberPosition) -> None:
         """The stream's limits wait for ``position`` from now on."""
+        try:
+            self._positions.add(position.cell.counter_id)
+        except ValueError as error:
+            raise self._corrupt(error, position.cell.get()) from None
         if position not in self.subscribers:
             self.subscribers.append(position)
-        self._positions.add(position.cell.counter_id)
 
     def rest_subscriber(self, position: SubscriberPosition) -> None:
         """No longer waits for it, though it stays in ``subscribers``."""
@@ -210,10 +214,19 @@ class Stream(Generic[P]):
         log = self.log
         if not stuck.is_stuck(position, producer_position, now_ns):
             return False
-        if not term.unblock(log.buffer, log.term_length, log.initial_term_id, position):
+        try:
+            if not term.unblock(log.buffer, log.term_length, log.initial_term_id, position):
+                return False
+        except ValueError as error:
+            # It stays as it is, and holds up this stream alone.
+            self._resources.errors.record(str(self._corrupt(error, position)))
             return False
         self._resources.count(SystemCounter.UNBLOCKED_PUBLICATIONS)
         return True
+
+    def _corrupt(self, error: ValueError, position: int) -> CorruptLogError:
+        """The error that names the log which another process has spoilt."""
+        return CorruptLogError(f"{self.log_file}: {error}", log_file=self.log_file, position=position)
 
     def _move(self, state: StreamState, now_ns: int) -> None:
         assert state in self.state.successors, f"{self.state} -> {state}"
