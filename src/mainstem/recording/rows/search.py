@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:
-    from mainstem.recording import RecordingReader
+    from mainstem.recording.reader import RecordingReader
 
 
 def _near(reader: RecordingReader, position: int, begin: int) -> int:
