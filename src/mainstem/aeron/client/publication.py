@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem._core.log.append import BufferClaim, ConcurrentAppender, ExclusiveAppender
 from mainstem.aeron.client.arrow import arrow_buffers
 from mainstem.aeron.client.offer_status import OfferStatus, offer_error
-from mainstem.aeron.client.resource import Resource
+from mainstem.aeron.client.resource import Destinations
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.group import group_size, incomplete_group
 from mainstem.errors import NotConnected
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.memory.buffer import AtomicBuffer
-    from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.command.responses import OnPublicationReady
     from mainstem.errors import MainstemError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BufferClaim", "ExclusivePublication", "Publication"]
 
 
-class PublicationOperations(Resource):
+class PublicationOperations(Destinations):
     """What both kinds of publication have besides appending."""
 
     original_registration_id: int
@@ -139,57 +138,6 @@ class PublicationOperations(Resource):
             if accepted < length:
                 break
         return rows, position
-
-    def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Adds a destination, of a publication whose channel has ``control-mode=manual``.
-
-        Args:
-            channel: The destination, as ``aeron:udp?endpoint=host:port``.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
-
-        Returns:
-            The destination's id, for ``remove_destination``.
-
-        Raises:
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The publication is closed.
-
-        Example:
-            >>> destination = publication.add_destination("aeron:udp?endpoint=localhost:20122")
-        """
-        return self._conductor.add_destination(self, channel).wait(timeout)
-
-    def async_add_destination(self, channel: str) -> AsyncOperation[int]:
-        """Adds a destination without waiting.
-
-        Args:
-            channel: The destination, as ``aeron:udp?endpoint=host:port``.
-
-        Returns:
-            The pending operation; its result is the destination's id.
-
-        Example:
-            >>> operation = publication.async_add_destination("aeron:udp?endpoint=localhost:20122")
-        """
-        return self._conductor.add_destination(self, channel)
-
-    def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Removes a destination.
-
-        Args:
-            destination: Its channel, or the id that ``add_destination`` returned.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
-
-        Raises:
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The publication is closed.
-
-        Example:
-            >>> publication.remove_destination(destination)
-        """
-        self._conductor.remove_destination(self, destination).wait(timeout)
 
     def revoke(self) -> None:
         """Closes the publication and ends the stream for its subscribers at once, without draining it.

@@ -10,6 +10,7 @@ from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.conductor import ClientConductor
 
 NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
@@ -81,6 +82,61 @@ class Resource:
     def _warn_if_open(self) -> None:
         if not self._closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=3)
+
+
+class Destinations(Resource):
+    """A resource with several channels: a publication that sends to each, or a subscription that receives from each."""
+
+    def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
+        """Adds a destination, where the channel has ``control-mode=manual``.
+
+        Args:
+            channel: The destination, as ``aeron:udp?endpoint=host:port``; a subscription's may be ipc or a spy.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Returns:
+            The destination's id, for ``remove_destination``.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: This is closed.
+
+        Example:
+            >>> destination = publication.add_destination("aeron:udp?endpoint=localhost:20122")
+        """
+        return self._conductor.add_destination(self, channel).wait(timeout)
+
+    def async_add_destination(self, channel: str) -> AsyncOperation[int]:
+        """Adds a destination without waiting.
+
+        Args:
+            channel: The destination, as ``aeron:udp?endpoint=host:port``; a subscription's may be ipc or a spy.
+
+        Returns:
+            The pending operation; its result is the destination's id.
+
+        Example:
+            >>> operation = subscription.async_add_destination("aeron:udp?endpoint=localhost:20122")
+        """
+        return self._conductor.add_destination(self, channel)
+
+    def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
+        """Removes a destination.
+
+        Args:
+            destination: Its channel, or the id that ``add_destination`` returned.
+            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
+
+        Raises:
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+            ClosedError: This is closed.
+
+        Example:
+            >>> publication.remove_destination(destination)
+        """
+        self._conductor.remove_destination(self, destination).wait(timeout)
 
 
 def check_arguments(channel: Any, stream_id: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
-from mainstem.aeron.client.resource import Resource
+from mainstem.aeron.client.resource import Destinations
 from mainstem.errors import TimedOut
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log before it hands on the first
 
 
-class Subscription(Resource, SubscriptionReader):
+class Subscription(Destinations, SubscriptionReader):
     """A subscription to a channel and a stream id; ``images`` are the streams that it receives.
 
     ``poll`` and its relatives never wait; ``messages`` does. One thread polls.
@@ -150,57 +150,6 @@ class Subscription(Resource, SubscriptionReader):
         first = self._next_arrow % len(images) if images else 0
         self._next_arrow = first + 1
         return poll_arrow(images[first:] + images[:first], limit, self._columns)
-
-    def add_destination(self, channel: str, *, timeout: float | None = None) -> int:
-        """Subscribes to one more channel, of a subscription whose channel has ``control-mode=manual``.
-
-        Args:
-            channel: The destination, as ``aeron:udp?endpoint=localhost:20122``; it may be ipc or a spy.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
-
-        Returns:
-            The destination's id, for ``remove_destination``.
-
-        Raises:
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The subscription is closed.
-
-        Example:
-            >>> destination = subscription.add_destination("aeron:udp?endpoint=localhost:20122")
-        """
-        return self._conductor.add_destination(self, channel).wait(timeout)
-
-    def async_add_destination(self, channel: str) -> AsyncOperation[int]:
-        """Adds a destination without waiting.
-
-        Args:
-            channel: The destination, as ``aeron:udp?endpoint=localhost:20122``.
-
-        Returns:
-            The pending operation; its result is the destination's id.
-
-        Example:
-            >>> operation = subscription.async_add_destination("aeron:udp?endpoint=localhost:20122")
-        """
-        return self._conductor.add_destination(self, channel)
-
-    def remove_destination(self, destination: str | int, *, timeout: float | None = None) -> None:
-        """Removes a destination.
-
-        Args:
-            destination: Its channel, or the id that ``add_destination`` returned.
-            timeout: Seconds to wait for the driver; at most the driver timeout, which is also the default.
-
-        Raises:
-            RegistrationError: The driver refused.
-            DriverTimeout: The driver did not respond in time.
-            ClosedError: The subscription is closed.
-
-        Example:
-            >>> subscription.remove_destination(destination)
-        """
-        self._conductor.remove_destination(self, destination).wait(timeout)
 
     def reject_image(self, image: Image, reason: str) -> AsyncOperation[None]:
         """Rejects an image, for ``Image.reject``.
