@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem._core import layout
 from mainstem.arrow import record_batch
@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.log.columns import Columns
-    from mainstem.aeron.client.image import Image
 
 COLUMNS = layout.COLUMN_POSITION | layout.COLUMN_SESSION_ID | layout.COLUMN_RESERVED_VALUE | layout.COLUMN_PAYLOAD
+
+
+class ColumnSource(Protocol):
+    """What messages are gathered from: an image."""
+
+    def gather_columns(self, columns: Columns, limit: int) -> None:
+        """Adds at most ``limit`` whole messages to the columns."""
+        ...
 
 
 def arrow_buffers(
@@ -44,7 +51,7 @@ def arrow_buffers(
         first, end = max(first - len(chunk), 0), max(end - len(chunk), 0)
 
 
-def poll_arrow(images: Iterable[Image], limit: int, columns: Columns) -> pa.RecordBatch:
+def poll_arrow(images: Iterable[ColumnSource], limit: int, columns: Columns) -> pa.RecordBatch:
     """Returns whole messages of several images as one batch, and moves their positions.
 
     ``columns`` remembers how large batches are.

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mainstem._core.log.read import SubscriptionReader
-    from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.command.responses import Response
     from mainstem.aeron.idle import IdleStrategy
     from mainstem.clock import Clock
 
 T = TypeVar("T")
+
+
+class OperationRunner(Protocol):
+    """The part of the conductor that a pending operation calls."""
+
+    def await_operation(self, operation: AsyncOperation[Any], timeout: float | None) -> None:
+        """Waits until the operation is done."""
+        ...
 
 
 class AsyncOperation(Generic[T]):
@@ -30,7 +37,7 @@ class AsyncOperation(Generic[T]):
 
     def __init__(
         self,
-        conductor: ClientConductor,
+        conductor: OperationRunner,
         correlation_id: int,
         *,
         what: str,

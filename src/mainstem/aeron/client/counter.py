@@ -8,7 +8,7 @@ from mainstem._core.memory.counters import CounterCell
 from mainstem.aeron.client.resource import NO_CHANNEL_STATUS, Resource
 
 if TYPE_CHECKING:
-    from mainstem.aeron.client.conductor import ClientConductor
+    from mainstem.aeron.client.resource import ResourceOwner
 
 
 class Counter(Resource, CounterCell):
@@ -27,7 +27,7 @@ class Counter(Resource, CounterCell):
     """
 
     def __init__(
-        self, conductor: ClientConductor, registration_id: int, counter_id: int, *, static: bool = False
+        self, conductor: ResourceOwner, registration_id: int, counter_id: int, *, static: bool = False
     ) -> None:
         super().__init__(conductor.counters.values, counter_id)
         self._open(conductor, registration_id)

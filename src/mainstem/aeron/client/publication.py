@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem._core.memory.buffer import AtomicBuffer
-    from mainstem.aeron.client.conductor import ClientConductor
+    from mainstem.aeron.client.resource import ResourceOwner
     from mainstem.aeron.command.responses import OnPublicationReady
     from mainstem.errors import MainstemError
 
@@ -31,7 +31,7 @@ class PublicationOperations(Destinations):
     original_registration_id: int
     _log: AtomicBuffer | None
 
-    def _become(self, conductor: ClientConductor, ready: OnPublicationReady, channel: str, log: AtomicBuffer) -> None:
+    def _become(self, conductor: ResourceOwner, ready: OnPublicationReady, channel: str, log: AtomicBuffer) -> None:
         self._open(conductor, ready.correlation_id)
         self.channel = channel
         self.original_registration_id = ready.original_registration_id

@@ -3,30 +3,61 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from mainstem.aeron.client.asynchronous import AsyncOperation
-    from mainstem.aeron.client.conductor import ClientConductor
+    from mainstem._core.memory.buffer import AtomicBuffer
+    from mainstem._core.memory.counters import CountersReader
+    from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
 
 NO_CHANNEL_STATUS = -1  # IPC has no endpoint, and so no counter for its state
+
+
+class ResourceOwner(Protocol):
+    """The part of the conductor that resources call; they know nothing else of it."""
+
+    counters: CountersReader
+
+    def raise_failure(self) -> None:
+        """Raises the error that ended the client, if one did."""
+        ...
+
+    def waiting(self, timeout: float | None) -> Waiting:
+        """Returns the idling of one blocking call."""
+        ...
+
+    def close_resource(self, resource: Resource, *, revoke: bool = False) -> None:
+        """Closes a publication, subscription or counter, and notifies the driver."""
+        ...
+
+    def add_destination(self, resource: Resource, channel: str) -> AsyncOperation[int]:
+        """Adds a destination of a publication or of a subscription; the result is its id."""
+        ...
+
+    def remove_destination(self, resource: Resource, destination: str | int) -> AsyncOperation[None]:
+        """Removes a destination by its channel or its id."""
+        ...
+
+    def unmap(self, buffer: AtomicBuffer | None) -> None:
+        """Unmaps a log."""
+        ...
 
 
 class Resource:
     """Something that the driver holds for this client until it is closed. A context manager; it may be closed twice."""
 
-    _conductor: ClientConductor
+    _conductor: ResourceOwner
     _closed = True
     registration_id: int
     channel: str
     stream_id: int
     channel_status_id: int
 
-    def _open(self, conductor: ClientConductor, registration_id: int) -> None:
+    def _open(self, conductor: ResourceOwner, registration_id: int) -> None:
         self._conductor = conductor
         self.registration_id = registration_id
         self._closed = False

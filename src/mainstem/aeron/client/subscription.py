@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
-from mainstem.aeron.client.resource import Destinations
+from mainstem.aeron.client.resource import Destinations, ResourceOwner
 from mainstem.errors import TimedOut
 
 if TYPE_CHECKING:
@@ -16,10 +16,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mainstem.aeron.client.asynchronous import AsyncOperation
-    from mainstem.aeron.client.conductor import ClientConductor
     from mainstem.aeron.client.image import Image
 
 MESSAGES_AT_ONCE = 256  # how many messages an iterator takes from the log before it hands on the first
+
+
+class ImageOwner(ResourceOwner, Protocol):
+    """The part of the conductor that a subscription calls for its images."""
+
+    def reject_image(self, image: Image, reason: str) -> AsyncOperation[None]:
+        """Rejects an image."""
+        ...
+
+    def release_image(self, image: Image) -> None:
+        """Closes an image, and unmaps its log in a while."""
+        ...
 
 
 class Subscription(Destinations, SubscriptionReader):
@@ -38,9 +49,11 @@ class Subscription(Destinations, SubscriptionReader):
         ...         print(message)
     """
 
+    _conductor: ImageOwner
+
     def __init__(
         self,
-        conductor: ClientConductor,
+        conductor: ImageOwner,
         registration_id: int,
         channel: str,
         stream_id: int,
