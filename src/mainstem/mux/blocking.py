@@ -51,6 +51,26 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @classmethod
+    def running(cls, start: Coroutine[Any, Any, T]) -> tuple[LoopThread, T]:
+        """Returns a thread and what ``start`` returned in it.
+
+        Args:
+            start: A coroutine, which the loop's thread runs first. Where it raises, no thread is left.
+
+        Returns:
+            The thread and the result.
+
+        Example:
+            >>> thread, connection = LoopThread.running(bymux.connect("127.0.0.1", 7000))
+        """
+        thread = cls()
+        try:
+            return thread, thread.run(start)
+        except BaseException:
+            thread.stop()
+            raise
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()

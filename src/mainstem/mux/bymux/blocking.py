@@ -210,10 +210,4 @@ def connect(
         >>> with connect("127.0.0.1", 7000) as connection:
         ...     print(connection.ping())
     """
-    thread = LoopThread()
-    try:
-        connection = thread.run(aio.connect(host, port, settings=settings, **options))
-    except BaseException:
-        thread.stop()
-        raise
-    return BlockingConnection(thread, connection)
+    return BlockingConnection(*LoopThread.running(aio.connect(host, port, settings=settings, **options)))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import Cancelled, MainstemError
+from mainstem.errors import Cancelled, ClosedError, MainstemError
 from mainstem.mux.async_stream import AsyncStream
 from mainstem.mux.engine import Engine
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.state import Half
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.clock import Clock
     from mainstem.mux.jmux.client import ClientConnection
     from mainstem.mux.jmux.server import ServerConnection
@@ -51,6 +53,16 @@ class SessionStream(AsyncStream):
             return
         self._sans_io.write(session, data)
         self._written(session.outbound)
+
+    def _end_abruptly(self, own: Half, abort: Callable[[], None]) -> None:
+        """Ends the session by ``abort``, unless this end's half is over. What was received and not read is dropped."""
+        if not self._handle.ended and own is not Half.TERMINATED and self._engine.failure is None:
+            abort()
+            self._engine.dispatch()
+            self._engine.schedule_flush()
+        self._drop_buffer()
+        self.set_exception(ClosedError(f"session {self.id} was aborted here"))
+        self._write_failure = None
 
     def _unsent(self) -> int:
         return self._handle.queue.size + self._handle.unsent

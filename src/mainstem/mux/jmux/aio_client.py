@@ -102,13 +102,7 @@ class ClientSession(SessionStream):
             >>> session.abort("no longer needed")
         """
         session = self._handle
-        if not session.ended and self._engine.failure is None and session.client is not Half.TERMINATED:
-            self._engine.sans_io.abort(session, detail.encode())
-            self._engine.dispatch()
-            self._engine.schedule_flush()
-        self._drop_buffer()
-        self.set_exception(ClosedError(f"session {session.id} was aborted here"))
-        self._write_failure = None
+        self._end_abruptly(session.client, lambda: self._engine.sans_io.abort(session, detail.encode()))
 
     def leave(self, *, in_order: bool = True) -> None:
         """Ends the session as the end of its block does.

@@ -125,13 +125,9 @@ class ServerSession(SessionStream):
 
     def _end(self, detail: str, *, partial: bool) -> None:
         session = self._handle
-        if not session.ended and session.server is not Half.TERMINATED and self._engine.failure is None:
-            self._engine.sans_io.abort(session, detail.encode(), partial=partial)
-            self._engine.dispatch()
-            self._engine.schedule_flush()
-        self._drop_buffer()
-        self.set_exception(ClosedError(f"session {session.id} was aborted here"))
-        self._write_failure = None
+        self._end_abruptly(
+            session.server, lambda: self._engine.sans_io.abort(session, detail.encode(), partial=partial)
+        )
 
     def _writing_ended(self) -> bool:
         return self._handle.server >= Half.FINISHED

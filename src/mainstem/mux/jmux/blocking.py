@@ -167,10 +167,4 @@ def connect(
         >>> with connect("127.0.0.1", 7001) as client:
         ...     print(client.call(b"whole request"))
     """
-    thread = LoopThread()
-    try:
-        client = thread.run(aio_client.connect(host, port, settings=settings, **options))
-    except BaseException:
-        thread.stop()
-        raise
-    return BlockingClient(thread, client)
+    return BlockingClient(*LoopThread.running(aio_client.connect(host, port, settings=settings, **options)))
