@@ -160,3 +160,24 @@ def test_a_call_that_waits_while_its_thread_is_stopped_is_told() -> None:
     threading.Timer(0.05, thread.stop).start()
     with pytest.raises(ClosedError):
         thread.run(asyncio.sleep(30))
+
+
+@pytest.mark.parametrize("way", ["leave", "abort", "stop_read"])
+async def test_a_stream_that_is_dropped_unread_makes_room_for_the_next_one(way: str) -> None:
+    client, server = bymux_pair(settings=bymux.Settings(peer_streams=1))
+    first = await client.open_stream()
+    first.write(b"never read")
+    await first.close()
+    accepted = await server.accept_stream()
+    assert accepted is not None
+    await accepted.close()
+    first.stop_read()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    if way == "leave":
+        await accepted.__aexit__(None, None, None)
+    else:
+        getattr(accepted, way)()
+    second = await asyncio.wait_for(client.open_stream(), 5)
+    second.abort()
+    await asyncio.gather(client.close(), server.close())

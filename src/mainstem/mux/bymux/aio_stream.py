@@ -191,6 +191,7 @@ class BymuxStream(AsyncStream):
         self._drop_buffer()
         if self._engine.failure is None:
             self._sans_io.discard(self._handle)
+            self._engine.schedule_flush()  # what was freed may be the peer's credit for another stream
         self.feed_eof()
 
     def _writing_ended(self) -> bool:
