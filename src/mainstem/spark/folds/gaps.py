@@ -127,17 +127,19 @@ def note_nak(state: PathState, start: int, end: int, hwm: int, time_ns: int, rev
     """A receiver asked for a range again. What of it lies beyond ``hwm`` never passed the capture: it was lost before it."""
     state.last_nak_ns = time_ns
     settle(state, time_ns, out)
-    matches = [gap for gap in state.gaps + state.closed if gap.start < end and start < gap.end]
-    for gap in matches:
-        gap.naks += 1
-        gap.first_nak_ns = gap.first_nak_ns or time_ns
-        gap.revision = revision
-    if matches or end <= start:
-        return
-    border = end if hwm == UNSEEN else min(max(hwm, start), end)
-    for low, high, by_nak in ((start, border, True), (border, end, False)):
-        if low < high:
-            _add(state, Gap(low, high, time_ns, by_nak, [[low, high]], revision, 1, time_ns), out)
+    # One range may have been lost on both sides of the capture: what of it is no gap yet was seen, or lies beyond.
+    pieces = [[start, end]] if start < end else []
+    for gap in state.gaps + state.closed:
+        if gap.start < end and start < gap.end:
+            gap.naks += 1
+            gap.first_nak_ns = gap.first_nak_ns or time_ns
+            gap.revision = revision
+            pieces = _without(pieces, gap.start, gap.end)
+    for first, last in pieces:
+        border = last if hwm == UNSEEN else min(max(hwm, first), last)
+        for low, high, by_nak in ((first, border, True), (border, last, False)):
+            if low < high:
+                _add(state, Gap(low, high, time_ns, by_nak, [[low, high]], revision, 1, time_ns), out)
 
 
 def note_filling(

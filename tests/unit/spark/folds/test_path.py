@@ -120,6 +120,27 @@ def test_a_range_of_which_the_capture_saw_a_part_was_lost_on_both_sides() -> Non
     assert gaps == [(128, "after the capture", "repaired"), (256, "before the capture", "repaired")]
 
 
+def test_one_nak_for_what_the_capture_missed_and_what_it_saw_was_lost_on_both_sides() -> None:
+    wire = Wire()
+    wire.setup()
+    first = wire.data(0)
+    second = wire.data(first + 128)  # the hole is [128, 256)
+    third = wire.data(second)
+    wire.data(third)
+    wire.nak(first, third)
+    wire.wait(2)
+    for position in (first, first + 128, second):
+        wire.data(position)
+    gaps = {(gap["position"], gap["end_position"]): gap for gap in told(wire, "gaps")}
+    assert {place: (gap["place"], gap["status"], gap["naks"]) for place, gap in gaps.items()} == {
+        (128, 256): ("before the capture", "repaired", 1),
+        (256, 512): ("after the capture", "repaired", 1),
+    }
+    assert [row["reason"] for row in told(wire, "retransmits")] == ["lost before", "lost after", "lost after"]
+    (session,) = told(wire, "sessions")
+    assert (session["duplicates"], session["retransmits"], session["lost_bytes"]) == (0, 3, 384)
+
+
 def test_a_hole_that_a_receiver_asked_for_before_is_one_gap() -> None:
     wire = Wire()
     wire.setup()
