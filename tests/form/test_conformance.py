@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstem.aeron.channel import PARAMETERS
+from mainstem.aeron.channel import KEYS
 from mainstem.aeron.command.commands import CommandType
 from mainstem.aeron.command.responses import ResponseType
 from mainstem.sim.scenarios import SCENARIOS
@@ -29,7 +29,7 @@ def functions_in(path: str) -> set[str]:
 
 def test_every_parameter_and_every_command_and_answer_has_its_row() -> None:
     named = {cells.split("|")[1].strip().strip("`") for cells in ROWS}
-    wanted = {*PARAMETERS, *CommandType.__members__, *ResponseType.__members__}
+    wanted = {*KEYS, *CommandType.__members__, *ResponseType.__members__}
     assert sorted(wanted - named) == []
 
 

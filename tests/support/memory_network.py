@@ -47,6 +47,7 @@ class MemoryNetwork:
         self._sockets: dict[InetAddress, _Socket] = {}
         self._peers: dict[InetAddress, Peer] = {}
         self._next_port = FIRST_FREE_PORT
+        self.longest_buffer = 1 << 30
 
     def open(self, request: TransportRequest) -> OpenTransport:
         address = InetAddress("127.0.0.1", request.bind.port or self._next_port)
@@ -59,7 +60,7 @@ class MemoryNetwork:
         return OpenTransport(
             transport=transport,
             local_address=address,
-            receive_buffer_length=request.so_rcvbuf or BUFFER_LENGTH,
+            receive_buffer_length=min(request.so_rcvbuf or BUFFER_LENGTH, self.longest_buffer),
             send_buffer_length=request.so_sndbuf or BUFFER_LENGTH,
             reconnect=lambda to: setattr(made, "connected_to", to.packed),
             release=lambda: self._sockets.pop(address, None),  # type: ignore[arg-type,return-value]

@@ -144,7 +144,7 @@ LOG_UNTETHERED_LINGER_TIMEOUT_NS_OFFSET = 500
 TERM_MIN_LENGTH = 65536
 TERM_MAX_LENGTH = 1073741824
 MAX_MESSAGE_LENGTH = 16777216
-MTU_MIN_LENGTH = 32
+MTU_MIN_LENGTH = 64  # a header and a payload: a client of the reference divides by what is left for a payload
 MTU_MAX_LENGTH = 65504
 
 # What offer and claim return instead of a position.

@@ -289,6 +289,7 @@ class AsyncAeron(_AsyncResource):
             The publication.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -311,6 +312,7 @@ class AsyncAeron(_AsyncResource):
             The publication.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -342,6 +344,7 @@ class AsyncAeron(_AsyncResource):
             The subscription.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.

@@ -1,253 +1,251 @@
-"""Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (docs/protocols/aeron.md, 23)."""
+"""Channel URIs: ``[aeron-spy:]aeron:<udp|ipc>[?key=value|key=value...]`` (docs/protocols/aeron.md, 23).
+
+The driver accepts what the reference driver accepts. A value is read when it is asked for, so that a parameter that the command
+does not use may have any value, and an unknown key any name. A client of Mainstem's checks more: a key that
+is a likely typing error of a known one is refused by ``check_keys`` before a command is sent.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
 
-from mainstem._core import layout
 from mainstem.aeron import channel_values as kinds
-from mainstem.aeron.channel_values import (
-    INT32,
-    INT64,
-    Address,
-    CongestionControlChoice,
-    ControlMode,
-    FlowControlParams,
-    parse_address,
-)
+from mainstem.aeron.channel_values import ControlMode
 from mainstem.errors import ChannelUriError
-from mainstem.units import format_duration_ns, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 AERON_PREFIX = "aeron:"
 SPY_PREFIX = "aeron-spy:"
-MEDIA = ("udp", "ipc")
-MAX_URI_LENGTH = 4095  # records and log metadata of other implementations have room for no more
-MAX_RESEND = 256  # what the reference's retransmit pool may hold
+UDP = "udp"
+IPC = "ipc"
+MAX_URI_LENGTH = 4095  # bytes: records and log metadata of other implementations have room for no more
+SHOWN_LENGTH = 80  # characters of a longer one that its error shows
+# Of these the last one counts, of every other key the first: the reference keeps them apart.
+LAST_COUNTS = {
+    UDP: frozenset({"endpoint", "interface", "control", "control-mode", "ttl", "tags"}),
+    IPC: frozenset({"control-mode", "tags"}),
+}
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelUri:
-    """A channel, typed. None means that the URI leaves a value out, so that the driver's own setting holds.
+class InvalidChannel(ChannelUriError):
+    """The text is not a channel, or not one for this use: INVALID_CHANNEL. A wrong value is GENERIC_ERROR.
 
-    ``parse`` reads text and ``str`` writes it; both ways, and when built from values, every value is checked. Raises
-    ChannelUriError. Sizes are in bytes, names that end in ``_ns`` in nanoseconds.
+    Example:
+        >>> ChannelUri.parse("aeron:tcp?endpoint=localhost:40456")
     """
 
-    media: str = "udp"
-    spy: bool = False
-    endpoint: str | None = None
-    interface: str | None = None
-    control: str | None = None
-    control_mode: ControlMode | None = None
-    ttl: int | None = None
-    mtu: int | None = None
-    term_length: int | None = None
-    init_term_id: int | None = None
-    term_id: int | None = None
-    term_offset: int | None = None
-    session_id: int | None = None
-    session_id_tag: int | None = None  # ``session-id=tag:N``: as the publication with that entity tag
-    linger_ns: int | None = None
-    eos: bool | None = None
-    spies_simulate_connection: bool | None = None
-    flow_control: FlowControlParams | None = None
-    max_resend: int | None = None
-    publication_window_length: int | None = None
-    response_correlation_id: int | None = None  # RESPONSE_PROTOTYPE for ``prototype``
-    sparse: bool | None = None
-    reliable: bool | None = None
-    tether: bool | None = None
-    rejoin: bool | None = None
-    group: bool | None = None  # None is ``infer``
-    group_tag: int | None = None
-    congestion_control: CongestionControlChoice | None = None
-    receiver_window_length: int | None = None
-    nak_delay_ns: int | None = None
-    so_rcvbuf: int | None = None
-    so_sndbuf: int | None = None
-    untethered_window_limit_timeout_ns: int | None = None
-    untethered_linger_timeout_ns: int | None = None
-    untethered_resting_timeout_ns: int | None = None
-    channel_tag: int | None = None
-    entity_tag: int | None = None
-    alias: str | None = None
-    media_receive_timestamp_offset: int | None = None  # RESERVED_VALUE_OFFSET for ``reserved``
-    channel_receive_timestamp_offset: int | None = None
-    channel_send_timestamp_offset: int | None = None
-    stream_id: int | None = None
-    response_endpoint: str | None = None
-    ats: bool | None = None
+
+class Value(Generic[T]):
+    """One parameter: ``uri.mtu`` is its value, None where the URI leaves it out. Raises ChannelUriError for a wrong one."""
+
+    def __init__(self, key: str, read: Callable[[str], T]) -> None:
+        self.key = key
+        self._read = read
+
+    @overload
+    def __get__(self, uri: None, owner: type[Any]) -> Self: ...
+    @overload
+    def __get__(self, uri: ChannelUri, owner: type[Any]) -> T | None: ...
+    def __get__(self, uri: ChannelUri | None, owner: type[Any]) -> Self | T | None:
+        if uri is None:
+            return self
+        text = uri.values.get(self.key)
+        if text is None:
+            return None
+        try:
+            return self._read(text)
+        except ValueError as error:
+            raise ChannelUriError(uri.text, f"{self.key}: {error}", uri.places[self.key]) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelUri:
+    """A channel: its medium, and its parameters as attributes. Sizes are in bytes, names that end in ``_ns`` in nanoseconds.
+
+    ``values`` are the parameters' texts by their keys, ``places`` where each begins in ``text``.
+    """
+
+    text: str
+    media: str = field(compare=False)
+    spy: bool = field(compare=False)
+    values: Mapping[str, str] = field(compare=False, repr=False)
+    places: Mapping[str, int] = field(compare=False, repr=False)
+
+    endpoint = Value("endpoint", str)
+    interface = Value("interface", str)
+    control = Value("control", str)
+    control_mode = Value("control-mode", kinds.control_mode)
+    ttl = Value("ttl", kinds.hops)
+    mtu = Value("mtu", kinds.mtu)
+    term_length = Value("term-length", kinds.term_length)
+    init_term_id = Value("init-term-id", kinds.int32)
+    term_id = Value("term-id", kinds.int32)
+    term_offset = Value("term-offset", kinds.term_offset)
+    linger_ns = Value("linger", kinds.duration)
+    eos = Value("eos", kinds.boolean)
+    spies_simulate_connection = Value("ssc", kinds.boolean)
+    flow_control = Value("fc", kinds.flow_control)
+    max_resend = Value("max-resend", kinds.max_resend)
+    publication_window_length = Value("pub-wnd", kinds.size)
+    response_correlation_id = Value("response-correlation-id", kinds.response_correlation_id)
+    sparse = Value("sparse", kinds.boolean)
+    reliable = Value("reliable", kinds.boolean)
+    tether = Value("tether", kinds.boolean)
+    rejoin = Value("rejoin", kinds.boolean)
+    group = Value("group", kinds.group)
+    group_tag = Value("gtag", kinds.int64)
+    congestion_control = Value("cc", kinds.congestion_control)
+    receiver_window_length = Value("rcv-wnd", kinds.size)
+    nak_delay_ns = Value("nak-delay", kinds.duration)
+    so_rcvbuf = Value("so-rcvbuf", kinds.size)
+    so_sndbuf = Value("so-sndbuf", kinds.size)
+    untethered_window_limit_timeout_ns = Value("untethered-window-limit-timeout", kinds.duration)
+    untethered_linger_timeout_ns = Value("untethered-linger-timeout", kinds.duration)
+    untethered_resting_timeout_ns = Value("untethered-resting-timeout", kinds.duration)
+    tags = Value("tags", kinds.tags)
+    media_receive_timestamp_offset = Value("media-rcv-ts-offset", kinds.timestamp_offset)
+    channel_receive_timestamp_offset = Value("channel-rcv-ts-offset", kinds.timestamp_offset)
+    channel_send_timestamp_offset = Value("channel-snd-ts-offset", kinds.timestamp_offset)
+    ats = Value("ats", kinds.boolean)
+    _session_id = Value("session-id", kinds.int32)
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
-        """Parses a channel URI. The error names the wrong value, the reason, and the character."""
-        return cls(**_read(text))
-
-    def __post_init__(self) -> None:
-        # One set of rules for parsing and for building from values: the text of what was built must parse to the same values.
-        text = str(self)
-        parsed = _read(text)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value != parsed.get(field.name):
-                raise ChannelUriError(text, f"{field.name}={value!r} cannot be written in a channel URI")
+        """Takes a channel apart. Raises InvalidChannel; its values are not read yet."""
+        spy = text.startswith(SPY_PREFIX)
+        start = len(SPY_PREFIX) if spy else 0
+        length = len(text[start:].encode("utf-8", "surrogateescape"))
+        if length > MAX_URI_LENGTH:
+            raise InvalidChannel(
+                text[:SHOWN_LENGTH] + "...", f"{length} bytes exceed the maximum of {MAX_URI_LENGTH} of a channel"
+            )
+        if not text.startswith(AERON_PREFIX, start):
+            raise InvalidChannel(text, "a channel begins with aeron:udp or aeron:ipc", start)
+        at = start + len(AERON_PREFIX)
+        media, mark, rest = text[at:].partition("?")
+        if media not in (UDP, IPC):
+            raise InvalidChannel(text, f"medium {media!r} is neither udp nor ipc", at)
+        if spy and media == IPC:
+            raise InvalidChannel(text, "a spy watches a network publication, and aeron:ipc has none", at)
+        if media == UDP and not mark:
+            raise InvalidChannel(text, "aeron:udp has no parameters", at)
+        values, places = _read(text, rest, at + len(media) + 1, LAST_COUNTS[media])
+        return cls(text, media, spy, values, places)
 
     def __str__(self) -> str:
-        parts = []
-        for key, parameter in PARAMETERS.items():
-            value = parameter.get(self)
-            if value is not None:
-                parts.append(f"{key}={value}")
-        head = f"{SPY_PREFIX if self.spy else ''}{AERON_PREFIX}{self.media}"
-        return head + ("?" + "|".join(parts) if parts else "")
+        return self.text
 
     @property
     def is_ipc(self) -> bool:
         """Whether the channel stays on this machine, in shared memory."""
-        return self.media == "ipc"
+        return self.media == IPC
 
     @property
-    def endpoint_address(self) -> Address | None:
+    def endpoint_address(self) -> kinds.Address | None:
         """The endpoint as host and port."""
-        return None if self.endpoint is None else parse_address(self.endpoint)
+        return None if self.endpoint is None else self.address_of("endpoint", self.endpoint)
+
+    def address_of(self, key: str, text: str) -> kinds.Address:
+        """``text``, what stands for the value of ``key``, as host and port."""
+        try:
+            return kinds.address(text)
+        except ValueError as error:
+            raise ChannelUriError(self.text, f"{key}: {error}", self.places[key]) from None
 
     @property
-    def control_address(self) -> Address | None:
-        """The control address as host and port."""
-        return None if self.control is None else parse_address(self.control)
+    def network_interface(self) -> kinds.Interface | None:
+        """The interface as its parts."""
+        return self._parsed_interface
 
-    def check_publication(self) -> None:
-        """Raises ChannelUriError where this cannot be a publication's channel."""
-        if self.spy:
-            raise self._fault("a spy can only subscribe")
-        if (endpoint := self.endpoint_address) is not None and endpoint.port == 0:
-            raise self._fault("a publication cannot send to port 0", key="endpoint")
-        self._check_ats()
+    _parsed_interface = Value("interface", kinds.interface)
 
-    def check_subscription(self) -> None:
-        """Raises ChannelUriError where this cannot be a subscription's channel."""
-        self._check_ats()
+    @property
+    def channel_tag(self) -> int | None:
+        """The tag that the channel's sockets are shared by. Raises InvalidChannel for what is not a number."""
+        text = None if self.tags is None else self.tags.channel
+        if text is None:
+            return None
+        try:
+            return kinds.channel_tag(text)
+        except ValueError as error:
+            raise InvalidChannel(self.text, f"tags: {error}", self.places["tags"]) from None
 
-    def check_destination(self, *, receive: bool) -> None:
-        """Raises ChannelUriError where this cannot be a destination: of a subscription, or else of a publication."""
-        if not receive and (self.spy or self.is_ipc):
-            raise self._fault("a publication sends to udp destinations only")
-        for key in ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "response-correlation-id"):
-            if PARAMETERS[key].get(self) is not None:
-                raise self._fault(f"{key} belongs to the channel and not to one destination", key=key)
-        if self.control_mode is ControlMode.RESPONSE:
-            raise self._fault("a destination cannot be a response channel", key="control-mode")
-        self._check_ats()
+    @property
+    def entity_tag(self) -> int | None:
+        """The tag of the publication."""
+        text = None if self.tags is None else self.tags.entity
+        if text is None:
+            return None
+        try:
+            return kinds.entity_tag(text)
+        except ValueError as error:
+            raise self.fault(f"tags: {error}", "tags") from None
 
-    def _check_ats(self) -> None:
+    @property
+    def session_id(self) -> int | None:
+        """The session, where a number names it. ``tag:N`` names one on a publication only: see ``session_id_tag``."""
+        return self._session_id
+
+    @property
+    def session_id_tag(self) -> int | None:
+        """N of ``session-id=tag:N``: the session of the publication with that entity tag."""
+        text = self.values.get("session-id", "")
+        if not text.startswith("tag:"):
+            return None
+        try:
+            return kinds.int64(text[4:]) if text[4:] else 0
+        except ValueError as error:
+            raise self.fault(f"session-id: {error}", "session-id") from None
+
+    def check_udp(self) -> None:
+        """Raises InvalidChannel where the channel has neither an address nor a mode that adds one later."""
+        mode = self.control_mode
+        if mode is ControlMode.DYNAMIC and self.control is None:
+            raise InvalidChannel(self.text, f"control-mode={mode} needs a control address", self.places["control-mode"])
+        places = (self.endpoint, self.control, None if self.tags is None else self.tags.channel)
+        if mode not in (ControlMode.MANUAL, ControlMode.RESPONSE) and all(place is None for place in places):
+            raise InvalidChannel(
+                self.text, "aeron:udp needs an endpoint, a control address, tags, or control-mode=manual or response"
+            )
+
+    def check_timestamps(self) -> None:
+        """Raises ChannelUriError where two timestamps would be written over one another."""
+        seen: list[tuple[str, int]] = []
+        for key, offset in (
+            ("media-rcv-ts-offset", self.media_receive_timestamp_offset),
+            ("channel-rcv-ts-offset", self.channel_receive_timestamp_offset),
+            ("channel-snd-ts-offset", self.channel_send_timestamp_offset),
+        ):
+            if offset is None or offset == kinds.NO_OFFSET:
+                continue
+            for other, at in seen:
+                if abs(offset - at) < 8:
+                    raise self.fault(f"{key} and {other} overlap: each timestamp takes 8 bytes", key)
+            seen.append((key, offset))
+
+    def check_ats(self) -> None:
+        """Raises ChannelUriError where the channel is to be encrypted."""
         if self.ats:
-            raise self._fault("the encrypted transport is not available", key="ats")
+            raise self.fault("the encrypted transport is not available", "ats")
 
-    def _fault(self, reason: str, key: str = "") -> ChannelUriError:
-        text = str(self)
-        return ChannelUriError(text, reason, _position_of(text, key) if key else -1)
+    def check_destination(self) -> None:
+        """Raises InvalidChannel where this cannot be one destination among others."""
+        for key in ("mtu", "rcv-wnd", "so-rcvbuf", "so-sndbuf", "response-correlation-id"):
+            if key in self.values:
+                raise InvalidChannel(
+                    self.text, f"{key} belongs to the channel and not to one destination", self.places[key]
+                )
+        if not self.is_ipc and self.control_mode is ControlMode.RESPONSE:
+            raise InvalidChannel(self.text, "a destination cannot be a response channel", self.places["control-mode"])
 
-
-class Parameter(NamedTuple):
-    """One key of the table: the attribute it sets, how its text is read, and how it is written."""
-
-    attribute: str
-    read: Callable[[str], Any]
-    write: Callable[[Any], str] = str
-
-    def get(self, uri: ChannelUri) -> str | None:
-        if self.attribute == "tags":
-            return _write_tags(uri)
-        if self.attribute == "session_id" and uri.session_id_tag is not None:
-            return f"tag:{uri.session_id_tag}"
-        value = getattr(uri, self.attribute)
-        return None if value is None else self.write(value)
-
-
-def _write_tags(uri: ChannelUri) -> str | None:
-    if uri.channel_tag is None and uri.entity_tag is None:
-        return None
-    channel = "" if uri.channel_tag is None else str(uri.channel_tag)
-    return channel if uri.entity_tag is None else f"{channel},{uri.entity_tag}"
-
-
-def _write_boolean(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _write_response_id(value: int) -> str:
-    return "prototype" if value == kinds.RESPONSE_PROTOTYPE else str(value)
-
-
-def _write_offset(value: int) -> str:
-    return "reserved" if value == kinds.RESERVED_VALUE_OFFSET else str(value)
-
-
-def _size(attribute: str, low: int, high: int, **rules: Any) -> Parameter:
-    return Parameter(attribute, kinds.size(low, high, **rules), format_size)
-
-
-def _boolean(attribute: str) -> Parameter:
-    return Parameter(attribute, kinds.boolean, _write_boolean)
-
-
-def _duration(attribute: str) -> Parameter:
-    return Parameter(attribute, kinds.duration, format_duration_ns)
-
-
-def _offset(attribute: str) -> Parameter:
-    return Parameter(attribute, kinds.timestamp_offset, _write_offset)
-
-
-_MTU = (layout.MTU_MIN_LENGTH, layout.MTU_MAX_LENGTH)
-_TERM = (layout.TERM_MIN_LENGTH, layout.TERM_MAX_LENGTH)
-
-PARAMETERS: dict[str, Parameter] = {
-    "endpoint": Parameter("endpoint", kinds.address),
-    "interface": Parameter("interface", kinds.interface),
-    "control": Parameter("control", kinds.address),
-    "control-mode": Parameter("control_mode", kinds.choice(ControlMode)),
-    "ttl": Parameter("ttl", kinds.integer(0, 255)),
-    "mtu": _size("mtu", *_MTU, multiple=layout.FRAME_ALIGNMENT),
-    "term-length": _size("term_length", *_TERM, power_of_two=True),
-    "init-term-id": Parameter("init_term_id", kinds.integer(*INT32)),
-    "term-id": Parameter("term_id", kinds.integer(*INT32)),
-    "term-offset": _size("term_offset", 0, _TERM[1], multiple=layout.FRAME_ALIGNMENT),
-    "session-id": Parameter("session_id", kinds.integer(*INT32)),
-    "linger": _duration("linger_ns"),
-    "eos": _boolean("eos"),
-    "ssc": _boolean("spies_simulate_connection"),
-    "fc": Parameter("flow_control", kinds.flow_control),
-    "max-resend": Parameter("max_resend", kinds.integer(1, MAX_RESEND)),
-    "pub-wnd": _size("publication_window_length", _MTU[0], _TERM[1] // 2),
-    "response-correlation-id": Parameter("response_correlation_id", kinds.response_correlation_id, _write_response_id),
-    "sparse": _boolean("sparse"),
-    "reliable": _boolean("reliable"),
-    "tether": _boolean("tether"),
-    "rejoin": _boolean("rejoin"),
-    "group": Parameter("group", kinds.group, _write_boolean),
-    "gtag": Parameter("group_tag", kinds.integer(*INT64)),
-    "cc": Parameter("congestion_control", kinds.choice(CongestionControlChoice)),
-    "rcv-wnd": _size("receiver_window_length", _MTU[0], _TERM[1] // 2),
-    "nak-delay": _duration("nak_delay_ns"),
-    "so-rcvbuf": _size("so_rcvbuf", 0, INT32[1]),
-    "so-sndbuf": _size("so_sndbuf", 0, INT32[1]),
-    "untethered-window-limit-timeout": _duration("untethered_window_limit_timeout_ns"),
-    "untethered-linger-timeout": _duration("untethered_linger_timeout_ns"),
-    "untethered-resting-timeout": _duration("untethered_resting_timeout_ns"),
-    "tags": Parameter("tags", str),
-    "alias": Parameter("alias", kinds.text_value),
-    "media-rcv-ts-offset": _offset("media_receive_timestamp_offset"),
-    "channel-rcv-ts-offset": _offset("channel_receive_timestamp_offset"),
-    "channel-snd-ts-offset": _offset("channel_send_timestamp_offset"),
-    "stream-id": Parameter("stream_id", kinds.integer(*INT32)),
-    "response-endpoint": Parameter("response_endpoint", kinds.address),
-    "ats": _boolean("ats"),
-}
+    def fault(self, reason: str, key: str = "") -> ChannelUriError:
+        """The error for a value that cannot be used; ``key`` is whose."""
+        return ChannelUriError(self.text, reason, self.places.get(key, -1))
 
 
 class _Pair(NamedTuple):
@@ -256,146 +254,96 @@ class _Pair(NamedTuple):
     position: int  # of the value in the text
 
 
-def _position_of(text: str, key: str) -> int:
-    return next((pair.position for pair in _pairs(text)[1] if pair.key == key), -1)
+def _pairs(text: str, rest: str, start: int) -> list[_Pair]:
+    """The parameters with their places.
 
-
-def _pairs(text: str) -> tuple[dict[str, Any], list[_Pair]]:
-    """Returns medium and prefix, and the parameters with their places."""
-    if len(text) > MAX_URI_LENGTH:
-        raise ChannelUriError(text[:80] + "...", f"{len(text)} characters exceed the maximum of {MAX_URI_LENGTH}")
-    for at, letter in enumerate(text):
-        if not letter.isascii() or not letter.isprintable():
-            raise ChannelUriError(text, f"{letter!r} is not a printable ASCII character", at)
-    spy = text.startswith(SPY_PREFIX)
-    at = len(SPY_PREFIX) if spy else 0
-    if not text.startswith(AERON_PREFIX, at):
-        raise ChannelUriError(text, "a channel begins with aeron:udp or aeron:ipc", at)
-    at += len(AERON_PREFIX)
-    media, mark, rest = text[at:].partition("?")
-    if media not in MEDIA:
-        raise ChannelUriError(text, f"medium {media!r} is neither udp nor ipc", at)
-    at += len(media) + 1
+    What follows the last ``|`` may be nothing, or a key alone, which is not read; the last value may be missing too, and is
+    empty then.
+    """
     pairs = []
-    for part in rest.split("|") if mark else []:
+    at = start
+    parts = rest.split("|")
+    for number, part in enumerate(parts):
         key, equals, value = part.partition("=")
-        if not key or not equals:
-            raise ChannelUriError(text, f"{part!r} is not a parameter (key=value)", at)
-        if not value:
-            raise ChannelUriError(text, f"{key} has no value", at + len(key) + 1)
-        pairs.append(_Pair(key, value, at + len(key) + 1))
+        is_last = number == len(parts) - 1
+        if not key and equals:
+            raise InvalidChannel(text, f"{part!r} is a value without a key", at)
+        if not equals and not is_last:
+            raise InvalidChannel(text, f"{part!r} is not a parameter (key=value)", at)
+        if equals and not value and not is_last:
+            raise InvalidChannel(text, f"{key} has no value", at + len(key) + 1)
+        if equals:
+            pairs.append(_Pair(key, value, at + len(key) + 1))
         at += len(part) + 1
-    return {"media": media, "spy": spy}, pairs
+    return pairs
 
 
-def _read(text: str) -> dict[str, Any]:
-    """Returns the attributes in the text, checked one by one and together."""
-    values, pairs = _pairs(text)
+def _read(text: str, rest: str, start: int, last_counts: frozenset[str]) -> tuple[dict[str, str], dict[str, int]]:
+    values: dict[str, str] = {}
     places: dict[str, int] = {}
-    for pair in pairs:
-        parameter = PARAMETERS.get(pair.key)
-        if parameter is None:
-            raise ChannelUriError(text, f"{pair.key!r} is not a known parameter", pair.position - len(pair.key) - 1)
-        places[pair.key] = pair.position
-        try:
-            if pair.key == "tags":
-                _read_tags(pair.value, values)
-            elif pair.key == "session-id" and pair.value.startswith("tag:"):
-                values["session_id_tag"] = kinds.integer(*INT64)(pair.value[4:])
-                values.pop("session_id", None)
-            else:
-                values[parameter.attribute] = parameter.read(pair.value)
-                if pair.key == "session-id":
-                    values.pop("session_id_tag", None)
-        except ValueError as error:
-            raise ChannelUriError(text, f"{pair.key}: {error}", pair.position) from None
-    for rule in RULES:
-        if (fault := rule(values)) is not None:
-            key, reason = fault
-            raise ChannelUriError(text, reason, places.get(key, -1))
-    return values
+    for pair in _pairs(text, rest, start):
+        if not pair.value:  # as if the parameter were not there
+            if pair.key in last_counts:
+                values.pop(pair.key, None)
+        elif pair.key in last_counts or pair.key not in values:
+            values[pair.key] = pair.value
+            places[pair.key] = pair.position
+    return values, places
 
 
-def _read_tags(text: str, values: dict[str, Any]) -> None:
-    channel, comma, entity = text.partition(",")
-    number = kinds.integer(*INT64)
-    values["channel_tag"] = number(channel) if channel else None
-    values["entity_tag"] = number(entity) if comma else None
+UNREAD = ("alias", "stream-id", "response-endpoint")  # for labels and tools: any text
+KEYS = frozenset(each.key for each in vars(ChannelUri).values() if isinstance(each, Value)) | set(UNREAD)
+SHORT_KEY = 2  # letters: nearly every other key of that length is one letter away
+LONG_KEY = 8  # letters: from here on two of them may be wrong
 
 
-Fault = tuple[str, str] | None
+def check_keys(channel: str) -> None:
+    """Raises ChannelUriError for a key that is a likely typing error of a known one; the driver would not use it.
+
+    Any other unknown key is for a newer driver. What is not a channel at all is for the driver to refuse.
+    """
+    head, _, rest = channel.partition("?")
+    for pair in _pairs_of_anything(rest, len(head) + 1):
+        if pair.key not in KEYS and (known := _likely(pair.key)) is not None:
+            position = pair.position - len(pair.key) - 1
+            raise ChannelUriError(channel, f"{pair.key!r} is not a parameter: {known!r} is", position)
 
 
-def _network_parameters_need_a_network(values: dict[str, Any]) -> Fault:
-    if values["media"] != "ipc":
-        return None
-    if values["spy"]:
-        return "", "a spy watches a network publication, and aeron:ipc has none"
-    for key in ("endpoint", "interface", "control", "ttl"):
-        if values.get(key) is not None:
-            return key, f"aeron:ipc stays on this machine and takes no {key}"
-    if values.get("control_mode") == ControlMode.DYNAMIC:
-        return "control-mode", "aeron:ipc has no dynamic destinations"
+def _pairs_of_anything(rest: str, at: int) -> list[_Pair]:
+    pairs = []
+    for part in rest.split("|"):
+        key, equals, value = part.partition("=")
+        if key and equals:
+            pairs.append(_Pair(key, value, at + len(key) + 1))
+        at += len(part) + 1
+    return pairs
+
+
+def _likely(key: str) -> str | None:
+    """The known key that ``key`` is a typing error of, if there is one."""
+    plain = _plain(key)
+    for known in sorted(KEYS):
+        if _plain(known) == plain:
+            return known
+        allowed = 0 if len(known) <= SHORT_KEY else 1 if len(known) < LONG_KEY else 2
+        if abs(len(known) - len(key)) <= allowed and _distance(known, key) <= allowed:
+            return known
     return None
 
 
-def _a_network_channel_has_an_address(values: dict[str, Any]) -> Fault:
-    if values["media"] != "udp":
-        return None
-    mode = values.get("control_mode")
-    if mode in (ControlMode.DYNAMIC, ControlMode.RESPONSE) and values.get("control") is None:
-        return "control-mode", f"control-mode={mode} needs a control address"
-    places = (values.get(name) for name in ("endpoint", "control", "channel_tag"))
-    if mode != ControlMode.MANUAL and all(place is None for place in places):
-        return "", "aeron:udp needs an endpoint, a control address, tags or control-mode=manual"
-    return None
+def _plain(key: str) -> str:
+    return key.strip().lower().replace("-", "").replace("_", "")
 
 
-def _a_start_position_is_whole(values: dict[str, Any]) -> Fault:
-    names = ("init_term_id", "term_id", "term_offset")
-    present = [values.get(name) is not None for name in names]
-    if not any(present):
-        return None
-    if not all(present):
-        first = names[present.index(True)].replace("_", "-")
-        return first, "init-term-id, term-id and term-offset come together or not at all"
-    if (values["term_id"] - values["init_term_id"]) & 0xFFFFFFFF > INT32[1]:
-        return "term-id", f"term-id {values['term_id']} lies before init-term-id {values['init_term_id']}"
-    term_length = values.get("term_length")
-    if term_length is not None and values["term_offset"] > term_length:
-        return "term-offset", f"term-offset {values['term_offset']} exceeds the term length of {term_length}"
-    return None
-
-
-def _windows_fit(values: dict[str, Any]) -> Fault:
-    window, mtu, term_length = (values.get(name) for name in ("publication_window_length", "mtu", "term_length"))
-    if window is not None and mtu is not None and window < mtu:
-        return "pub-wnd", f"a window of {window} is below the mtu of {mtu}"
-    if window is not None and term_length is not None and window > term_length // 2:
-        return "pub-wnd", f"a window of {window} exceeds half the term length of {term_length}"
-    window, receive_buffer = values.get("receiver_window_length"), values.get("so_rcvbuf")
-    if window is not None and receive_buffer and window > receive_buffer:
-        return "rcv-wnd", f"a window of {window} exceeds so-rcvbuf of {receive_buffer}"
-    return None
-
-
-def _timestamps_do_not_overlap(values: dict[str, Any]) -> Fault:
-    seen: list[tuple[str, int]] = []
-    for key in ("media-rcv-ts-offset", "channel-rcv-ts-offset", "channel-snd-ts-offset"):
-        offset = values.get(PARAMETERS[key].attribute)
-        if offset is None:
-            continue
-        for other, at in seen:
-            if abs(offset - at) < 8:
-                return key, f"{key} and {other} overlap: each timestamp takes 8 bytes"
-        seen.append((key, offset))
-    return None
-
-
-RULES: tuple[Callable[[dict[str, Any]], Fault], ...] = (
-    _network_parameters_need_a_network,
-    _a_network_channel_has_an_address,
-    _a_start_position_is_whole,
-    _windows_fit,
-    _timestamps_do_not_overlap,
-)
+def _distance(one: str, other: str) -> int:
+    """How many letters were left out, added, changed, or changed places with the next."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        before, last, row = row, before, [i]
+        for j, b in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,4 +1,7 @@
-"""Kinds of values in a channel URI: how each is read and written (docs/protocols/aeron.md, 23). Readers raise ValueError."""
+"""Kinds of values in a channel URI: how the driver reads each (docs/protocols/aeron.md, 23). Readers raise ValueError.
+
+A value means what it means to the reference driver: the numbers of C, with what C leaves unread behind some of them.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,32 @@ from enum import StrEnum
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
-from mainstem.errors import ConfigurationError
-from mainstem.units import format_duration_ns, format_size, parse_duration_ns, parse_size
+from mainstem._core import layout
+from mainstem.units import format_duration_ns, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
+UINT64_MAX = (1 << 64) - 1
 RESERVED_VALUE_OFFSET = -8  # "reserved": the timestamp goes into the frame header's reserved value
+NO_OFFSET = -1  # as if the parameter were not there
 RESPONSE_PROTOTYPE = -2  # "prototype" as a response correlation id
+NO_TAG = -1
 MAX_PORT = 65535
+MAX_PORT_DIGITS = 7
+MAX_PREFIX_DIGITS = 6
+MAX_HOST_LENGTH = 383
+MAX_INTERFACE_NAME_LENGTH = 15
+MAX_RESEND = 256  # what the reference's retransmit pool may hold
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?\.?")
+NUMBER = {
+    0: re.compile(r"[ \t\n\v\f\r]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)"),
+    10: re.compile(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)"),
+}
+SIZE_FACTORS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+DURATION_FACTORS = {"n": 1, "u": 1_000, "m": 1_000_000, "s": 1_000_000_000}
 
 
 class ControlMode(StrEnum):
@@ -78,15 +95,26 @@ class Address(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """Which network interface: an address, how many of its bits count, and a port to bind."""
+    """Which network interface: an address, how many of its bits count, and a port to bind; or a name in place of an address."""
 
     host: str
     prefix_length: int | None
     port: int
+    name: str = ""
+
+
+class Tags(NamedTuple):
+    """The value of ``tags``, as text: a part that is not there is None."""
+
+    channel: str | None
+    entity: str | None
+
+
+# -- settings: one form, and nothing behind it ---------------------------------------------------------------------
 
 
 def parse_address(text: str) -> Address:
-    """``host:port`` or ``[v6]:port``."""
+    """``host:port`` or ``[v6]:port``, in a setting."""
     host, rest = _host(text)
     if not rest.startswith(":"):
         raise ValueError("a port is missing (host:port)")
@@ -94,12 +122,12 @@ def parse_address(text: str) -> Address:
 
 
 def parse_interface(text: str) -> Interface:
-    """``addr``, ``addr/prefix``, ``addr:port`` or ``addr/prefix:port``; a v6 address stands in brackets."""
+    """``addr``, ``addr/prefix``, ``addr:port`` or ``addr/prefix:port``, in a setting; a v6 address stands in brackets."""
     host, rest = _host(text)
     prefix, port = None, 0
     if rest.startswith("/"):
         digits, colon, after = rest[1:].partition(":")
-        prefix, rest = integer(0, 128 if ":" in host else 32)(digits), colon + after
+        prefix, rest = _whole(digits, 0, 128 if ":" in host else 32), colon + after
     if rest.startswith(":"):
         port, rest = _port(rest[1:]), ""
     if rest:
@@ -131,122 +159,310 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def address(text: str) -> str:
-    """The text of an address, checked."""
-    parse_address(text)
-    return text
+def _whole(text: str, low: int, high: int) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,20}", text):
+        raise ValueError(f"{text!r} is not a whole number")
+    return within(int(text), low, high, str)
 
 
-def interface(text: str) -> str:
-    """The text of an interface, checked."""
-    parse_interface(text)
-    return text
-
-
-def text_value(text: str) -> str:
-    """Any text."""
-    return text
-
-
-def integer(low: int, high: int) -> Callable[[str], int]:
-    """A whole number within limits."""
-
-    def read(text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,20}", text):
-            raise ValueError(f"{text!r} is not a whole number")
-        return within(int(text), low, high, str)
-
-    return read
-
-
-def within(value: int, low: int, high: int, show: Callable[[int], str]) -> int:
+def within(value: int, low: int, high: int, show: Callable[[int], str] = str) -> int:
     """The value, if it is in the range."""
     if not low <= value <= high:
         raise ValueError(f"{show(value)} is not in {show(low)} to {show(high)}")
     return value
 
 
-def size(low: int, high: int, *, multiple: int = 1, power_of_two: bool = False) -> Callable[[str], int]:
-    """A size in bytes within limits, with k, m or g after it."""
+# -- numbers, as C reads them --------------------------------------------------------------------------------------
 
-    def read(text: str) -> int:
-        try:
-            value = parse_size(text)
-        except ConfigurationError:
-            raise ValueError(f"{text!r} is not a size (a whole number with k, m or g after it, as in 64k)") from None
-        within(value, low, high, format_size)
-        if value % multiple:
-            raise ValueError(f"{value} is not a multiple of {multiple}")
-        if power_of_two and value & (value - 1):
-            raise ValueError(f"{value} is not a power of two")
-        return value
 
-    return read
+def leading_number(text: str, base: int) -> tuple[int, str]:
+    """The number that a text begins with, and what is behind it. Base 0 also reads ``0x10`` and ``010``."""
+    match = NUMBER[base].match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a whole number")
+    digits = match[2]
+    if base == 10:
+        value = int(digits)
+    elif digits[:2] in ("0x", "0X"):
+        value = int(digits, 16)
+    else:
+        value = int(digits, 8 if digits[0] == "0" else 10)
+    return -value if match[1] == "-" else value, text[match.end() :]
+
+
+def _number(text: str, low: int, high: int, base: int = 0) -> int:
+    value, rest = leading_number(text, base)
+    if rest:
+        raise ValueError(f"{text!r} is not a whole number")
+    return within(value, low, high)
+
+
+def int32(text: str) -> int:
+    """A whole number of 32 bits."""
+    return _number(text, *INT32)
+
+
+def int64(text: str) -> int:
+    """A whole number of 64 bits."""
+    return _number(text, *INT64)
+
+
+def _unsigned(text: str) -> tuple[int, str]:
+    """A number of 64 bits without a sign; a negative one wraps, a larger one is the largest."""
+    value, rest = leading_number(text, 0)
+    return (UINT64_MAX if abs(value) > UINT64_MAX else value & UINT64_MAX), rest
+
+
+def size(text: str) -> int:
+    """A size in bytes, with k, m or g after it; what is behind that letter is not read."""
+    try:
+        value, rest = leading_number(text, 10)
+        factor = SIZE_FACTORS[rest[0].lower()] if rest else 1
+    except (ValueError, KeyError):
+        raise ValueError(f"{text!r} is not a size (a whole number with k, m or g after it, as in 64k)") from None
+    value = min(value, INT64[1])
+    if value < 0 or value * factor > INT64[1]:
+        raise ValueError(f"{text} is not in 0 to 8g of gibibytes")
+    return value * factor
+
+
+def mtu(text: str) -> int:
+    """A length that frames with a payload fit."""
+    value = within(size(text), layout.MTU_MIN_LENGTH, layout.MTU_MAX_LENGTH, format_size)
+    if value % layout.FRAME_ALIGNMENT:
+        raise ValueError(f"{value} is not a multiple of {layout.FRAME_ALIGNMENT}")
+    return value
+
+
+def term_length(text: str) -> int:
+    """A length that a term may have."""
+    value = within(size(text), layout.TERM_MIN_LENGTH, layout.TERM_MAX_LENGTH, format_size)
+    if value & (value - 1):
+        raise ValueError(f"{value} is not a power of two")
+    return value
+
+
+def term_offset(text: str) -> int:
+    """A multiple of a frame's alignment. There is no suffix: ``64k`` is 64."""
+    value, _ = _unsigned(text)
+    if value % layout.FRAME_ALIGNMENT:
+        raise ValueError(f"{value} is not a multiple of {layout.FRAME_ALIGNMENT}")
+    return value
+
+
+def max_resend(text: str) -> int:
+    """How many retransmissions may be under way."""
+    return within(size(text), 1, MAX_RESEND)
 
 
 def duration(text: str) -> int:
-    """Nanoseconds from a duration with ns, us, ms or s after it."""
+    """Nanoseconds from a duration with ns, us, ms or s after it; one that is too long is the longest there is."""
     try:
-        return within(parse_duration_ns(text), 0, INT64[1], str)
-    except ConfigurationError:
+        value, unit = leading_number(text, 10)
+        factor = 1
+        if unit:
+            factor = DURATION_FACTORS[unit[0].lower()]
+            # The reference reads one letter that is not the s of a unit, and after that s whatever there is.
+            if not (unit in "sS" if factor == DURATION_FACTORS["s"] else unit[1:2] in ("s", "S") or len(unit) == 2):
+                raise ValueError(text)
+    except (ValueError, KeyError):
         raise ValueError(f"{text!r} is not a duration (a whole number with ns, us, ms or s, as in 10ms)") from None
+    if value < 0:
+        raise ValueError(f"{text} is below 0")
+    return min(value * factor, INT64[1])
 
 
 def boolean(text: str) -> bool:
-    """``true`` or ``false``."""
-    if text not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text == "true"
+    """``true`` or ``false``, whatever is behind it."""
+    if text.startswith(("true", "false")):
+        return text.startswith("true")
+    raise ValueError(f"{text!r} is neither true nor false")
 
 
 def group(text: str) -> bool | None:
-    """``true``, ``false``, or ``infer`` (None): whether loss is handled as in a group of receivers."""
-    return None if text == "infer" else boolean(text)
+    """``true``, ``infer`` (None), or anything else for false: whether loss is handled as in a group of receivers."""
+    return None if text == "infer" else text == "true"
 
 
-def choice(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    """One of an enumeration's names."""
+def control_mode(text: str) -> ControlMode | None:
+    """A mode, or None for a text that is none."""
+    return ControlMode(text) if text in tuple(ControlMode) else None
 
-    def read(text: str) -> StrEnum:
-        try:
-            return kind(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is not one of {', '.join(kind)}") from None
 
-    return read
+def congestion_control(text: str) -> CongestionControlChoice:
+    """A strategy's name."""
+    try:
+        return CongestionControlChoice(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not one of {', '.join(CongestionControlChoice)}") from None
+
+
+def hops(text: str) -> int:
+    """How far multicast goes: at most 255, and 0 (the system's own) for what is not a number."""
+    try:
+        return min(_unsigned(text)[0], 255)
+    except ValueError:
+        return 0
 
 
 def response_correlation_id(text: str) -> int:
     """An id of -1 or above, or ``prototype``."""
-    return RESPONSE_PROTOTYPE if text == "prototype" else integer(-1, INT64[1])(text)
+    return RESPONSE_PROTOTYPE if text == "prototype" else _number(text, -1, INT64[1])
 
 
 def timestamp_offset(text: str) -> int:
-    """An offset into the payload, or ``reserved``."""
-    return RESERVED_VALUE_OFFSET if text == "reserved" else integer(0, INT32[1])(text)
+    """An offset into the payload, or ``reserved``; 32 bits count, and below 0 only ``reserved`` is an offset."""
+    if text == "reserved":
+        return RESERVED_VALUE_OFFSET
+    value, rest = leading_number(text, 0)
+    if rest:
+        raise ValueError(f"{text!r} is not a whole number")
+    value = max(INT64[0], min(value, INT64[1])) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def written_offset(offset: int | None) -> int | None:
+    """Where a timestamp is written; None where there is no place for one."""
+    return offset if offset is not None and (offset >= 0 or offset == RESERVED_VALUE_OFFSET) else None
+
+
+def tags(text: str) -> Tags:
+    """The channel's tag and the entity's, which are numbers where they are read."""
+    channel, _, entity = text.partition(",")
+    return Tags(channel or None, entity or None)
+
+
+def channel_tag(text: str) -> int:
+    """The tag of a channel: the number that the text begins with."""
+    value, _ = leading_number(text, 10)
+    value = UINT64_MAX if abs(value) > UINT64_MAX else value & UINT64_MAX
+    value = value - (1 << 64) if value >> 63 else value
+    if value == NO_TAG:
+        raise ValueError(f"{text} is not a tag")
+    return value
+
+
+def entity_tag(text: str) -> int:
+    """The tag of a publication."""
+    return _number(text, *INT64, base=10)
+
+
+# -- addresses -----------------------------------------------------------------------------------------------------
+
+
+def address(text: str) -> Address:
+    """``host:port``: the port is what follows the last colon. A v6 address need not stand in brackets."""
+    host, port, _ = _split(text)
+    return Address(host, _udp_port(port))
+
+
+def interface(text: str) -> Interface:
+    """``addr[:port][/prefix]``, a v6 address in brackets, or ``{name}[:port]``."""
+    if text.startswith("{"):
+        return _named_interface(text)
+    host, port, prefix = _split(text, prefix=True)
+    if len(prefix) > MAX_PREFIX_DIGITS:
+        raise ValueError(f"{prefix!r} is not a prefix length")
+    is_v6 = ":" in host
+    bits = _unsigned(prefix)[0] if prefix else None
+    if bits is not None and bits > (128 if is_v6 else 32):
+        raise ValueError(f"{prefix} is not in 0 to {128 if is_v6 else 32}")
+    return Interface(host, bits, _udp_port(port) if port else 0)
+
+
+def _named_interface(text: str) -> Interface:
+    name, brace, rest = text[1:].rpartition("}")
+    if not brace or not 0 < len(name) <= MAX_INTERFACE_NAME_LENGTH:
+        raise ValueError(f"{text!r} is not the name of an interface in braces, as in {{eth0}}")
+    if rest and not (rest[0] == ":" and 1 <= len(rest) - 1 <= 5):
+        raise ValueError(f"{rest!r} after the interface's name is not a port")
+    return Interface("", None, _udp_port(rest[1:]) if rest else 0, name)
+
+
+def _split(text: str, *, prefix: bool = False) -> tuple[str, str, str]:
+    """Host, port and prefix, each as text: empty where it is not there."""
+    opened, closed = text.rfind("["), text.rfind("]")
+    is_v6 = opened > 0 or closed > 0
+    if is_v6 and (opened < 0 or closed < opened):
+        raise ValueError("the brackets of the IPv6 address do not match")
+    slash = text.rfind("/") if prefix else -1
+    colon = text.rfind(":")
+    if 0 <= slash < colon:
+        raise ValueError("a port stands before the prefix length, as in 10.0.0.0:40456/8")
+    end = len(text)
+    bits = text[slash + 1 :] if slash >= 0 else ""
+    port = ""
+    if colon > closed:
+        port = text[colon + 1 : slash if slash > colon else end]
+        if not port or len(port) > MAX_PORT_DIGITS:
+            raise ValueError(f"{text[colon + 1 :]!r} is not a port (0 to {MAX_PORT})")
+        end = colon
+    elif slash >= 0:
+        end = slash
+    host = text[1 : end - 1].partition("%")[0] if is_v6 else text[:end]
+    if len(host) > MAX_HOST_LENGTH:
+        raise ValueError(f"a host name of {len(host)} characters exceeds the maximum of {MAX_HOST_LENGTH}")
+    return host, port, bits
+
+
+def _udp_port(text: str) -> int:
+    try:
+        value = _unsigned(text)[0]
+    except ValueError:
+        value = -1
+    if not 0 <= value <= MAX_PORT:
+        raise ValueError(f"{text!r} is not a port (0 to {MAX_PORT})")
+    return value
+
+
+# -- flow control --------------------------------------------------------------------------------------------------
 
 
 def flow_control(text: str) -> FlowControlParams:
     """``max``, ``min`` or ``tagged``, then ``g:[tag][/size]``, ``t:duration`` and ``rrwm:n`` after commas."""
     name, *options = text.split(",")
-    strategy = FlowControlStrategy(choice(FlowControlStrategy)(name))
+    if name not in tuple(FlowControlStrategy):
+        raise ValueError(f"{name!r} is not one of {', '.join(FlowControlStrategy)}")
+    strategy = FlowControlStrategy(name)
     values: dict[str, int] = {}
+    if options and not options[-1]:
+        del options[-1]
     for option in options:
         key, colon, value = option.partition(":")
+        if strategy is FlowControlStrategy.MAX:
+            if option.startswith("max"):
+                continue
+            if key in ("g", "t"):
+                raise ValueError(f"max flow control knows no receivers, so {option!r} has no meaning")
         if key not in ("g", "t", "rrwm") or not colon or not value:
             raise ValueError(f"{option!r} is not a flow control option (g:tag/size, t:duration or rrwm:n)")
-        if key in ("g", "t") and strategy is FlowControlStrategy.MAX:
-            raise ValueError(f"max flow control knows no receivers, so {option!r} has no meaning")
         if key == "g":
-            tag, _, count = value.partition("/")
-            if tag and strategy is not FlowControlStrategy.TAGGED:
-                raise ValueError(f"only tagged flow control takes a group tag ({option!r})")
-            if tag:
-                values["group_tag"] = integer(*INT64)(tag)
-            if "/" in value:
-                values["group_min_size"] = integer(0, INT32[1])(count)
+            values |= _group(value)
         elif key == "t":
             values["receiver_timeout_ns"] = duration(value)
         else:
-            values["retransmit_window_multiple"] = integer(1, INT32[1])(value)
+            values["retransmit_window_multiple"] = _multiple(value)
     return FlowControlParams(strategy, **values)
+
+
+def _multiple(text: str) -> int:
+    """Windows of a receiver's that one retransmission may have; more than any term has is as good as any number."""
+    return min(within(leading_number(text, 10)[0], 1, INT64[1]), INT32[1])
+
+
+def _group(text: str) -> dict[str, int]:
+    """``[tag][/size]``; only ``tagged`` uses the tag. A text without a number is no tag."""
+    try:
+        tag, rest = leading_number(text, 10)
+    except ValueError:
+        if not text.startswith("/"):
+            return {}
+        tag, rest = None, text
+    values: dict[str, int] = {}
+    if tag is not None:
+        values["group_tag"] = within(tag, *INT64)
+    if rest.startswith("/"):
+        values["group_min_size"] = _number(rest[1:], 0, INT32[1], base=10)
+    elif rest:
+        raise ValueError(f"{text!r} is not a group (tag/size)")
+    return values

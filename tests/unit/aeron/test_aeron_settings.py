@@ -106,6 +106,8 @@ def test_an_operators_environment_works_unchanged():
         ({"receiver_wildcard_port_range": "9 8"}, "is not a first and a last port"),
         ({"counters_buffer_length": "501m"}, "is not 1m to 500m"),
         ({"max_resend": 257}, "is not 1 to 256"),
+        ({"mtu_length": 32}, "is not 64 to"),
+        ({"ipc_mtu_length": 32}, "is not 64 to"),
     ],
 )
 def test_values_that_cannot_work_are_refused(given, message):

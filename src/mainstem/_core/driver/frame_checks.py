@@ -18,7 +18,7 @@ def sound_setup(base: cython.p_const_uchar, at: cython.longlong) -> cython.bint:
         return False
     if offset < 0 or offset >= term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
         return False
-    if mtu < MTU_MIN_LENGTH or mtu > MTU_MAX_LENGTH or (mtu & (FRAME_ALIGNMENT - 1)) != 0:
+    if mtu < DATA_HEADER_LENGTH or mtu > MTU_MAX_LENGTH or (mtu & (FRAME_ALIGNMENT - 1)) != 0:
         return False
     return not before_beginning(
         get32(base, at + SETUP_ACTIVE_TERM_ID_OFFSET), get32(base, at + SETUP_INITIAL_TERM_ID_OFFSET)

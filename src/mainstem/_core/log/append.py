@@ -256,7 +256,7 @@ class Appender:
         self.bits = int(self.term_length).bit_length() - 1
         self.initial_term_id = log.get_i32(meta + LOG_INITIAL_TERM_ID_OFFSET)
         self.mtu = log.get_i32(meta + LOG_MTU_LENGTH_OFFSET)
-        if self.mtu < MTU_MIN_LENGTH or self.mtu > MTU_MAX_LENGTH or self.mtu % FRAME_ALIGNMENT:
+        if self.mtu < DATA_HEADER_LENGTH or self.mtu > MTU_MAX_LENGTH or self.mtu % FRAME_ALIGNMENT:
             raise ValueError(f"the log's MTU of {self.mtu} is not a multiple of 32 from 32 to 65504")
         # The driver put a default header into the metadata: the ids that every frame of this log carries.
         self.session_id = log.get_i32(meta + LOG_DEFAULT_HEADER_OFFSET + FRAME_SESSION_ID_OFFSET)

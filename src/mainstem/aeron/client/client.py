@@ -183,6 +183,7 @@ class Aeron:
             The publication.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -203,6 +204,7 @@ class Aeron:
             The pending operation; poll it or wait for it.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
 
@@ -227,6 +229,7 @@ class Aeron:
             The publication.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -247,6 +250,7 @@ class Aeron:
             The pending operation; poll it or wait for it.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
 
@@ -280,6 +284,7 @@ class Aeron:
             The subscription.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused; ``code`` is Aeron's error code.
             DriverTimeout: The driver did not respond in time.
             ClosedError: The client is closed.
@@ -369,6 +374,7 @@ class Aeron:
             The pending operation; poll it or wait for it.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             DriverTimeout: The driver's command buffer is full.
             ClosedError: The client is closed.
 

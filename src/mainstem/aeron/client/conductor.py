@@ -34,7 +34,7 @@ from mainstem.aeron.client import response_handlers
 from mainstem.aeron.client.asynchronous import AsyncOperation, Waiting
 from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
-from mainstem.aeron.client.resource import check_arguments
+from mainstem.aeron.client.resource import check_arguments, check_channel
 from mainstem.aeron.client.subscription import Subscription
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command import commands
@@ -339,6 +339,7 @@ class ClientConductor:
 
     def add_destination(self, resource: Resource, channel: str) -> AsyncOperation[int]:
         """Adds a destination of a publication or of a subscription; the result is its id."""
+        check_channel(channel)
         receive = isinstance(resource, Subscription)
         kind = commands.AddReceiveDestination if receive else commands.AddDestination
         registration_id = self._registration_of(resource)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from mainstem.aeron.channel import check_keys
 from mainstem.aeron.counters import ChannelStatus, find_local_addresses
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Destinations(Resource):
             The destination's id, for ``remove_destination``.
 
         Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
             RegistrationError: The driver refused.
             DriverTimeout: The driver did not respond in time.
             ClosedError: This is closed.
@@ -146,6 +148,9 @@ class Destinations(Resource):
 
         Returns:
             The pending operation; its result is the destination's id.
+
+        Raises:
+            ChannelUriError: A key of the channel is a likely typing error of a known one.
 
         Example:
             >>> operation = subscription.async_add_destination("aeron:udp?endpoint=localhost:20122")
@@ -170,9 +175,15 @@ class Destinations(Resource):
         self._conductor.remove_destination(self, destination).wait(timeout)
 
 
-def check_arguments(channel: Any, stream_id: Any) -> None:
-    """Raises TypeError for what cannot be a channel and a stream id, before a command is sent."""
+def check_channel(channel: Any) -> None:
+    """Raises TypeError for what is not a str, ChannelUriError for a key with a typing error, before a command is sent."""
     if not isinstance(channel, str):
         raise TypeError(f"a channel is a str, as 'aeron:ipc', not {channel!r}")
+    check_keys(channel)
+
+
+def check_arguments(channel: Any, stream_id: Any) -> None:
+    """The same, and raises TypeError for what cannot be a stream id."""
+    check_channel(channel)
     if not isinstance(stream_id, int):
         raise TypeError(f"a stream id is an int, not {stream_id!r}")

@@ -58,7 +58,7 @@ class AddPublication(Command):
 
     TYPE: ClassVar[int] = CommandType.ADD_PUBLICATION
     stream_id: wire.I32
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class AddExclusivePublication(Command):
 
     TYPE: ClassVar[int] = CommandType.ADD_EXCLUSIVE_PUBLICATION
     stream_id: wire.I32
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class AddSubscription(Command):
     TYPE: ClassVar[int] = CommandType.ADD_SUBSCRIPTION
     registration_correlation_id: wire.I64 = -1
     stream_id: wire.I32
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class AddDestination(Command):
 
     TYPE: ClassVar[int] = CommandType.ADD_DESTINATION
     registration_id: wire.I64
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class RemoveDestination(Command):
 
     TYPE: ClassVar[int] = CommandType.REMOVE_DESTINATION
     registration_id: wire.I64
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class AddReceiveDestination(Command):
 
     TYPE: ClassVar[int] = CommandType.ADD_RCV_DESTINATION
     registration_id: wire.I64
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ class RemoveReceiveDestination(Command):
 
     TYPE: ClassVar[int] = CommandType.REMOVE_RCV_DESTINATION
     registration_id: wire.I64
-    channel: wire.Text
+    channel: wire.Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a re
 
 # Anything longer than this is not a text that either side writes; a URI or a path stays below 4096 bytes.
 MAX_TEXT_LENGTH = 4095
+# A channel of any length that a command may have: one that is too long for a URI is refused with a response, as any wrong one.
+MAX_CHANNEL_LENGTH = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ I64 = Annotated[int, Fixed(struct.Struct("<q"))]
 U64 = Annotated[int, Fixed(struct.Struct("<Q"))]
 Bytes16 = Annotated[bytes, Fixed(struct.Struct("<16s"))]
 Text = Annotated[str, Counted(MAX_TEXT_LENGTH, text=True)]
+Channel = Annotated[str, Counted(MAX_CHANNEL_LENGTH, text=True)]
 
 _LENGTH = struct.Struct("<i")
 

@@ -6,11 +6,11 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
+from mainstem.aeron.channel import InvalidChannel
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import (
     ChannelUriError,
-    ConfigurationError,
     RegistrationError,
     RemoteProtocolError,
     StorageSpaceError,
@@ -32,7 +32,7 @@ def error_code_of(error: BaseException) -> ErrorCode:
         return ErrorCode(error.code)
     if isinstance(error, ChannelUriError) and isinstance(error.__cause__, LookupError):
         return ErrorCode.UNKNOWN_HOST
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, InvalidChannel):
         return ErrorCode.INVALID_CHANNEL
     if isinstance(error, StorageSpaceError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return ErrorCode.STORAGE_SPACE
@@ -40,8 +40,13 @@ def error_code_of(error: BaseException) -> ErrorCode:
 
 
 def invalid_channel(message: str) -> RegistrationError:
-    """The error for a channel that contradicts itself or what is there already."""
+    """The error for a session that is there already, and for a subscription that takes no destinations."""
     return RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+
+
+def conflict(message: str) -> RegistrationError:
+    """The error for a channel that contradicts what is there already."""
+    return RegistrationError(message, code=ErrorCode.GENERIC_ERROR)
 
 
 class ErrorRecorder:

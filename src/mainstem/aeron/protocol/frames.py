@@ -423,7 +423,7 @@ class Setup(ControlFrame):
         if not layout.TERM_MIN_LENGTH <= length <= layout.TERM_MAX_LENGTH or length & (length - 1):
             raise violation("SETUP term length", f"{length} is not a power of two from 64 KiB to 1 GiB")
         check_range(self.term_offset, 0, length, "SETUP position")
-        if not layout.MTU_MIN_LENGTH <= self.mtu <= layout.MTU_MAX_LENGTH or self.mtu & UNALIGNED:
+        if not layout.DATA_HEADER_LENGTH <= self.mtu <= layout.MTU_MAX_LENGTH or self.mtu & UNALIGNED:
             raise violation("SETUP mtu", f"{self.mtu} is not a multiple of 32 from 32 to {layout.MTU_MAX_LENGTH}")
         check_term(self.active_term_id, self.initial_term_id, "SETUP position")
 

@@ -15,6 +15,7 @@ from mainstem.aeron.command import commands, responses
 from mainstem.aeron.counters import ChannelStatus, CounterType, stream_counter
 from mainstem.errors import (
     BackPressured,
+    ChannelUriError,
     ClientTimeout,
     ClosedError,
     CorruptLogError,
@@ -322,6 +323,21 @@ def test_arguments_of_the_wrong_type_never_reach_the_driver(world: World):
         world.aeron.add_subscription("aeron:ipc", 1 << 31)
     assert world.driver.commands == []
     assert world.aeron._conductor.pending == {}
+
+
+def test_a_typing_error_in_a_channel_never_reaches_the_driver_and_any_other_key_does(world: World):
+    aeron = world.aeron
+    publication = aeron.add_exclusive_publication("aeron:udp?control-mode=manual", 3)
+    sent = len(world.driver.commands)
+    for add in (aeron.add_publication, aeron.add_exclusive_publication, aeron.add_subscription):
+        with pytest.raises(ChannelUriError, match="'mtuu' is not a parameter: 'mtu' is"):
+            add("aeron:ipc?mtuu=8k", 3)
+    with pytest.raises(ChannelUriError, match="'endpont'"):
+        publication.add_destination("aeron:udp?endpont=localhost:40456")
+    assert len(world.driver.commands) == sent
+    aeron.add_publication("aeron:ipc?newer=5|alias=\u00e9|mtu=nine", 3)
+    assert len(world.driver.commands) == sent + 1
+    publication.close()
 
 
 def test_a_command_without_an_answer_times_out(world: World):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstem.aeron.channel_values import NO_OFFSET
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.counters import (
     ChannelStatus,
@@ -18,18 +19,16 @@ from mainstem.aeron.counters import (
     send_channel_status,
 )
 from mainstem.aeron.driver.conductor.params import pick
-from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.errors import conflict
 from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, ReceiveDestination, SendChannelEndpoint
 from mainstem.aeron.driver.media.udp_channel import UdpChannel
 from mainstem.aeron.driver.settings import port_range
-from mainstem.errors import ChannelUriError, ConfigurationError, RegistrationError
+from mainstem.errors import ConfigurationError, RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.channel import ChannelUri
-    from mainstem.aeron.driver.conductor.params import SubscriptionParams
+    from mainstem.aeron.driver.conductor.params import PublicationParams, SubscriptionParams
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.messages import EndpointClosed
@@ -127,14 +126,25 @@ class Channels:
         names = self._resources.names
         return UdpChannel.parse(uri, resolver=names, lookup=names.lookup)
 
-    def find_send(self, udp: UdpChannel) -> SendChannel | None:
-        """Returns the channel that publications to ``udp`` share, if there is one."""
-        return self._find(udp, self._sends)
+    def find_send(self, udp: UdpChannel, params: PublicationParams) -> SendChannel | None:
+        """Returns the channel that publications to ``udp`` share, if there is one. Raises RegistrationError."""
+        udp.uri.check_ats()
+        existing = self._find(udp, self._sends)
+        if existing is None:
+            return None
+        self._check_offsets(udp, existing, "channel_send_timestamp_offset")
+        self._check_mtu(udp, params, existing)
+        for key in ("so_rcvbuf", "so_sndbuf"):
+            self._check_buffer(key, getattr(udp.uri, key) or 0, self._buffer(existing.udp.uri, key), udp, existing)
+        return existing
 
-    def open_send(self, udp: UdpChannel, *, registration_id: int, text: str) -> SendChannel:
+    def open_send(self, udp: UdpChannel, params: PublicationParams, *, registration_id: int, text: str) -> SendChannel:
         """Opens a channel for publications; ``text`` is the channel as its client wrote it. Raises RegistrationError."""
         self._check_can_open(udp)
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
+        if uri.endpoint is None and uri.control is None and not udp.is_manual and udp.tag is not None:
+            raise uri.fault(f"no channel with tag {udp.tag} is open", "tags")
+        self._check_mtu(udp, params, None)
         gauge = None
         if udp.has_many_destinations:
             gauge = resources.counters.allocate(destinations(text), registration_id=registration_id)
@@ -143,8 +153,8 @@ class Channels:
                 udp,
                 resources.transports,
                 resources.counter_values,
-                so_rcvbuf=pick(uri.so_rcvbuf, settings.socket_so_rcvbuf),
-                so_sndbuf=pick(uri.so_sndbuf, settings.socket_so_sndbuf),
+                so_rcvbuf=self._buffer(uri, "so_rcvbuf"),
+                so_sndbuf=self._buffer(uri, "so_sndbuf"),
                 connect=settings.driver_connect,
                 ttl=settings.socket_multicast_ttl,
                 port_range=port_range(settings.sender_wildcard_port_range or ""),
@@ -171,12 +181,14 @@ class Channels:
         self, udp: UdpChannel, params: SubscriptionParams, *, registration_id: int, text: str
     ) -> ReceiveChannel:
         """Returns the channel that subscriptions to ``udp`` share, opened if there is none. Raises RegistrationError."""
+        udp.uri.check_ats()
         existing = self._find(udp, self._receives)
         if existing is not None:
-            self._check_agrees(udp, existing)
+            self._check_agrees(udp, params, existing)
             return existing
         self._check_can_open(udp)
         resources, settings, uri = self._resources, self._resources.settings, udp.uri
+        self._check_window(udp, params, self._buffer(uri, "so_rcvbuf"))
         self._next_receiver_id = (self._next_receiver_id + 1) & 0xFFFF_FFFF_FFFF_FFFF
         try:
             endpoint = ReceiveChannelEndpoint(
@@ -185,10 +197,9 @@ class Channels:
                 resources.counter_values,
                 receiver_id=self._next_receiver_id - (1 << 64 if self._next_receiver_id >> 63 else 0),
                 group_tag=pick(uri.group_tag, settings.receiver_group_tag),
-                so_rcvbuf=pick(uri.so_rcvbuf, settings.socket_so_rcvbuf),
-                so_sndbuf=pick(uri.so_sndbuf, settings.socket_so_sndbuf),
+                so_rcvbuf=self._buffer(uri, "so_rcvbuf"),
+                so_sndbuf=self._buffer(uri, "so_sndbuf"),
                 ttl=settings.socket_multicast_ttl,
-                receiver_window_length=params.receiver_window_length,
                 port_range=port_range(settings.receiver_wildcard_port_range or ""),
             )
         except ConfigurationError as error:
@@ -238,13 +249,14 @@ class Channels:
         channel.status.set_release(ChannelStatus.CLOSING)
         self._closing.append(channel)
 
-    def _find(self, udp: UdpChannel, channels: Iterable[C]) -> C | None:
+    def _find(self, udp: UdpChannel, channels: list[C]) -> C | None:
+        """The open channel that ``udp`` shares. Raises ChannelUriError where its tag is that of another channel."""
+        for channel in channels:
+            if channel.udp.has_tag_of(udp):
+                return channel
         return next((channel for channel in channels if channel.udp.matches(udp)), None)
 
     def _check_can_open(self, udp: UdpChannel) -> None:
-        uri = udp.uri
-        if uri.endpoint is None and uri.control is None and not udp.is_manual:
-            raise ChannelUriError(str(uri), f"no channel with tag {uri.channel_tag} is open")
         if any(channel.udp.matches(udp) for channel in self._closing):
             # The same address cannot be bound twice: the command is tried again until the old socket is closed.
             raise RegistrationError(
@@ -252,12 +264,48 @@ class Channels:
                 code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE,
             )
 
-    def _check_agrees(self, udp: UdpChannel, existing: ReceiveChannel) -> None:
-        requested = udp.uri.so_rcvbuf
-        actual = pick(existing.udp.uri.so_rcvbuf, self._resources.settings.socket_so_rcvbuf)
-        if requested is not None and requested != actual:
-            raise invalid_channel(
-                f"so-rcvbuf={requested} does not match the existing value {actual} of {existing.udp.uri}"
+    def _buffer(self, uri: ChannelUri, key: str) -> int:
+        """The length of a socket's buffer that the channel specifies, or else the settings; 0 for the system's own."""
+        return getattr(uri, key) or int(getattr(self._resources.settings, f"socket_{key}"))
+
+    def _check_agrees(self, udp: UdpChannel, params: SubscriptionParams, existing: ReceiveChannel) -> None:
+        self._check_offsets(udp, existing, "media_receive_timestamp_offset", "channel_receive_timestamp_offset")
+        if udp.is_manual or len(existing.destinations) != 1:
+            return
+        self._check_window(udp, params, self._buffer(udp.uri, "so_rcvbuf"))
+        for key in ("so_sndbuf", "so_rcvbuf"):
+            self._check_buffer(key, self._buffer(udp.uri, key), self._buffer(existing.udp.uri, key), udp, existing)
+
+    def _check_offsets(self, udp: UdpChannel, existing: OpenChannel, *names: str) -> None:
+        for name in names:
+            requested = pick(getattr(udp.uri, name), NO_OFFSET)
+            actual = pick(getattr(existing.udp.uri, name), NO_OFFSET)
+            if requested != actual:
+                raise conflict(f"{name}={requested} of {udp.uri} does not match {actual} of {existing.udp.uri}")
+
+    def _check_buffer(self, key: str, requested: int, actual: int, udp: UdpChannel, existing: OpenChannel) -> None:
+        if requested and requested != actual:
+            name = key.replace("_", "-")
+            raise conflict(
+                f"{name}={requested} of {udp.uri} does not match {actual or 'the default'} of {existing.udp.uri}"
+            )
+
+    def _check_mtu(self, udp: UdpChannel, params: PublicationParams, existing: SendChannel | None) -> None:
+        """The MTU must fit the socket's buffer: that of the socket that is open, else the one that is asked for."""
+        asked = 0 if existing is None else self._buffer(existing.udp.uri, "so_sndbuf")
+        length = asked or self._buffer(udp.uri, "so_sndbuf") or self._resources.buffer_limits.default_send
+        if params.mtu > length:
+            raise udp.uri.fault(
+                f"mtu {params.mtu} exceeds the {length} bytes of the socket's buffer (so-sndbuf)", "mtu"
+            )
+
+    def _check_window(self, udp: UdpChannel, params: SubscriptionParams, asked: int) -> None:
+        """The window must fit the buffer that is asked for; what the system gives may be less."""
+        length = asked or self._resources.buffer_limits.default_receive
+        if params.receiver_window_length > length:
+            raise udp.uri.fault(
+                f"a window of {params.receiver_window_length} exceeds the {length} bytes of the socket's buffer (so-rcvbuf)",
+                "rcv-wnd",
             )
 
     def _activate(

@@ -89,7 +89,7 @@ class DriverConductor:
         self.images = Images(resources, links, registry, channels)
         self.response_channels = ResponseChannels(resources, registry, self.ipc, self.network, self.images)
         self.publications = Publications(
-            resources, self.clients, links, self.ipc, self.network, session_ids, self.response_channels
+            resources, self.clients, links, self.ipc, self.network, session_ids, self.response_channels, channels
         )
         self.subscriptions = Subscriptions(
             resources, self.clients, links, registry, channels, self.ipc, self.network, self.images

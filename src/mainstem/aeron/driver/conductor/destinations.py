@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.channel import ChannelUri, InvalidChannel
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import OnOperationSuccess
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
-from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.conductor.params import SubscriptionParams
+from mainstem.aeron.driver.errors import conflict, invalid_channel
+from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.media.endpoints import ReceiveDestination
 from mainstem.errors import ChannelUriError, RegistrationError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_link import StreamSource, SubscriptionLink
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
-    from mainstem.aeron.driver.media.addresses import InetAddress
+    from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
 class SendDestinations:
@@ -43,15 +44,9 @@ class SendDestinations:
     def add(self, command: AddDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """ADD_DESTINATION; the command's correlation id is the destination's from now on."""
         channel = self._send_channel(command.registration_id)
-        uri = self._uri(command.channel)
-        name = uri.endpoint or ""
-        try:
-            address = self._channels.resolve(uri).remote_data
-        except ChannelUriError as error:
-            if not isinstance(error.__cause__, LookupError):
-                raise
-            # It may be known later (19.3): it is resolved again.
-            self._resources.errors.record(str(error), code=ErrorCode.UNKNOWN_HOST)
+        uri, name = self._uri(command.channel)
+        address = self._address(uri, name)
+        if address is None:  # it may be known later (19.3): it is resolved again
             self._resources.sender.add_unresolved_destination(
                 channel.endpoint, name=name, registration_id=command.correlation_id
             )
@@ -62,13 +57,11 @@ class SendDestinations:
         self._done(command.correlation_id)
 
     def remove(self, command: RemoveDestination, now_ns: int) -> None:  # noqa: ARG002
-        """REMOVE_DESTINATION: the one with the same resolved address."""
+        """REMOVE_DESTINATION: the one with the same resolved address; an unknown name is matched by its text."""
         channel = self._send_channel(command.registration_id)
-        uri = self._uri(command.channel)
-        address: InetAddress | None = None
-        with suppress(ChannelUriError):  # an unknown name is matched by its text
-            address = self._channels.resolve(uri).remote_data
-        self._resources.sender.remove_destination(channel.endpoint, name=uri.endpoint or "", address=address)
+        uri, name = self._uri(command.channel)
+        address = self._address(uri, name)
+        self._resources.sender.remove_destination(channel.endpoint, name=name, address=address)
         self._done(command.correlation_id)
 
     def remove_by_id(self, command: RemoveDestinationById, now_ns: int) -> None:  # noqa: ARG002
@@ -79,16 +72,38 @@ class SendDestinations:
 
     def _send_channel(self, registration_id: int) -> SendChannel:
         publication = self._publications.get(registration_id)
-        if not isinstance(publication, NetworkPublication) or not publication.send_channel.udp.is_manual:
-            raise invalid_channel(f"channel {publication.channel} does not say control-mode=manual")
+        if not isinstance(publication, NetworkPublication):
+            raise RegistrationError(
+                f"{publication.channel} is no network publication", code=ErrorCode.UNKNOWN_PUBLICATION
+            )
+        if not publication.send_channel.udp.is_manual:
+            raise conflict(f"channel {publication.channel} does not say control-mode=manual")
         return publication.send_channel
 
-    def _uri(self, channel: str) -> ChannelUri:
+    def _uri(self, channel: str) -> tuple[ChannelUri, str]:
+        """The destination and its endpoint; of the rest of its parameters none is used."""
         uri = ChannelUri.parse(channel)
-        uri.check_destination(receive=False)
-        if uri.endpoint is None:
-            raise invalid_channel(f"destination {channel} has no endpoint")
-        return uri
+        if uri.spy:
+            raise InvalidChannel(channel, "a publication sends to udp destinations only")
+        name = uri.endpoint
+        if uri.is_ipc or name is None:
+            raise uri.fault("a destination of a publication is aeron:udp with an endpoint")
+        if name.rpartition(":")[2] == "0":
+            raise uri.fault("a publication cannot send to port 0", "endpoint")
+        uri.check_destination()
+        return uri, name
+
+    def _address(self, uri: ChannelUri, name: str) -> InetAddress | None:
+        """The endpoint's address; None, with an entry in the error log, where it has none (yet)."""
+        names = self._resources.names
+        try:
+            address = uri.address_of("endpoint", names.lookup(name, "endpoint"))
+            return InetAddress(names.resolve(address.host), address.port)
+        except ChannelUriError as error:
+            self._resources.errors.record(str(error), code=ErrorCode.GENERIC_ERROR)
+        except LookupError as error:
+            self._resources.errors.record(f"channel {uri}: endpoint={name}: {error}", code=ErrorCode.UNKNOWN_HOST)
+        return None
 
     def _done(self, correlation_id: int) -> None:
         self._resources.clients.send(OnOperationSuccess(correlation_id=correlation_id))
@@ -115,38 +130,52 @@ class ReceiveDestinations:
 
     def add(self, command: AddReceiveDestination, now_ns: int) -> None:
         """ADD_RCV_DESTINATION: a socket, a publication to spy on, or IPC."""
-        subscription = self._manual(command.registration_id)
         uri = ChannelUri.parse(command.channel)
-        uri.check_destination(receive=True)
-        if uri.is_ipc:
+        udp = None if uri.is_ipc else self._channels.resolve(uri)
+        if uri.is_ipc or uri.spy:
+            SubscriptionParams.of(uri, self._resources.settings)  # for its errors
+        subscription = self._manual(command.registration_id)
+        if udp is None:
             subscription.ipc = True
         elif uri.spy:
-            subscription.spied.add(self._channels.resolve(uri).canonical_form)
+            subscription.spied.add(udp.canonical_form)
         else:
-            self._add_socket(subscription, uri, command.correlation_id)
+            uri.check_destination()
+            uri.check_ats()
+            udp.check_subscription()
+            self._add_socket(subscription, udp, command.correlation_id)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
         self._ipc.link_all(now_ns)
         self._network.link_all(now_ns)
 
     def remove(self, command: RemoveReceiveDestination, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """REMOVE_RCV_DESTINATION: what came through it goes, what else carries the stream stays."""
-        subscription = self._manual(command.registration_id)
         uri = ChannelUri.parse(command.channel)
-        if uri.is_ipc:
+        udp = None if uri.is_ipc else self._channels.resolve(uri)
+        subscription = self._manual(command.registration_id)
+        if udp is None:
+            self._check_local(subscription.ipc, subscription, uri)
             subscription.ipc = False
             self._drop(subscription)
         elif uri.spy:
-            subscription.spied.discard(self._channels.resolve(uri).canonical_form)
+            self._check_local(udp.canonical_form in subscription.spied, subscription, uri)
+            subscription.spied.discard(udp.canonical_form)
             self._drop(subscription)
         else:
-            self._remove_socket(self._receive_channel(subscription), uri)
+            self._remove_socket(self._receive_channel(subscription), udp)
         self._resources.clients.send(OnOperationSuccess(correlation_id=command.correlation_id))
 
-    def _add_socket(self, subscription: SubscriptionLink, uri: ChannelUri, registration_id: int) -> None:
+    def _check_local(self, is_there: bool, subscription: SubscriptionLink, uri: ChannelUri) -> None:
+        if not is_there:
+            raise RegistrationError(
+                f"{subscription.channel} has no destination {uri}", code=ErrorCode.UNKNOWN_SUBSCRIPTION
+            )
+
+    def _add_socket(self, subscription: SubscriptionLink, udp: UdpChannel, registration_id: int) -> None:
         channel = self._receive_channel(subscription)
         settings = self._resources.settings
         destination = ReceiveDestination(
-            self._channels.resolve(uri),
+            udp,
             self._resources.transports,
             so_rcvbuf=channel.udp.uri.so_rcvbuf or settings.socket_so_rcvbuf,
             so_sndbuf=channel.udp.uri.so_sndbuf or settings.socket_so_sndbuf,
@@ -156,10 +185,11 @@ class ReceiveDestinations:
         self._channels.add_address(channel, destination.local_address, registration_id=registration_id, receive=True)
         self._resources.receiver.add_destination(channel.endpoint, destination)
 
-    def _remove_socket(self, channel: ReceiveChannel, uri: ChannelUri) -> None:
-        destination = channel.find_destination(self._channels.resolve(uri))
+    def _remove_socket(self, channel: ReceiveChannel, udp: UdpChannel) -> None:
+        """Closes the socket, if it is there: a destination may be removed twice."""
+        destination = channel.find_destination(udp)
         if destination is None:
-            raise invalid_channel(f"{channel.udp.uri} has no destination {uri}")
+            return
         channel.destinations.remove(destination)
         self._channels.remove_address(channel, destination.local_address)
         self._resources.receiver.remove_destination(channel.endpoint, destination)
@@ -186,6 +216,6 @@ class ReceiveDestinations:
     def _receive_channel(self, subscription: SubscriptionLink) -> ReceiveChannel:
         if subscription.receive_channel is None:
             raise RegistrationError(
-                f"channel {subscription.channel} takes no destinations", code=ErrorCode.INVALID_CHANNEL
+                f"{subscription.channel} is no network subscription", code=ErrorCode.UNKNOWN_SUBSCRIPTION
             )
         return subscription.receive_channel

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mainstem._core import layout
 from mainstem._core.driver.receive_path import ReceivePath
+from mainstem.aeron.channel_values import INT32
 from mainstem.aeron.driver.conductor.life_cycle import StreamMemory, StreamState
-from mainstem.aeron.driver.conductor.params import pick
 from mainstem.aeron.driver.conductor.publication_image import PublicationImage
 from mainstem.aeron.driver.conductor.receiver_factory import is_group, make_receiver_image
 from mainstem.aeron.driver.conductor.stream_counters import ReceiveCounters, StreamCounters
@@ -59,6 +59,8 @@ class Images(StreamRegistry[PublicationImage]):
         """The image as the oldest matching subscription's channel asks for, not yet linked to any."""
         resources, params = self._resources, oldest.params
         window_length = min(params.receiver_window_length, message.term_length // 2)
+        if channel.receive_buffer_length:  # the system may give a socket less than the channel asked for
+            window_length = min(window_length, channel.receive_buffer_length)
         self._check(channel, message, window_length)
         position = position_of(
             message.active_term_id, message.term_offset, message.initial_term_id, position_bits(message.term_length)
@@ -117,7 +119,9 @@ class Images(StreamRegistry[PublicationImage]):
                 receiver_window_length=window_length,
                 group=is_group(channel, params, message, settings),
                 **params.log_fields(),
-                **self._socket_fields(sndbuf=pick(uri.so_sndbuf, 0), rcvbuf=pick(uri.so_rcvbuf, 0)),
+                **self._socket_fields(
+                    sndbuf=min(uri.so_sndbuf or 0, INT32[1]), rcvbuf=min(uri.so_rcvbuf or 0, INT32[1])
+                ),
             )
         )
         counters = StreamCounters(

@@ -43,14 +43,17 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
 
     def find_or_create(self, request: PublicationRequest, now_ns: int) -> tuple[NetworkPublication, bool]:
         """Returns the publication for a registration, and whether it is new."""
-        udp = self._channels.resolve(request.uri)
-        channel = self._channels.find_send(udp)
+        udp = request.udp
+        assert udp is not None
+        channel = self._channels.find_send(udp, request.params)
         if channel is not None and not request.is_exclusive:
             shared = self._find_shared(request, self._on(channel))
             if shared is not None:
                 return shared, False
         if channel is None:
-            channel = self._channels.open_send(udp, registration_id=request.registration_id, text=request.channel)
+            channel = self._channels.open_send(
+                udp, request.params, registration_id=request.registration_id, text=request.channel
+            )
         try:
             return self._create(request, channel, now_ns), True
         finally:

@@ -6,12 +6,11 @@ This is the one place where a default is picked: what follows takes the value fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from mainstem.aeron.channel_values import CongestionControlChoice, ControlMode
+from mainstem.aeron.channel_values import INT32, ControlMode
 from mainstem.aeron.driver.conductor.session_ids import random_i32
 from mainstem.aeron.logbuffer import wrap_i32
-from mainstem.errors import ChannelUriError
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,7 +35,7 @@ class TetherTimeouts:
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> TetherTimeouts:
         """The timeouts of a channel; the linger is as long as the window limit unless something else is set."""
         window_limit_ns = pick(uri.untethered_window_limit_timeout_ns, settings.untethered_window_limit_timeout_ns)
-        linger_ns = pick(uri.untethered_linger_timeout_ns, settings.untethered_linger_timeout_ns)
+        linger_ns = uri.untethered_linger_timeout_ns or settings.untethered_linger_timeout_ns
         return cls(
             window_limit_ns=window_limit_ns,
             linger_ns=window_limit_ns if linger_ns is None else linger_ns,
@@ -50,6 +49,14 @@ class TetherTimeouts:
             "untethered_linger_timeout_ns": self.linger_ns,
             "untethered_resting_timeout_ns": self.resting_ns,
         }
+
+
+class TaggedSession(NamedTuple):
+    """What ``session-id=tag:N`` takes from the publication with that tag."""
+
+    session_id: int
+    mtu: int
+    term_length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +83,19 @@ class PublicationParams:
     so_rcvbuf: int = 0
 
     @classmethod
-    def of(cls, uri: ChannelUri, settings: DriverSettings) -> PublicationParams:
-        """The parameters of a publication with that channel. Raises ChannelUriError where they contradict each other."""
-        uri.check_publication()
+    def of(cls, uri: ChannelUri, settings: DriverSettings, tagged: TaggedSession | None = None) -> PublicationParams:
+        """The parameters of a publication with that channel. Raises ChannelUriError for a wrong value.
+
+        ``tagged`` is what ``session-id=tag:N`` names.
+        """
         ipc = uri.is_ipc
-        term_length = pick(uri.term_length, settings.ipc_term_buffer_length if ipc else settings.term_buffer_length)
-        mtu = pick(uri.mtu, settings.ipc_mtu_length if ipc else settings.mtu_length)
-        if uri.term_offset is not None and uri.term_offset > term_length:
-            raise ChannelUriError(str(uri), f"term-offset {uri.term_offset} exceeds the term length of {term_length}")
+        term_length, mtu = settings.term_buffer_length, settings.mtu_length
+        if ipc:
+            term_length, mtu = settings.ipc_term_buffer_length, settings.ipc_mtu_length
+        if tagged is not None:
+            term_length, mtu = tagged.term_length, tagged.mtu
+        term_length, mtu = pick(uri.term_length, term_length), pick(uri.mtu, mtu)
+        initial_term_id, term_id, term_offset = _start(uri, term_length)
         response = pick(uri.response_correlation_id, NO_RESPONSE)
         return cls(
             term_length=term_length,
@@ -95,15 +107,15 @@ class PublicationParams:
             sparse=pick(uri.sparse, settings.term_buffer_sparse_file),
             max_resend=pick(uri.max_resend, settings.max_resend),
             tether_timeouts=TetherTimeouts.of(uri, settings),
-            session_id=uri.session_id,
-            initial_term_id=uri.init_term_id,
-            term_id=uri.term_id,
-            term_offset=pick(uri.term_offset, 0),
+            session_id=uri.session_id if tagged is None else tagged.session_id,
+            initial_term_id=initial_term_id,
+            term_id=term_id,
+            term_offset=term_offset,
             entity_tag=pick(uri.entity_tag, -1),
             response_correlation_id=response,
             is_response=uri.control_mode is ControlMode.RESPONSE,
-            so_sndbuf=pick(uri.so_sndbuf, 0),
-            so_rcvbuf=pick(uri.so_rcvbuf, 0),
+            so_sndbuf=0 if ipc else min(uri.so_sndbuf or 0, INT32[1]),
+            so_rcvbuf=0 if ipc else min(uri.so_rcvbuf or 0, INT32[1]),
         )
 
     def log_fields(self) -> dict[str, Any]:
@@ -136,8 +148,6 @@ class SubscriptionParams:
     is_response: bool
     group: bool | None
     receiver_window_length: int
-    congestion_control: CongestionControlChoice | None
-    nak_delay_ns: int | None
     tether_timeouts: TetherTimeouts
 
     def log_fields(self) -> dict[str, Any]:
@@ -153,8 +163,7 @@ class SubscriptionParams:
 
     @classmethod
     def of(cls, uri: ChannelUri, settings: DriverSettings) -> SubscriptionParams:
-        """The parameters of a subscription with that channel. Raises ChannelUriError where it cannot be one."""
-        uri.check_subscription()
+        """The parameters of a subscription with that channel. Raises ChannelUriError for a wrong value."""
         return cls(
             session_id=uri.session_id,
             reliable=pick(uri.reliable, settings.reliable_stream),
@@ -164,8 +173,6 @@ class SubscriptionParams:
             is_response=uri.control_mode is ControlMode.RESPONSE,
             group=uri.group,
             receiver_window_length=pick(uri.receiver_window_length, settings.rcv_initial_window_length),
-            congestion_control=uri.congestion_control,
-            nak_delay_ns=uri.nak_delay_ns,
             tether_timeouts=TetherTimeouts.of(uri, settings),
         )
 
@@ -181,14 +188,27 @@ def _window(uri: ChannelUri, settings: DriverSettings, *, term_length: int, mtu:
         setting = settings.ipc_publication_term_window_length
     else:
         setting = settings.publication_term_window_length
-    window = pick(uri.publication_window_length, setting) or term_length // 2
-    if uri.publication_window_length is None:
-        return min(max(window, mtu), term_length // 2)
+    window = uri.publication_window_length
+    if window is None:
+        return min(max(setting or term_length // 2, mtu), term_length // 2)
     if not mtu <= window <= term_length // 2:
-        raise ChannelUriError(
-            str(uri), f"pub-wnd {window} is not from the mtu of {mtu} to half the term length of {term_length}"
-        )
+        raise uri.fault(f"{window} is not from the mtu of {mtu} to half the term length of {term_length}", "pub-wnd")
     return window
+
+
+def _start(uri: ChannelUri, term_length: int) -> tuple[int | None, int | None, int]:
+    """Initial term id, first term id and offset in it, where the channel names them."""
+    initial, first, offset = uri.init_term_id, uri.term_id, uri.term_offset
+    if initial is None and first is None and offset is None:
+        return None, None, 0
+    if initial is None or first is None or offset is None:
+        key = "init-term-id" if initial is not None else "term-id" if first is not None else "term-offset"
+        raise uri.fault("init-term-id, term-id and term-offset come together or not at all", key)
+    if (first - initial) & 0xFFFF_FFFF > INT32[1]:
+        raise uri.fault(f"{first} lies before init-term-id {initial}", "term-id")
+    if offset > term_length:
+        raise uri.fault(f"{offset} exceeds the term length of {term_length}", "term-offset")
+    return initial, first, offset
 
 
 def first_term_ids(params: PublicationParams, random: Random) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, Str
 from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
 from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
-from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.errors import conflict, invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
 from mainstem.aeron.system_counter import SystemCounter
 
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.session_ids import SessionIds
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationRequest:
-    """What a client asks for: ``channel`` is its text, ``uri`` and ``params`` its meaning."""
+    """What a client asks for: ``channel`` is its text, ``uri``, ``udp`` (None for IPC) and ``params`` its meaning."""
 
     registration_id: int
     client_id: int
     stream_id: int
     channel: str
     uri: ChannelUri
+    udp: UdpChannel | None
     params: PublicationParams
     is_exclusive: bool
 
@@ -170,7 +172,7 @@ def _check_same(request: PublicationRequest, existing: Publication) -> None:
     """What a shared registration's channel names must be what the publication has. Raises RegistrationError."""
     log, uri, params = existing.log, request.uri, request.params
     pairs: list[tuple[str, object, object]] = [
-        ("session-id", uri.session_id, existing.session_id),
+        ("session-id", params.session_id, existing.session_id),
         ("mtu", uri.mtu, log.mtu),
         ("term-length", uri.term_length, log.term_length),
     ]
@@ -181,9 +183,11 @@ def _check_same(request: PublicationRequest, existing: Publication) -> None:
             ("term-id", params.term_id, start.term_id),
             ("term-offset", params.term_offset, start.term_offset),
         ]
+    if not uri.is_ipc:
+        pairs.append(("ssc", params.spies_simulate_connection, existing.params.spies_simulate_connection))
     for key, requested, actual in pairs:
         if requested is not None and requested != actual:
-            raise invalid_channel(
+            raise conflict(
                 f"existing publication has different {key}: existing={actual} requested={requested} "
                 f"existing channel={existing.channel} channel={uri}"
             )

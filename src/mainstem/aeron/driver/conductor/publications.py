@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mainstem.aeron.channel import ChannelUri
+from mainstem.aeron.channel import ChannelUri, InvalidChannel
+from mainstem.aeron.channel_values import NO_TAG
 from mainstem.aeron.command.commands import AddExclusivePublication
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.command.responses import (
@@ -15,13 +16,13 @@ from mainstem.aeron.command.responses import (
     OnPublicationReady,
 )
 from mainstem.aeron.driver.conductor.life_cycle import StreamState
-from mainstem.aeron.driver.conductor.params import PublicationParams
+from mainstem.aeron.driver.conductor.params import PublicationParams, TaggedSession
 from mainstem.aeron.driver.conductor.publication import PublicationRequest
-from mainstem.aeron.driver.errors import invalid_channel
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
     from mainstem.aeron.command.commands import AddPublication, GetNextAvailableSessionId, RemovePublication
+    from mainstem.aeron.driver.conductor.channels import Channels
     from mainstem.aeron.driver.conductor.clients import Clients
     from mainstem.aeron.driver.conductor.image_links import ImageLinks
     from mainstem.aeron.driver.conductor.ipc_publication import IpcPublication
@@ -55,6 +56,7 @@ class Publications:
         network: NetworkPublications,
         session_ids: SessionIds,
         response_channels: ResponseChannels,
+        channels: Channels,
     ) -> None:
         self._resources = resources
         self._clients = clients
@@ -63,6 +65,7 @@ class Publications:
         self._network = network
         self._session_ids = session_ids
         self._response_channels = response_channels
+        self._channels = channels
         self._registrations: dict[int, PublicationLink] = {}
 
     def find(self, registration_id: int) -> Publication | None:
@@ -83,10 +86,13 @@ class Publications:
         """ADD_PUBLICATION and ADD_EXCLUSIVE_PUBLICATION."""
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
-        if uri.session_id_tag is not None:
-            uri = self._as_tagged(uri, uri.session_id_tag)
-        params = PublicationParams.of(uri, self._resources.settings)
-        self._response_channels.check(uri, params)
+        if uri.spy:
+            raise InvalidChannel(uri.text, "a spy can only subscribe")
+        udp = None if uri.is_ipc else self._channels.resolve(uri)
+        params = PublicationParams.of(uri, self._resources.settings, self._tagged(uri))
+        if udp is not None:
+            udp.check_publication()
+        params = self._response_channels.check(uri, params)
         is_exclusive = isinstance(command, AddExclusivePublication)
         request = PublicationRequest(
             registration_id=command.correlation_id,
@@ -94,6 +100,7 @@ class Publications:
             stream_id=command.stream_id,
             channel=command.channel,
             uri=uri,
+            udp=udp,
             params=params,
             is_exclusive=is_exclusive,
         )
@@ -118,22 +125,19 @@ class Publications:
             registry.link_all(now_ns)
             self._response_channels.on_added(publication)
 
-    def _as_tagged(self, uri: ChannelUri, tag: int) -> ChannelUri:
-        """``session-id=tag:N`` takes session, mtu and term length from the publication with entity tag N.
+    def _tagged(self, uri: ChannelUri) -> TaggedSession | None:
+        """``session-id=tag:N`` takes session, mtu and term length from the network publication with entity tag N.
 
         See docs/protocols/aeron.md, 19.7.
         """
-        for publication in self._all():
-            if publication.params.entity_tag == tag:
+        tag = uri.session_id_tag
+        if tag is None:
+            return None
+        for publication in self._network.streams:
+            if publication.params.entity_tag == tag != NO_TAG:
                 log = publication.log
-                return replace(
-                    uri,
-                    session_id_tag=None,
-                    session_id=publication.session_id,
-                    mtu=log.mtu,
-                    term_length=log.term_length,
-                )
-        raise invalid_channel(f"channel {uri}: no publication has the tag {tag}")
+                return TaggedSession(publication.session_id, log.mtu, log.term_length)
+        raise uri.fault(f"no network publication has the tag {tag}", "session-id")
 
     def _all(self) -> list[Publication]:
         return [*self._ipc.streams, *self._network.streams]

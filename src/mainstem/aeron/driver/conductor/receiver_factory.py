@@ -14,6 +14,7 @@ from mainstem.aeron.driver.one_way import OneWayLatency
 from mainstem.aeron.driver.receiver.congestion_control import CubicCongestionControl, StaticWindowCongestionControl
 from mainstem.aeron.driver.receiver.receiver_image import ReceiverImage
 from mainstem.aeron.driver.settings import GroupConsideration
+from mainstem.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from mainstem._core.driver.delay import DelayGenerator
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.messages import CreateImage
     from mainstem.aeron.driver.receiver.congestion_control import CongestionControl
     from mainstem.aeron.driver.settings import DriverSettings
+
+
+MAX_NAK_DELAY_NS = 3_600 * NS_PER_SECOND  # longer than any image waits; times the ratio it fits 64 bits
 
 
 def is_group(
@@ -59,8 +63,8 @@ def make_receiver_image(
         path,
         message,
         registration_id=stream.registration_id,
-        loss_detector=LossDetector(_delay(resources, params, is_group=group)),
-        congestion_control=_congestion_control(settings, path, params, stream, now_ns=now_ns),
+        loss_detector=LossDetector(_delay(resources, channel, params, is_group=group)),
+        congestion_control=_congestion_control(settings, path, channel, stream, now_ns=now_ns),
         reliable=params.reliable,
         one_way=_one_way(settings, stream),
         epoch_ns=resources.clock.epoch_ns,
@@ -77,7 +81,10 @@ def _one_way(settings: DriverSettings, stream: StreamCounters) -> OneWayLatency 
     )
 
 
-def _delay(resources: Resources, params: SubscriptionParams, *, is_group: bool) -> DelayGenerator:
+def _delay(
+    resources: Resources, channel: ReceiveChannel, params: SubscriptionParams, *, is_group: bool
+) -> DelayGenerator:
+    """When gaps are asked for. Raises ChannelUriError for a delay that is none: the subscription was accepted with it."""
     settings = resources.settings
     if not params.reliable:
         return StaticDelay(0, 0)
@@ -88,14 +95,16 @@ def _delay(resources: Resources, params: SubscriptionParams, *, is_group: bool) 
             group_size=settings.nak_multicast_group_size,
         )
     return StaticDelay.unicast(
-        pick(params.nak_delay_ns, settings.nak_unicast_delay_ns), settings.nak_unicast_retry_delay_ratio
+        min(pick(channel.udp.uri.nak_delay_ns, settings.nak_unicast_delay_ns), MAX_NAK_DELAY_NS),
+        settings.nak_unicast_retry_delay_ratio,
     )
 
 
 def _congestion_control(
-    settings: DriverSettings, path: ReceivePath, params: SubscriptionParams, stream: StreamCounters, *, now_ns: int
+    settings: DriverSettings, path: ReceivePath, channel: ReceiveChannel, stream: StreamCounters, *, now_ns: int
 ) -> CongestionControl:
-    choice = params.congestion_control
+    """The strategy of the window. Raises ChannelUriError for an unknown one: the subscription was accepted with it."""
+    choice = channel.udp.uri.congestion_control
     if choice is None and settings.congestioncontrol_supplier == Choice.CUBIC:
         choice = Choice.CUBIC
     if choice is not Choice.CUBIC:

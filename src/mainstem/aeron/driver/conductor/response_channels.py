@@ -5,11 +5,13 @@ See docs/protocols/aeron.md, 20.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.driver.conductor.network_publication import NetworkPublication
 from mainstem.aeron.driver.conductor.params import NO_RESPONSE
-from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.conductor.subscription_link import SubscriptionKind
+from mainstem.aeron.driver.errors import conflict
 
 if TYPE_CHECKING:
     from mainstem.aeron.channel import ChannelUri
@@ -43,33 +45,33 @@ class ResponseChannels:
         self._network = network
         self._images = images
 
-    def check(self, uri: ChannelUri, params: PublicationParams) -> None:
-        """Refuses a response to nothing, and a request whose response no subscription waits for. Raises RegistrationError."""
+    def check(self, uri: ChannelUri, params: PublicationParams) -> PublicationParams:
+        """Refuses a response to nothing, and a request whose response no subscription waits for.
+
+        Raises RegistrationError. Returns the parameters that hold: over IPC what does not respond is an ordinary publication.
+        """
+        if uri.is_ipc:
+            is_response = params.is_response and self._ipc.find(params.response_correlation_id) is not None
+            return replace(params, is_response=is_response)
         correlation_id = params.response_correlation_id
         if params.is_response:
             self._check_response(uri, correlation_id)
-        elif correlation_id not in (NO_RESPONSE, PROTOTYPE):
+        elif correlation_id != NO_RESPONSE:
             subscription = self._registry.find(correlation_id)
-            if subscription is None or not subscription.params.is_response:
-                raise invalid_channel(
-                    f"channel {uri}: response-correlation-id={correlation_id} names no subscription with control-mode=response"
-                )
+            if subscription is None or subscription.kind is not SubscriptionKind.NETWORK:
+                raise conflict(f"channel {uri}: response-correlation-id={correlation_id} names no network subscription")
+        return params
 
     def _check_response(self, uri: ChannelUri, correlation_id: int) -> None:
         if correlation_id == NO_RESPONSE:
-            raise invalid_channel(f"channel {uri}: control-mode=response needs a response-correlation-id")
+            raise conflict(f"channel {uri}: control-mode=response needs a response-correlation-id")
         if correlation_id == PROTOTYPE:
-            return
-        if uri.is_ipc:
-            request = self._ipc.find(correlation_id)
-            if request is None:
-                raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} names no publication")
             return
         image = self._images.find(correlation_id)
         if image is None:
-            raise invalid_channel(f"channel {uri}: response-correlation-id={correlation_id} names no image")
+            raise conflict(f"channel {uri}: response-correlation-id={correlation_id} names no image")
         if not image.needs_response:
-            raise invalid_channel(f"channel {uri}: image {correlation_id} did not ask for a response")
+            raise conflict(f"channel {uri}: image {correlation_id} did not ask for a response")
 
     def on_added(self, publication: IpcPublication | NetworkPublication) -> None:
         """A publication is there: where it responds to an image, its session is announced to that image's sender."""

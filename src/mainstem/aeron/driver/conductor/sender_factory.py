@@ -69,7 +69,8 @@ def make_sender_publication(
     """The sender's part of a new publication. ``fc-receivers`` is allocated where receivers are counted."""
     settings, channel = resources.settings, send_channel.udp
     group = channel.has_group_semantics
-    flow_control = choose_flow_control(channel.uri.flow_control, group=group, defaults=flow_control_defaults(settings))
+    requested = channel.uri.flow_control if group else None
+    flow_control = choose_flow_control(requested, group=group, defaults=flow_control_defaults(settings))
     path.set_nak_counter(counters.naks_received.counter_id)
     path.receiver_timeout_ns = settings.publication_connection_timeout_ns
     gauge = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver.conductor.subscription_link import SubscriptionKind
-from mainstem.aeron.driver.errors import invalid_channel
+from mainstem.aeron.driver.errors import conflict
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class SubscriptionRegistry:
             for name in ("reliable", "rejoin", "is_response"):
                 requested, existing = getattr(candidate.params, name), getattr(other.params, name)
                 if requested != existing:
-                    raise invalid_channel(
+                    raise conflict(
                         f"option conflicts with existing subscription: {name}={requested} existing {name}={existing} "
                         f"existing channel={other.channel} channel={candidate.channel}"
                     )

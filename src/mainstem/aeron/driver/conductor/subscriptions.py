@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.conductor.network_publications import NetworkPublications
     from mainstem.aeron.driver.conductor.resources import Resources
     from mainstem.aeron.driver.conductor.subscription_registry import SubscriptionRegistry
+    from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 NO_CHANNEL_STATUS = -1
 
@@ -51,6 +52,7 @@ class Subscriptions:
         self._clients.get_or_add(command.client_id)
         uri = ChannelUri.parse(command.channel)
         kind = SubscriptionKind.SPY if uri.spy else SubscriptionKind.IPC if uri.is_ipc else SubscriptionKind.NETWORK
+        udp = None if uri.is_ipc else self._channels.resolve(uri)
         params = SubscriptionParams.of(uri, self._resources.settings)
         subscription = SubscriptionLink(
             registration_id=command.correlation_id,
@@ -61,20 +63,21 @@ class Subscriptions:
             params=params,
             session_id=params.session_id,
         )
-        if kind is SubscriptionKind.NETWORK:
-            self._add_network(subscription, uri, now_ns)
-        elif kind is SubscriptionKind.IPC:
+        if udp is None:
             subscription.ipc = True
             self._ready(subscription, NO_CHANNEL_STATUS)
             self._ipc.link_all(now_ns)
+        elif kind is SubscriptionKind.NETWORK:
+            self._add_network(subscription, udp, now_ns)
         else:
-            subscription.spied.add(self._channels.resolve(uri).canonical_form)
+            subscription.spied.add(udp.canonical_form)
             self._ready(subscription, NO_CHANNEL_STATUS)
             self._network.link_all(now_ns)
 
-    def _add_network(self, subscription: SubscriptionLink, uri: ChannelUri, now_ns: int) -> None:
+    def _add_network(self, subscription: SubscriptionLink, udp: UdpChannel, now_ns: int) -> None:
+        udp.check_subscription()
         channel = self._channels.receive(
-            self._channels.resolve(uri),
+            udp,
             subscription.params,
             registration_id=subscription.registration_id,
             text=subscription.channel,

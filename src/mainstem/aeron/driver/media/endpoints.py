@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.receive_path import ReceiveEndpointCore
 from mainstem._core.driver.send_path import SendEndpointCore
+from mainstem.aeron.channel_values import NO_OFFSET, written_offset
 from mainstem.aeron.driver.media.destinations import DestinationTracker
 from mainstem.aeron.driver.media.transport import TransportRequest
-from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.addresses import InetAddress
     from mainstem.aeron.driver.media.transport import OpenTransport, Transports
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
-
-# Messages carry no timestamp unless the channel specifies an offset.
-NO_TIMESTAMP = -1
 
 _keys = itertools.count(1)
 
@@ -60,6 +57,7 @@ class SendChannelEndpoint:
                 if channel.is_multicast
                 else channel.local_control,
                 connect=channel.remote_data if connected else None,
+                reach=channel.remote_data if connect and fixed and channel.is_multicast else None,
                 group=channel.remote_control if channel.is_multicast else None,
                 interface_ip=channel.interface_ip,
                 interface_index=channel.interface_index,
@@ -140,7 +138,7 @@ class ReceiveDestination:
                 so_rcvbuf=so_rcvbuf,
                 so_sndbuf=so_sndbuf,
                 port_range=port_range,
-                timestamps=channel.uri.media_receive_timestamp_offset is not None,
+                timestamps=written_offset(channel.uri.media_receive_timestamp_offset) is not None,
                 channel=str(channel.uri),
             )
         )
@@ -179,7 +177,7 @@ class ReceiveChannelEndpoint:
     """The sockets that streams of one channel arrive at: one, or with ``control-mode=manual`` any number of them.
 
     Opened by the conductor, then the receiver's until ``EndpointClosed``. Raises ConfigurationError when the socket cannot be
-    opened or its buffer is smaller than the window. ``receiver_id`` distinguishes this endpoint from all others in the group.
+    opened. ``receiver_id`` distinguishes this endpoint from all others in the group.
     """
 
     def __init__(
@@ -193,7 +191,6 @@ class ReceiveChannelEndpoint:
         so_rcvbuf: int = 0,
         so_sndbuf: int = 0,
         ttl: int = 0,
-        receiver_window_length: int = 0,
         port_range: tuple[int, int] | None = None,
     ) -> None:
         self.channel = channel
@@ -202,20 +199,15 @@ class ReceiveChannelEndpoint:
         self.group_tag = group_tag
         self.core = ReceiveEndpointCore(counters, self.key)
         self.destinations: dict[int, ReceiveDestination] = {}
-        media, own = channel.uri.media_receive_timestamp_offset, channel.uri.channel_receive_timestamp_offset
-        self.core.media_timestamp_offset = NO_TIMESTAMP if media is None else media
-        self.core.channel_timestamp_offset = NO_TIMESTAMP if own is None else own
+        media = written_offset(channel.uri.media_receive_timestamp_offset)
+        own = written_offset(channel.uri.channel_receive_timestamp_offset)
+        self.core.media_timestamp_offset = NO_OFFSET if media is None else media
+        self.core.channel_timestamp_offset = NO_OFFSET if own is None else own
         if channel.is_manual:
             return
         first = ReceiveDestination(
             channel, transports, so_rcvbuf=so_rcvbuf, so_sndbuf=so_sndbuf, ttl=ttl, port_range=port_range
         )
-        if receiver_window_length > first.receive_buffer_length:
-            first.close()
-            raise ConfigurationError(
-                f"receiver window of {receiver_window_length} bytes exceeds the socket's receive buffer of "
-                f"{first.receive_buffer_length} (SO_RCVBUF)"
-            )
         self.add_destination(first)
 
     @property

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 IP_MULTICAST_ALL = 49
 IPV6_MULTICAST_ALL = 29
 SIOCGIFADDR = 0x8915
+MAX_BUFFER = 0x7FFF_FFFF  # what the call takes
 
 
 class BufferLimits(NamedTuple):
@@ -60,7 +61,7 @@ class TransportRequest:
     ``bind`` is the local address; ``connect`` the only peer, None for a socket that sends anywhere; ``group`` a multicast
     group to join on the interface that has ``interface_ip``. Buffer lengths are in bytes, 0 for the system's. A port of 0
     is taken from ``port_range`` (low, high) where it is given. ``timestamps``: the kernel records when datagrams arrive.
-    ``channel`` is the channel URI that the socket is for.
+    ``channel`` is the channel URI that the socket is for. ``reach`` is a multicast address that must have a route from there.
     """
 
     bind: InetAddress
@@ -74,6 +75,7 @@ class TransportRequest:
     port_range: tuple[int, int] | None = None
     timestamps: bool = False
     channel: str = ""
+    reach: InetAddress | None = None
 
 
 @dataclass(slots=True)
@@ -163,7 +165,9 @@ class SystemTransports:
             else:
                 _bind(sock, request)
             if request.connect is not None:
-                sock.connect(_address(request.connect))
+                _connect(sock, request.connect)
+            if request.reach is not None:
+                _check_route(request.reach, request)
             transport = UdpTransport(
                 sock.fileno(),
                 self._make(self._incoming_loss),
@@ -183,7 +187,7 @@ class SystemTransports:
             receive_buffer_length=_buffer_length(sock, socket.SO_RCVBUF),
             send_buffer_length=_buffer_length(sock, socket.SO_SNDBUF),
             release=sock.close,
-            reconnect=lambda address: sock.connect(_address(address)),
+            reconnect=lambda address: _connect(sock, address),
         )
 
     def _make(self, factory: Callable[[int], LossGenerator] | None) -> LossGenerator | None:
@@ -210,7 +214,7 @@ class SystemTransports:
             lengths = []
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                 lengths.append(probe.getsockopt(socket.SOL_SOCKET, option))
-                probe.setsockopt(socket.SOL_SOCKET, option, 0x7FFFFFFF)
+                probe.setsockopt(socket.SOL_SOCKET, option, MAX_BUFFER)
                 lengths.append(_buffer_length(probe, option))
         return BufferLimits(*lengths)
 
@@ -232,11 +236,18 @@ def _address(address: InetAddress) -> tuple[str, int] | tuple[str, int, int, int
     return (address.ip, address.port)
 
 
+def _connect(sock: socket.socket, address: InetAddress) -> None:
+    if (sock.family == socket.AF_INET6) != address.is_v6:
+        raise OSError(errno.EAFNOSUPPORT, f"{address} is not of the socket's IP version")
+    sock.connect(_address(address))
+
+
 def _set_buffers(sock: socket.socket, request: TransportRequest) -> None:
+    # The system gives the most that it allows for any length that is above that.
     if request.so_rcvbuf > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, request.so_rcvbuf)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, min(request.so_rcvbuf, MAX_BUFFER))
     if request.so_sndbuf > 0:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, request.so_sndbuf)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(request.so_sndbuf, MAX_BUFFER))
 
 
 def _buffer_length(sock: socket.socket, option: int) -> int:
@@ -283,6 +294,16 @@ def _bind_group(sock: socket.socket, request: TransportRequest) -> None:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group.ip) + interface)
     if request.ttl > 0:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, request.ttl)
+
+
+def _check_route(group: InetAddress, request: TransportRequest) -> None:
+    """Raises OSError where the system would not send to a multicast address from the request's interface."""
+    with socket.socket(socket.AF_INET6 if group.is_v6 else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        if group.is_v6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, request.interface_index)
+        else:
+            probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(request.interface_ip))
+        probe.connect(_address(group))
 
 
 def _v4_interfaces() -> list[NetworkInterface]:

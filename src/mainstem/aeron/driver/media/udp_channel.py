@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.channel_values import ControlMode, Interface, parse_address, parse_interface
+from mainstem.aeron.channel_values import ControlMode, Interface
 from mainstem.aeron.driver.media.addresses import (
     LITERAL_RESOLVER,
     InetAddress,
@@ -15,7 +15,6 @@ from mainstem.aeron.driver.media.addresses import (
     has_odd_last_byte,
     wildcard,
 )
-from mainstem.errors import ChannelUriError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,21 +63,36 @@ class UdpChannel:
     ) -> UdpChannel:
         """Resolves the names of a channel. Raises ChannelUriError for what cannot be resolved or does not fit together.
 
-        ``lookup`` returns the text to resolve in place of a parameter's value (docs/protocols/aeron.md, 22.2).
+        ``lookup`` returns the text to resolve in place of a parameter's value (docs/protocols/aeron.md, 22.2). Every parameter
+        that sockets depend on is read here, so that a wrong one is refused.
         """
-        endpoint = _resolve(uri, uri.endpoint, "endpoint", resolver, lookup)
+        uri.check_udp()
         control = _resolve(uri, uri.control, "control", resolver, lookup)
-        if endpoint is not None and control is not None and endpoint.is_v6 != control.is_v6:
-            raise ChannelUriError(str(uri), "endpoint and control are not of the same IP version")
-        interface = None if uri.interface is None else parse_interface(uri.interface)
-        v6 = (endpoint or control or wildcard(v6=interface is not None and ":" in interface.host)).is_v6
+        endpoint = _resolve(uri, uri.endpoint, "endpoint", resolver, lookup)
+        tag = uri.channel_tag
+        _ = uri.ats, uri.so_sndbuf, uri.so_rcvbuf, uri.receiver_window_length
         if endpoint is not None and endpoint.is_multicast:
-            return cls._multicast(uri, endpoint, interface, resolver)
-        local = _local(uri, interface, v6, resolver)
+            channel = cls._multicast(uri, endpoint, resolver, tag)
+        else:
+            channel = cls._unicast(uri, endpoint, control, resolver, tag)
+        uri.check_timestamps()
+        return channel
+
+    @classmethod
+    def _unicast(
+        cls,
+        uri: ChannelUri,
+        endpoint: InetAddress | None,
+        control: InetAddress | None,
+        resolver: Resolver,
+        tag: int | None,
+    ) -> UdpChannel:
+        v6 = (control or endpoint or wildcard(v6=False)).is_v6
+        local = _local(uri, v6, resolver)
         remote = endpoint if endpoint is not None else wildcard(v6=v6)
         return cls(
             uri=uri,
-            canonical_form=_canonical(uri, local if control is None else control, remote),
+            canonical_form=_canonical(uri, local if control is None else control, remote, tag),
             remote_data=remote,
             remote_control=control if control is not None else remote,
             local_data=remote if control is not None else local,
@@ -90,20 +104,20 @@ class UdpChannel:
             interface_ip=local.ip,
             interface_index=0,
             ttl=0,
-            tag=uri.channel_tag,
+            tag=tag,
         )
 
     @classmethod
-    def _multicast(
-        cls, uri: ChannelUri, data: InetAddress, interface: Interface | None, resolver: Resolver
-    ) -> UdpChannel:
+    def _multicast(cls, uri: ChannelUri, data: InetAddress, resolver: Resolver, tag: int | None) -> UdpChannel:
         if not has_odd_last_byte(data):
-            raise ChannelUriError(
-                str(uri), f"multicast data address {data.ip} must be odd in its last byte: the next one is for control"
+            raise uri.fault(
+                f"multicast data address {data.ip} must be odd in its last byte: the next one is for control",
+                "endpoint",
             )
-        if uri.control is not None:
-            raise ChannelUriError(str(uri), "a multicast endpoint has its own control address")
+        interface = uri.network_interface
         network_interface = _find_interface(uri, interface, data.is_v6, resolver)
+        if (":" in network_interface.ip) != data.is_v6:
+            raise uri.fault(f"{uri.interface} is not of the IP version of {data.ip}", "interface")
         local = InetAddress(
             network_interface.ip,
             0 if interface is None else interface.port,
@@ -111,7 +125,7 @@ class UdpChannel:
         )
         return cls(
             uri=uri,
-            canonical_form=_canonical(uri, local, data),
+            canonical_form=_canonical(uri, local, data, tag),
             remote_data=data,
             remote_control=control_group(data),
             local_data=local,
@@ -123,13 +137,33 @@ class UdpChannel:
             interface_ip=network_interface.ip,
             interface_index=network_interface.index,
             ttl=uri.ttl or 0,
-            tag=uri.channel_tag,
+            tag=tag,
         )
+
+    def check_publication(self) -> None:
+        """Raises ChannelUriError where nothing can be sent through the channel."""
+        uri = self.uri
+        if not (self.is_manual or self.is_dynamic) and self.has_explicit_endpoint and self.remote_data.port == 0:
+            raise uri.fault("a publication cannot send to port 0", "endpoint")
+        if self.is_dynamic and not self.has_explicit_control:
+            raise uri.fault("a multicast group has no dynamic destinations", "control-mode")
+        if self.has_explicit_control and not self.has_explicit_endpoint and "control-mode" not in uri.values:
+            raise uri.fault("a control address needs an endpoint or a control-mode", "control")
+
+    def check_subscription(self) -> None:
+        """Raises ChannelUriError where nothing can be received through the channel."""
+        if self.has_explicit_control and self.local_control.port == 0:
+            raise self.uri.fault("a subscription cannot report to port 0", "control")
 
     @property
     def is_manual(self) -> bool:
         """Whether destinations are added by commands."""
         return self.control_mode is ControlMode.MANUAL
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether destinations are learnt from status messages."""
+        return self.control_mode is ControlMode.DYNAMIC
 
     @property
     def is_response(self) -> bool:
@@ -140,21 +174,33 @@ class UdpChannel:
         """Whether a sender has a list of destinations: added by commands, or learnt from status messages."""
         if self.is_multicast or self.is_response:
             return False
-        return (
-            self.is_manual
-            or (self.has_explicit_control and not self.has_explicit_endpoint)
-            or (self.control_mode is ControlMode.DYNAMIC)
-        )
+        return self.is_manual or (self.has_explicit_control and not self.has_explicit_endpoint) or self.is_dynamic
 
     @property
     def has_group_semantics(self) -> bool:
         """Whether there may be several receivers, as a sender sees it (docs/protocols/aeron.md, 16.4)."""
         return self.is_multicast or self.has_many_destinations
 
+    def has_tag_of(self, other: UdpChannel) -> bool:
+        """Whether ``other`` names this channel by its tag. Raises ChannelUriError where the rest of it differs."""
+        if other.tag is None or self.tag != other.tag:
+            return False
+        if other.control_mode not in (None, self.control_mode):
+            raise other.uri.fault(f"the control-mode is not that of {self.uri}, which has the same tag", "control-mode")
+        places = (other.remote_data, other.local_control)
+        if places != (self.remote_data, self.local_control) and not other.is_nowhere:
+            raise other.uri.fault(f"the addresses are not those of {self.uri}, which has the same tag", "tags")
+        return True
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether the channel names no address, so that only its tag identifies it."""
+        return all(each.is_wildcard and each.port == 0 for each in (self.remote_data, self.local_control))
+
     def matches(self, other: UdpChannel) -> bool:
-        """Whether two channels may share their sockets: the same identity, or the same tag."""
-        if self.tag is not None and self.tag == other.tag:
-            return True
+        """Whether two channels share their sockets: the same identity, and no tags that differ."""
+        if self.tag is not None and other.tag is not None and self.tag != other.tag:
+            return False
         return self.canonical_form == other.canonical_form
 
 
@@ -163,45 +209,49 @@ def _resolve(
 ) -> InetAddress | None:
     if text is None:
         return None
-    address = parse_address(lookup(text, key))
+    address = uri.address_of(key, lookup(text, key))
+    return InetAddress(_resolve_host(uri, address.host, key, resolver), address.port)
+
+
+def _resolve_host(uri: ChannelUri, host: str, key: str, resolver: Resolver) -> str:
     try:
-        return InetAddress(resolver.resolve(address.host), address.port)
+        return resolver.resolve(host)
     except LookupError as error:
-        raise ChannelUriError(str(uri), f"{key}={text}: {error}") from error
+        raise uri.fault(f"{key}={uri.values[key]}: {error}", key) from error
 
 
-def _local(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> InetAddress:
+def _local(uri: ChannelUri, v6: bool, resolver: Resolver) -> InetAddress:
     """The address that a unicast socket binds: that of the channel's interface, else any."""
+    interface = uri.network_interface
     if interface is None:
         return wildcard(v6=v6)
-    if interface.prefix_length is not None:
-        return InetAddress(_find_interface(uri, interface, v6, resolver).ip, interface.port)
-    try:
-        return InetAddress(resolver.resolve(interface.host), interface.port)
-    except LookupError as error:
-        raise ChannelUriError(str(uri), f"interface={uri.interface}: {error}") from error
+    if not interface.name:
+        asked = InetAddress(_resolve_host(uri, interface.host, "interface", resolver), interface.port)
+        if asked.is_wildcard:
+            return asked
+    return InetAddress(_find_interface(uri, interface, v6, resolver).ip, interface.port)
 
 
 def _find_interface(uri: ChannelUri, interface: Interface | None, v6: bool, resolver: Resolver) -> NetworkInterface:
-    """The first interface of the channel's network, loopback last (docs/protocols/aeron.md, 19.2)."""
-    if interface is None:
-        network = ipaddress.ip_network("::/0" if v6 else "0.0.0.0/0")
+    """The first interface of the channel's network or name, loopback last (docs/protocols/aeron.md, 19.2)."""
+    if interface is not None and interface.name:
+        named = [each for each in resolver.interfaces() if each.name == interface.name]
+        matches = [each for each in named if (":" in each.ip) == v6]
+        place = f"named {interface.name}" if not named else f"of IPv{6 if v6 else 4} on {interface.name}"
     else:
-        try:
-            host = resolver.resolve(interface.host)
-        except LookupError as error:
-            raise ChannelUriError(str(uri), f"interface={uri.interface}: {error}") from error
-        bits = interface.prefix_length if interface.prefix_length is not None else (128 if ":" in host else 32)
-        network = ipaddress.ip_network(f"{host}/{bits}", strict=False)
-    matches = [
-        each for each in resolver.interfaces() if (":" in each.ip) == v6 and ipaddress.ip_address(each.ip) in network
-    ]
+        network = ipaddress.ip_network("::/0" if v6 else "0.0.0.0/0")
+        if interface is not None:
+            host = _resolve_host(uri, interface.host, "interface", resolver)
+            bits = interface.prefix_length if interface.prefix_length is not None else (128 if ":" in host else 32)
+            network = ipaddress.ip_network(f"{host}/{bits}", strict=False)
+        matches = [each for each in resolver.interfaces() if ipaddress.ip_address(each.ip) in network]
+        place = f"in {network}"
     if not matches:
-        raise ChannelUriError(str(uri), f"no network interface has an address in {network}")
+        raise uri.fault(f"no network interface has an address {place}", "interface")
     return min(matches, key=lambda each: each.is_loopback)
 
 
-def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
+def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress, tag: int | None) -> str:
     """The identity of the channel's sockets, in the text of its URI where it has one (docs/protocols/aeron.md, 19.7)."""
     local_text = uri.control or uri.interface or str(local)
     remote_text = uri.endpoint or str(remote)
@@ -210,5 +260,5 @@ def _canonical(uri: ChannelUri, local: InetAddress, remote: InetAddress) -> str:
     )
     suffix = ""
     if not distinguishing:
-        suffix = f"#{uri.channel_tag}" if uri.channel_tag is not None else f"-{next(_unique)}"
+        suffix = f"#{tag}" if tag is not None else f"-{next(_unique)}"
     return f"UDP-{local_text}-{remote_text}{suffix}"

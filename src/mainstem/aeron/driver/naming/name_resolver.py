@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from mainstem.aeron.channel_values import address as read_address
 from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.aeron.driver.naming.driver_name_resolver import DriverNameResolver
@@ -48,7 +49,10 @@ class CsvTableNameResolver:
 
     def lookup(self, text: str, key: str, *, again: bool) -> str:
         """The address that replaces ``text``, or ``text`` itself; ``again`` requests the one for re-resolution."""
-        host, port = parse_address(text)
+        try:
+            host, port = read_address(text)
+        except ValueError:
+            return text
         for row in self._rows:
             if row.key == key and row.name in (text, host):
                 address = row.again if again else row.address
@@ -159,8 +163,11 @@ class NameResolver:
                 self._exceeded.add_release(1)
 
     def address(self, text: str, key: str, *, again: bool = False) -> InetAddress:
-        """``host:port`` as the value of ``key``, resolved. Raises LookupError."""
-        host, port = parse_address(self.lookup(text, key, again=again))
+        """``host:port`` as the value of ``key``, resolved. Raises LookupError, also for what is no address."""
+        try:
+            host, port = read_address(self.lookup(text, key, again=again))
+        except ValueError as error:
+            raise LookupError(f"{key}={text}: {error}") from None
         return InetAddress(self.resolve(host, again=again), port)
 
     def interfaces(self) -> Sequence[NetworkInterface]:

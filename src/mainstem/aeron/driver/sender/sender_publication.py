@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.retransmit import RetransmitHandler
+from mainstem.aeron.channel_values import written_offset
 from mainstem.aeron.driver.sender.flow_control import FlowControlDefaults, choose_flow_control
 from mainstem.aeron.protocol.frames import Rttm
 from mainstem.clock import NEVER_NS
@@ -82,7 +83,7 @@ class SenderPublication:
         self.registration_id = registration_id
         self.is_response = is_response or channel.is_response
         self.flow_control = flow_control or choose_flow_control(
-            channel.uri.flow_control, group=group, defaults=FlowControlDefaults()
+            channel.uri.flow_control if group else None, group=group, defaults=FlowControlDefaults()
         )
         path.set_retransmit(
             retransmit
@@ -104,7 +105,7 @@ class SenderPublication:
         if events is not None:
             events.watch_resends()
         path.key = next(_keys)
-        stamp = channel.uri.channel_send_timestamp_offset
+        stamp = written_offset(channel.uri.channel_send_timestamp_offset)
         if stamp is not None:
             path.timestamp_offset = stamp
         self.flow_control.prepare(path)

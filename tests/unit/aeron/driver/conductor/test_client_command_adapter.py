@@ -22,19 +22,25 @@ def test_logs_what_it_cannot_read_and_answers_nothing(driver: InvokedDriver) -> 
 
 
 @pytest.mark.parametrize(
-    ("channel", "what"),
+    ("channel", "code", "what"),
     [
-        ("aeron:udp?endpoint=localhost:20121|mtu=nine", "mtu"),
-        ("aeron:carrier-pigeon", "carrier-pigeon"),
-        ("ipc", "aeron:"),
-        ("aeron:ipc?term-length=3", "term-length"),
+        ("aeron:udp?endpoint=localhost:20121|mtu=nine", ErrorCode.GENERIC_ERROR, "mtu"),
+        ("aeron:carrier-pigeon", ErrorCode.INVALID_CHANNEL, "carrier-pigeon"),
+        ("ipc", ErrorCode.INVALID_CHANNEL, "aeron:"),
+        ("aeron:ipc?term-length=3", ErrorCode.GENERIC_ERROR, "term-length"),
     ],
 )
-def test_says_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: str, what: str) -> None:
+def test_says_what_is_wrong_with_a_channel(driver: InvokedDriver, channel: str, code: ErrorCode, what: str) -> None:
     error = only(driver.add_publication(channel), responses.OnError)
-    assert error.code is ErrorCode.INVALID_CHANNEL
+    assert error.code is code
     assert what in error.message
     assert channel in error.message
+
+
+def test_a_channel_that_is_too_long_has_a_response(driver: InvokedDriver) -> None:
+    error = only(driver.add_publication("aeron:ipc?alias=" + "x" * 4080), responses.OnError)
+    assert error.code is ErrorCode.INVALID_CHANNEL
+    assert "4096 bytes" in error.message
 
 
 def test_knows_the_publications_and_subscriptions_it_has(driver: InvokedDriver) -> None:

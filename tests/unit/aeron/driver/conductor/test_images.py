@@ -75,6 +75,26 @@ def subscribe(driver: InvokedDriver, channel: str = CHANNEL) -> responses.OnSubs
     return only(driver.add_subscription(channel), responses.OnSubscriptionReady)
 
 
+@pytest.mark.parametrize("key", ["cc=bbr", "nak-delay=soon", "rcv-wnd=0"])
+def test_a_subscription_that_can_have_no_image_says_so_for_each_stream(sender: Sender, key: str) -> None:
+    driver = sender.driver
+    subscribe(driver, f"{CHANNEL}|{key}")
+    errors = driver.core.system_counters[SystemCounter.ERRORS].get()
+    labels = driver.labels()
+    assert not count(sender.setup(), responses.OnAvailableImage)
+    assert driver.core.system_counters[SystemCounter.ERRORS].get() > errors
+    assert driver.labels() == labels
+
+
+def test_an_images_window_is_what_the_system_gave_its_socket(sender: Sender) -> None:
+    driver = sender.driver
+    driver.network.longest_buffer = 16_384
+    subscribe(driver, f"{CHANNEL}|rcv-wnd=64k|so-rcvbuf=64k")
+    only(sender.setup(), responses.OnAvailableImage)
+    (status,) = sender.frames(layout.TYPE_SM)
+    assert struct.unpack_from("<i", status, 24)[0] == 16_384
+
+
 def test_data_of_an_unknown_session_asks_for_a_setup(sender: Sender) -> None:
     subscribe(sender.driver, CHANNEL + "|gtag=99")
     sender.heartbeat(0)

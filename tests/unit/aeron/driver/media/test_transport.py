@@ -41,6 +41,23 @@ def test_opens_binds_and_connects_with_the_buffers_that_were_asked_for() -> None
         assert each.transport.closed
 
 
+def test_a_peer_of_the_other_ip_version_is_refused_and_no_socket_is_left() -> None:
+    opened = SystemTransports().open(TransportRequest(bind=LOOPBACK))
+    with pytest.raises(ConfigurationError, match="not of the socket's IP version"):
+        SystemTransports().open(TransportRequest(bind=opened.local_address.with_port(0), connect=InetAddress("::1", 9)))
+    with pytest.raises(OSError, match="not of the socket's IP version"):
+        opened.reconnect(InetAddress("::1", 9))
+    opened.close()
+
+
+def test_buffers_above_what_a_call_takes_are_what_the_system_allows() -> None:
+    transports = SystemTransports()
+    opened = transports.open(TransportRequest(bind=LOOPBACK, so_rcvbuf=3 << 30, so_sndbuf=1 << 62))
+    limits = transports.buffer_limits()
+    assert (opened.receive_buffer_length, opened.send_buffer_length) == (limits.max_receive, limits.max_send)
+    opened.close()
+
+
 def test_a_taken_port_is_refused_by_name_and_a_range_finds_the_next_free_one() -> None:
     transports = SystemTransports()
     first = transports.open(TransportRequest(bind=LOOPBACK))

@@ -29,7 +29,7 @@ def test_unicast_sends_to_its_endpoint_from_any_interface() -> None:
 
 
 def test_an_interface_is_found_by_its_network() -> None:
-    made = channel("aeron:udp?endpoint=peer:40123|interface=192.168.5.0/24:5000")
+    made = channel("aeron:udp?endpoint=peer:40123|interface=192.168.5.0:5000/24")
     assert made.local_control == InetAddress("192.168.5.7", 5000)
     with pytest.raises(ChannelUriError, match=r"10\.0\.0\.0/8"):
         channel("aeron:udp?endpoint=peer:40123|interface=10.0.0.0/8")
@@ -101,8 +101,13 @@ def test_the_same_words_are_the_same_channel_and_a_wildcard_port_never_is() -> N
     ("text", "words"),
     [
         ("aeron:udp?endpoint=nowhere:1", "unknown host 'nowhere'"),
-        ("aeron:udp?endpoint=localhost:1|control=[::1]:2", "IP version"),
-        ("aeron:udp?endpoint=224.10.9.7:4050|control=localhost:1", "its own control address"),
+        ("aeron:udp?endpoint=localhost:x", "'x' is not a port"),
+        ("aeron:udp?endpoint=224.10.9.7:4050|interface=[fe80::5]", "not of the IP version"),
+        (
+            "aeron:udp?endpoint=localhost:1|interface=203.0.113.7",
+            "no network interface has an address in 203.0.113.7/32",
+        ),
+        ("aeron:udp?endpoint=localhost:1|interface={eth77}", "no network interface has an address named eth77"),
         ("aeron:udp?endpoint=localhost:1|interface=nowhere", "unknown host 'nowhere'"),
     ],
 )
@@ -118,3 +123,44 @@ def test_an_address_survives_packing(address: InetAddress) -> None:
     assert text_of(b"??") == "unknown"
     with pytest.raises(ValueError, match="not a packed"):
         InetAddress.unpack(b"")
+
+
+def test_an_interface_is_found_by_its_name() -> None:
+    assert channel("aeron:udp?endpoint=peer:40123|interface={lo}").local_control == InetAddress("127.0.0.1", 0)
+    assert channel("aeron:udp?endpoint=peer:40123|interface={lo}:5000").local_control == InetAddress("127.0.0.1", 5000)
+    with pytest.raises(ChannelUriError, match="of IPv6 on lo"):
+        channel("aeron:udp?endpoint=[::1]:40123|interface={lo}")
+
+
+def test_a_tag_names_a_channel_alone_or_with_the_same_addresses() -> None:
+    opened = channel("aeron:udp?endpoint=peer:40123|tags=5")
+    assert opened.has_tag_of(channel("aeron:udp?tags=5"))
+    assert opened.has_tag_of(channel("aeron:udp?endpoint=peer:40123|tags=5,9"))
+    assert not opened.has_tag_of(channel("aeron:udp?endpoint=peer:40123"))
+    assert not opened.has_tag_of(channel("aeron:udp?endpoint=peer:40123|tags=6"))
+    assert not opened.matches(channel("aeron:udp?endpoint=peer:40123|tags=6"))
+    assert opened.matches(channel("aeron:udp?endpoint=peer:40123"))
+    with pytest.raises(ChannelUriError, match="addresses are not those"):
+        opened.has_tag_of(channel("aeron:udp?endpoint=peer:40124|tags=5"))
+    with pytest.raises(ChannelUriError, match="control-mode is not that"):
+        opened.has_tag_of(channel("aeron:udp?tags=5|control-mode=manual"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("aeron:udp?endpoint=peer:0", "port 0"),
+        ("aeron:udp?control=peer:40123", "needs an endpoint or a control-mode"),
+        ("aeron:udp?endpoint=224.10.9.7:4050|control=peer:1|control-mode=dynamic", "no dynamic destinations"),
+    ],
+)
+def test_nothing_can_be_sent_through_some_channels(text: str, words: str) -> None:
+    with pytest.raises(ChannelUriError, match=words):
+        channel(text).check_publication()
+    channel("aeron:udp?endpoint=peer:0|control-mode=manual").check_publication()
+    channel("aeron:udp?control=peer:40123|control-mode=auto").check_publication()
+
+
+def test_a_subscription_reports_to_a_port() -> None:
+    with pytest.raises(ChannelUriError, match="port 0"):
+        channel("aeron:udp?endpoint=peer:40123|control=peer:0").check_subscription()

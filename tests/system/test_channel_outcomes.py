@@ -1,0 +1,50 @@
+"""The table of channel commands on this driver alone: its outcomes are those recorded of the reference driver."""
+
+from __future__ import annotations
+
+import random
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support import channel_cases as table
+
+from mainstem.aeron.cnc import CncFile
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.aeron.files import MappedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has an IPv6 loopback."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def client() -> Iterator[table.RawClient]:
+    settings = DriverSettings.load(threading_mode="INVOKER", **table.SETTINGS)
+    with MediaDriver.launch(settings=settings) as driver:
+        cnc = CncFile.map(MappedFiles(), driver.directory)
+        assert cnc is not None
+        yield table.RawClient(cnc, first_port=random.Random().randrange(10_000, 20_000, 2), work=driver.do_work)
+        cnc.close()
+
+
+def test_the_driver_accepts_what_the_reference_accepts_and_refuses_with_its_codes(client: table.RawClient) -> None:
+    lines = [line for line in table.recorded() if has_ipv6() or "::" not in line.case]
+    outcomes = [table.Recorded(client.outcome(line.case), line.case) for line in lines]
+    assert outcomes == [table.Recorded(table.expected(line), line.case) for line in lines]
+
+
+def test_what_ends_the_reference_driver_has_an_outcome(client: table.RawClient) -> None:
+    assert {case: client.outcome(case) for case in table.FATAL} == table.FATAL
