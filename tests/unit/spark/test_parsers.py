@@ -13,7 +13,7 @@ import pytest
 
 from mainstem.errors import ConfigurationError
 from mainstem.spark.ingest import META, Parsing
-from mainstem.spark.parsers import find_parser, parser_names
+from mainstem.spark.parsers import RowParser, find_parser, parser_names
 from mainstem.spark.parsers.sbe_schema import SbeSchema
 from mainstem.spark.parsers.text import FEWEST_AT_ONCE
 
@@ -259,3 +259,142 @@ def test_a_column_of_arrow_is_widened_and_never_narrowed() -> None:
     assert parsed("arrow", [arrow([1])], wide)[0]["n"] == 1.0
     assert parsed("arrow", [arrow([2**53 + 1])], wide)[0]["problem"] is not None
     assert parsed("arrow", [arrow([1])], pa.schema([("n", pa.string())]))[0]["problem"] is not None
+
+
+# What goes wrong with a message of JSON, and what only looks as if it did.
+ODD = (
+    b'{"n": "five"}',
+    b'{"n": 5.5}',
+    b'{"n": 5.0}',
+    b'{"n": 1e3}',
+    b'{"n": true}',
+    b'{"n": [1]}',
+    b'{"n": {"x": 1}}',
+    b'{"n": null}',
+    b'{"n": 9223372036854775807}',
+    b'{"n": 9223372036854775808}',
+    b'{"n": -1180591620717411303424}',
+    b'{"n": 01}',
+    b'{"n": -0}',
+    b'{"n": NaN, "f": Infinity}',
+    b'{"f": 9007199254740993}',
+    b'{"f": 1e400}',
+    b'{"f": 1e-7}',
+    b'{"f": 3}',
+    b'{"f": "3"}',
+    b'{"n": 1, "n": 1}',
+    b'{"n": 1, "\\u006e": 2}',
+    b'{"extra": 1, "extra": 2}',
+    b'{"s": {"x": 1, "x": 2}}',
+    b'{"n": 1',
+    b'{"n" 1}',
+    b"{n: 1}",
+    b"{'n': 1}",
+    b'{"n": 1,}',
+    b'{"n": 1}}',
+    b'{"n": 1} {"n": 2}',
+    b"[1]",
+    b"5",
+    b'"{}"',
+    b"null",
+    b"",
+    b"  ",
+    b"\n\n",
+    b"{}",
+    b"{ }",
+    b"\xff\xfe",
+    b'{"t": "\xff"}',
+    b'{"t": "\xed\xa0\x80"}',
+    b'{"t": "\\ud800"}',
+    b'{"t": "\\ud83d\\ude00"}',
+    '{"t": "h\u00e9"}'.encode(),
+    b'{"t": "a\tb"}',
+    b'{"t": "\\x"}',
+    b'{"t": "n\\": 5"}',
+    b'{"t": "\\"n\\": 5.5"}',
+    b'{"t": 5}',
+    b'{"t": "\x00"}',
+    b'{"t": "\x7f"}',
+    b'{"s": {"x": 1, "y": "z"}}',
+    b'{"s": {"x": "1"}}',
+    b'{"s": 5}',
+    b'{"s": {}}',
+    b'{"s": {"n": "text"}}',
+    b'{"l": [1, 2]}',
+    b'{"l": [1, "2"]}',
+    b'{"l": []}',
+    b'{"l": {}}',
+    b'{"l": [[1]]}',
+    b'{"other": {"deep": [[[{"a": 1}]]]}}',
+    b'{"other": "text"}',
+    b'{"other": [1]}',
+    b'{"b": 1}',
+    b'{"b": true}',
+    b'{"d": "2026-02-30"}',
+    b'{"d": "2026-02-28"}',
+    b'{"d": "today"}',
+    b'{"d": 5}',
+    b'{"n": 1}\n{"n": 2}',
+    b'{"n": 1}\r\n{"n": "x"}',
+    b'{"n": 1}\n',
+    b'\xef\xbb\xbf{"n": 1}',
+    b'{"n": 1}\x0b',
+    b'{"n":\t1 , "t" :"x" }',
+    b'{"u": -1}',
+    b'{"u": 4294967295}',
+    b'{"u": 4294967296}',
+)
+WIDE = pa.schema(
+    [
+        ("n", pa.int64()), ("f", pa.float64()), ("t", pa.string()), ("b", pa.bool_()), ("d", pa.date32()), ("u", pa.uint32()),
+        ("s", pa.struct([("x", pa.int64()), ("y", pa.string())])), ("l", pa.list_(pa.int64())),
+    ]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_json_read_at_once_is_what_it_is_row_by_row(seed: int) -> None:
+    chance = random.Random(seed)
+    good = [
+        json.dumps(
+            {"n": i, "f": i / 8, "t": f"text {i}", "b": i % 2 == 0, "d": "2026-01-31", "u": i, "s": {"x": i, "y": "y"}}
+        ).encode()
+        for i in range(1500)
+    ]
+    part = chance.choice((0.002, 0.01, 0.05, 0.3, 0.7))
+    payloads = [chance.choice(ODD) if chance.random() < part else each for each in good]
+    parser = find_parser("json", {})
+    fast, slow = parser.parse(payloads, WIDE), RowParser.parse(parser, payloads, WIDE)
+    assert fast.origins == slow.origins
+    assert fast.problems == slow.problems
+    assert fast.rescued == slow.rescued
+    for item, ours, theirs in zip(WIDE, fast.columns, slow.columns, strict=True):
+        assert ours.type == theirs.type == item.type
+        assert ours.to_pylist() == theirs.to_pylist(), item.name
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_odd_message_of_json_among_many_is_what_it_is_row_by_row(odd: bytes) -> None:
+    payloads = [b'{"n": %d, "t": "x"}' % i for i in range(1100)]
+    payloads[77] = odd
+    payloads[150] = b"{"
+    parser = find_parser("json", {})
+    fast, slow = parser.parse(payloads, WIDE), RowParser.parse(parser, payloads, WIDE)
+    assert (fast.origins, fast.problems, fast.rescued) == (slow.origins, slow.problems, slow.rescued)
+    assert [each.to_pylist() for each in fast.columns] == [each.to_pylist() for each in slow.columns]
+
+
+@pytest.mark.parametrize("every", [100, 20], ids=["1 in 100", "1 in 20"])
+def test_few_messages_are_read_one_by_one_where_bad_ones_are_spread_evenly(every: int) -> None:
+    bad = (b'{"id": "wrong"}', b'{"id": 1', b"\xff\xfe", b'{"id": 1.5, "name": "x"}', b'{"name": 5}')
+    payloads = [
+        bad[i // every % 5] if i % every == 0 else b'{"id": %d, "name": "flight %d", "delay": %f}' % (i, i, i / 2)
+        for i in range(4000)
+    ]
+    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("delay", pa.float64())])
+    parser: Any = find_parser("json", {})
+    one_by_one: list[bytes] = []
+    read = parser.rows
+    parser.rows = lambda payload: (one_by_one.append(payload), read(payload))[1]
+    assert len(parser.parse(payloads, schema).problems) == 4000 // every
+    assert len(one_by_one) == 4000 // every

@@ -208,18 +208,39 @@ class RowParser(ABC):
         """The messages whose values do not fit the schema, and why."""
         bad: dict[int, str] = {}
         for item in schema:
-            for k, error in self._misfits([row.get(item.name) for row in rows], 0, item.type):
-                bad.setdefault(origins[k], f"{item.name}: {type(error).__name__}: {error}")
+            # By type, since a misfit is a value of the wrong type nearly always.
+            by_type: dict[type, list[int]] = {}
+            for k, row in enumerate(rows):
+                by_type.setdefault(type(row.get(item.name)), []).append(k)
+            for places in by_type.values():
+                for i, error in self._misfits([rows[k].get(item.name) for k in places], item.type):
+                    bad.setdefault(origins[places[i]], f"{item.name}: {type(error).__name__}: {error}")
         return bad
 
-    def _misfits(self, values: list[Any], first: int, kind: Any) -> Iterator[tuple[int, Exception]]:
-        """The values that are none of a type, by halving: they are few among many."""
+    def _misfits(self, values: list[Any], kind: Any) -> Iterator[tuple[int, Exception]]:
+        """The values that are none of a type: all, or few among many, which halving shows."""
+        ends = [error for value in (values[0], values[-1]) if (error := self._misfit([value], kind)) is not None]
+        if len(ends) == 2:
+            for i, value in enumerate(values):
+                if (error := self._misfit([value], kind)) is not None:
+                    yield i, error
+        else:
+            yield from self._halved(values, 0, kind)
+
+    def _misfit(self, values: list[Any], kind: Any) -> Exception | None:
         try:
             self.column(values, kind)
         except Exception as error:
-            if len(values) == 1:
-                yield first, error
-                return
-            half = len(values) // 2
-            yield from self._misfits(values[:half], first, kind)
-            yield from self._misfits(values[half:], first + half, kind)
+            return error
+        return None
+
+    def _halved(self, values: list[Any], first: int, kind: Any) -> Iterator[tuple[int, Exception]]:
+        error = self._misfit(values, kind)
+        if error is None:
+            return
+        if len(values) == 1:
+            yield first, error
+            return
+        half = len(values) // 2
+        yield from self._halved(values[:half], first, kind)
+        yield from self._halved(values[half:], first + half, kind)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from itertools import compress
+from operator import methodcaller, not_
 from typing import TYPE_CHECKING, Any
 
 from mainstem.spark.parsers.base import Parsed, RowParser
+from mainstem.spark.parsers.json_screen import Screen
 from mainstem.spark.parsers.types import rescue
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 # Where Arrow refuses some messages they are cut into pieces until so few are left, which are read one by one.
 FEWEST_AT_ONCE = 128
 PIECES = 32
+# To compile the screen takes as long as to read some hundred messages one by one.
+FEWEST_SCREENED = 1024
+# Beyond this part of the messages most of the time goes into reading one by one, whatever the others cost.
+MOST_KEPT_BACK = 0.5
 # Whole numbers up to here are exact as floating point.
 EXACT_FLOAT = 2.0**53
 
@@ -25,8 +32,9 @@ EXACT_FLOAT = 2.0**53
 class JsonLines(RowParser):
     """A message is a JSON object, or several, each on a line of its own.
 
-    Many messages are read at once by Arrow's parser, which is strict about types; where it refuses any, those around it are
-    read one by one. The rows do not depend on which way they were read.
+    Many messages are read at once by Arrow's parser, which is strict about types. Where it refuses any, the lines are screened:
+    those that it will not take are read one by one, and all others at once. Where it still refuses, the messages are cut into
+    pieces. The rows do not depend on which way they were read.
     """
 
     def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
@@ -40,6 +48,8 @@ class JsonLines(RowParser):
         import pyarrow as pa
 
         parts = list(self._parts(payloads, 0, schema))
+        if len(parts) == 1:
+            return parts[0][1]
         whole = Parsed([], [])
         for first, part in parts:
             whole.rescued |= {len(whole.origins) + row: text for row, text in part.rescued.items()}
@@ -53,7 +63,10 @@ class JsonLines(RowParser):
     def _parts(self, payloads: Sequence[bytes], first: int, schema: pa.Schema) -> Iterator[tuple[int, Parsed]]:
         count = len(payloads)
         if count > FEWEST_AT_ONCE:
-            part = self._at_once(payloads, schema)
+            lines, origins = _lines(payloads)
+            part = self._at_once(lines, origins, schema)
+            if part is None and count >= FEWEST_SCREENED:
+                part = self._screened(payloads, lines, origins, schema)
             if part is not None:
                 yield first, part
                 return
@@ -63,25 +76,40 @@ class JsonLines(RowParser):
         else:
             yield first, super().parse(payloads, schema)
 
-    def _at_once(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed | None:
-        """All the messages by Arrow's parser; None where it refuses one, or would read it in another way than ``rows``."""
+    def _screened(
+        self, payloads: Sequence[bytes], lines: list[bytes], origins: list[int], schema: pa.Schema
+    ) -> Parsed | None:
+        """The messages that the screen lets through at once, the others one by one; None where that cannot be had."""
+        passes = Screen(schema).passes(lines)
+        slow = sorted(set(compress(origins, map(not_, passes))))
+        if not slow or len(slow) > len(payloads) * MOST_KEPT_BACK:
+            return None
+        if len(lines) > len(payloads):
+            # All lines of a message, or none.
+            kept_back = set(slow)
+            passes = [origin not in kept_back for origin in origins]
+        chosen = list(compress(lines, passes)), list(compress(origins, passes))
+        at_once = self._at_once(*chosen, schema, check_text=False)
+        if at_once is None:
+            return None
+        return _merged(at_once, super().parse([payloads[i] for i in slow], schema), slow)
+
+    def _at_once(
+        self, lines: list[bytes], origins: list[int], schema: pa.Schema, *, check_text: bool = True
+    ) -> Parsed | None:
+        """All the lines by Arrow's parser; None where it refuses one, or would read it in another way than ``rows``.
+
+        ``check_text`` is for lines that may not be UTF-8, which Arrow takes.
+        """
         import pyarrow as pa
 
-        origins: list[int] = []
-        lines: list[bytes] = []
-        for i, payload in enumerate(payloads):
-            for line in payload.splitlines():
-                if text := line.strip():
-                    # With these ends, as many rows as lines means one object a line.
-                    if text[0] != 0x7B or text[-1] != 0x7D:
-                        return None
-                    origins.append(i)
-                    lines.append(text)
-        if not lines:
-            return None
         data = b"\n".join(lines)
+        # With these ends, as many rows as lines means one object a line.
+        if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(lines) - 1:
+            return None
         try:
-            data.decode()
+            if check_text:
+                data.decode()
             table = self._read(data, schema)
             if table.num_rows != len(lines):
                 return None
@@ -135,6 +163,37 @@ class JsonLines(RowParser):
         if _is_text(kind):
             return pa.array([None if v is None else str(v) for v in values], pa.string()).cast(kind)
         return super().column(values, kind)
+
+
+# JSON has four characters of white space; Python strips more.
+_STRIP = methodcaller("strip", b" \t\r\n")
+
+
+def _lines(payloads: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+    """The lines of all messages that are not empty, and the index of the message of each."""
+    lines = list(map(_STRIP, payloads))
+    whole = b"".join(lines)
+    if b"\n" not in whole and b"\r" not in whole and all(lines):
+        return lines, list(range(len(lines)))
+    pairs = [(text, i) for i, each in enumerate(lines) for line in each.splitlines() if (text := _STRIP(line))]
+    return [text for text, _ in pairs], [i for _, i in pairs]
+
+
+def _merged(first: Parsed, second: Parsed, seconds: list[int]) -> Parsed:
+    """The rows of two parts of some messages in the order of the messages; those of ``second`` are at ``seconds``."""
+    import numpy as np
+    import pyarrow as pa
+
+    origins = np.concatenate([np.asarray(first.origins), np.take(seconds, second.origins)]).astype(np.int64)
+    order = np.argsort(origins, kind="stable")
+    indices = pa.array(order)
+    columns = [pa.concat_arrays(pair).take(indices) for pair in zip(first.columns, second.columns, strict=True)]
+    rescued: dict[int, str] = {}
+    if first.rescued or second.rescued:
+        place = {row: k for k, row in enumerate(order.tolist())}
+        rescued = {place[row]: text for row, text in first.rescued.items()}
+        rescued |= {place[len(first.origins) + row]: text for row, text in second.rescued.items()}
+    return Parsed(columns, origins[order].tolist(), {seconds[i]: text for i, text in second.problems.items()}, rescued)
 
 
 def _object(line: bytes) -> dict[str, Any]:
