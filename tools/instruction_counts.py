@@ -4,9 +4,9 @@
 the instructions for one message of 64 bytes; PYTHONPATH says which tree is measured, so two trees can be compared. A run
 without any case is subtracted, which leaves the interpreter's start and the imports out.
 
-Cases: ``single`` offers and polls messages one by one, ``poll`` polls runs of messages with an empty handler, ``list`` takes lists of bytes, ``columns`` Arrow columns, ``network``
-drives a sender and a receiver with a transport in memory between them, ``status`` counts for one cycle of both that has no
-data but a status message.
+Cases: ``single`` offers and polls messages one by one, ``poll`` polls runs of messages with an empty handler, ``list`` takes
+lists of bytes, ``columns`` Arrow columns, ``network`` drives a sender and a receiver with a transport in memory between them,
+``status`` counts for one cycle of both that has no data but a status message.
 """
 
 from __future__ import annotations
@@ -176,7 +176,14 @@ class Network:
             self.cycle()
 
 
-CASES = {"single": MESSAGES, "poll": MESSAGES, "list": MESSAGES, "columns": MESSAGES, "network": MESSAGES, "status": CYCLES}
+CASES = {
+    "single": MESSAGES,
+    "poll": MESSAGES,
+    "list": MESSAGES,
+    "columns": MESSAGES,
+    "network": MESSAGES,
+    "status": CYCLES,
+}
 
 
 def instructions(case: str) -> int:

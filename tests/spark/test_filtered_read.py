@@ -18,7 +18,7 @@ from mainstem.spark import recordings
 from mainstem.spark.sources.conditions import bounds_of
 from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
-from mainstem.spark.sources.planning import Planner
+from mainstem.spark.sources.planning import Planner, Reached
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,9 @@ def bytes_read(spark: SparkSession, path: Path, where: Any) -> int:
     made = narrowed_options(bounds_of(source(spark, path).where(where)), {})
     planner = Planner(parse_options({"path": str(path), "unknownTimes": "skip", **made}), {"position": False})
     try:
-        return sum(part.end - part.start for part in planner.ranges(planner.starting(), planner.ending()))
+        planner.refresh()
+        tasks = planner.ranges(Reached(planner.starting()), Reached(planner.ending()))
+        return sum(part.end - part.start for task in tasks for part in task.ranges())
     finally:
         planner.close()
 

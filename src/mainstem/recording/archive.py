@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
-from mainstem.recording.fetching import FetchedSegment
-from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name
+from mainstem.recording.fetching import FetchedSegment, in_threads
+from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.local import LocalStore
 from mainstem.store.opening import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from mmap import mmap
 
     from mainstem.recording.catalog import RecordingDescriptor
@@ -106,6 +106,10 @@ class Archive(Protocol):
         """Opens a segment. Raises RecordingError where it is missing."""
         ...
 
+    def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
+        """How far each of these is recorded now; None where nothing says so. For who asks of many, and opens none for it."""
+        ...
+
     def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
         """The recorded position and the index; None where the recording has none. The caller closes it."""
         ...
@@ -141,7 +145,8 @@ class DirectoryArchive:
 
     @property
     def archive_id(self) -> str:
-        return self._read_identity().get("id") or self.url
+        default = self.url if self.directory is None else str(self.directory.absolute())
+        return self._read_identity().get("id") or default
 
     @property
     def host(self) -> str:
@@ -164,7 +169,6 @@ class DirectoryArchive:
     def refresh(self) -> None:
         """As ``Archive.refresh``."""
         self._listing = None
-        self._identity = self._identity or None
 
     def recordings(self) -> list[RecordingDescriptor]:
         """As ``Archive.recordings``."""
@@ -211,6 +215,16 @@ class DirectoryArchive:
         mask = descriptor.term_buffer_length - 1
         return FetchedSegment(shown, length, lambda start, end: self.store.read(name, start, end), term_mask=mask)
 
+    def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
+        """As ``Archive.recorded_positions``."""
+        if self.directory is not None:
+            return [recorded_position(self.directory, each.recording_id) for each in descriptors]
+        return in_threads(self._recorded_position, descriptors)
+
+    def _recorded_position(self, descriptor: RecordingDescriptor) -> int | None:
+        positions = self.positions(descriptor)
+        return None if positions is None else positions.recorded_position
+
     def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
         """As ``Archive.positions``."""
         name = positions_name(descriptor.recording_id)
@@ -225,6 +239,19 @@ class DirectoryArchive:
     def close(self) -> None:
         """As ``Archive.close``."""
         self.store.close()
+
+
+def archives_at(
+    place: Path | str, options: Mapping[str, str] | None = None, *, keeps_listing: bool = False
+) -> list[Archive]:
+    """The archives at a path or URL, whatever their layout; none where there is none."""
+    store = open_store(place, options)
+    try:
+        store.size(CATALOG_FILE)
+    except FileNotFoundError:
+        store.close()
+        return []
+    return [DirectoryArchive(store, keeps_listing=keeps_listing)]
 
 
 def archive_of(place: Archive | os.PathLike[str] | str, options: Mapping[str, str] | None = None) -> Archive:

@@ -12,14 +12,17 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from mmap import MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._core.layout import WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # The latency of a request is paid once for so many bytes; a look-up of a few frames fetches no more than the first of them.
 RANGE_BYTES = 8 << 20
@@ -37,6 +40,11 @@ def _executor() -> ThreadPoolExecutor:
     if not _executors:
         _executors.append(ThreadPoolExecutor(2 * AHEAD, thread_name_prefix="mainstem-fetch"))
     return _executors[0]
+
+
+def in_threads(action: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """``action`` of each item, several at once: for calls that wait for a server. The first error is raised."""
+    return [action(item) for item in items] if len(items) < 2 else list(_executor().map(action, items))
 
 
 class FetchedSegment:

@@ -45,6 +45,7 @@ BLOCK_LENGTH = 64 << 10
 MAX_BLOCKS = 32
 
 _HEADER = struct.Struct("<8sqqq")
+_START = struct.Struct("<8sqq")
 _ENTRY = struct.Struct("<3qIi")
 
 
@@ -148,11 +149,6 @@ class Positions:
         """Closes the file; may be called twice."""
         raise NotImplementedError
 
-    def _checked(self, position: int) -> int:
-        if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
-            raise RecordingError(f"{self._name}: the recorded position {position} is no frame boundary")
-        return position
-
     @property
     def count(self) -> int:
         """How many entries there are: of what was recorded, not of what is being written."""
@@ -245,7 +241,7 @@ class PositionsReader(Positions):
     @property
     def recorded_position(self) -> int:
         """As ``Positions.recorded_position``."""
-        return self._checked(self._words[RECORDED_POSITION_OFFSET // 8])
+        return _checked(self._name, self._words[RECORDED_POSITION_OFFSET // 8])
 
     def _read(self, first: int, last: int) -> bytes:
         return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)
@@ -258,6 +254,32 @@ class PositionsReader(Positions):
         self._words.release()
         self._map.close()
         self._file.close()
+
+
+def recorded_position(directory: Path, recording_id: int) -> int | None:
+    """The recorded position of a recording on this machine, without a reader; None where it has none.
+
+    Read twice until it is the same: a plain read does not promise eight bytes at once.
+    """
+    path = positions_file(directory, recording_id)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RecordingError(f"{path}: {error.strerror}") from error
+    try:
+        header, again = os.pread(fd, 24, 0), b""
+        while len(header) == 24 and header != again:
+            header, again = os.pread(fd, 24, 0), header
+    finally:
+        os.close(fd)
+    if len(header) < 24:
+        raise RecordingError(f"{path} has only {len(header)} bytes")
+    magic, stored_id, position = _START.unpack(header)
+    if magic != MAGIC or stored_id != recording_id:
+        raise RecordingError(f"{path} is not the positions of recording {recording_id}")
+    return _checked(str(path), position)
 
 
 class StoredPositions(Positions):
@@ -282,7 +304,7 @@ class StoredPositions(Positions):
         magic, stored_id, recorded, _ = _HEADER.unpack_from(first)
         if magic != MAGIC or stored_id != self._recording_id:
             raise RecordingError(f"{self._name} is not the positions of recording {self._recording_id}")
-        self._recorded = self._checked(recorded)
+        self._recorded = _checked(self._name, recorded)
         self._size = len(first) if len(first) < BLOCK_LENGTH else self._store.size(self._file)
         # A block that was not full has more entries now.
         self._blocks = OrderedDict((at, block) for at, block in self._blocks.items() if len(block) == BLOCK_LENGTH)
@@ -316,6 +338,12 @@ class StoredPositions(Positions):
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _checked(name: str, position: int) -> int:
+    if not 0 <= position <= MAX_POSITION or position % FRAME_ALIGNMENT:
+        raise RecordingError(f"{name}: the recorded position {position} is no frame boundary")
+    return position
 
 
 def _decoded(data: bytes) -> IndexEntry | None:

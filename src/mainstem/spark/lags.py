@@ -14,8 +14,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import ConfigurationError
-from mainstem.recording import RecordingReader, open_recordings
-from mainstem.spark.sources.offsets import parse_offset
+from mainstem.recording import RecordingReader
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.spark.sources.offsets import Offset, parse_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,24 +53,26 @@ def lag(query: StreamingQuery, path: Path | str, *, clock: Clock = SYSTEM_CLOCK)
 
 
 def _lags(sources: Iterable[Any], path: Path | str, clock: Clock) -> list[Lag]:
-    positions: dict[int, int] = {}
+    offset = Offset()
     for source in sources:
-        positions.update(_offsets(source["endOffset"]))
+        offset.archives.update(_offsets(source["endOffset"]).archives)
+    archive = DirectoryArchive.at(path)
+    at = offset.archives.get(archive.archive_id) or offset.archives.get(str(path))
+    positions = at.all_positions if at is not None else offset.positions
     lags = []
-    for reader in open_recordings(path):
-        with reader:
-            if reader.descriptor.recording_id in positions:
-                lags.append(_lag(reader, positions[reader.descriptor.recording_id], clock))
+    for descriptor in archive.recordings():
+        if descriptor.recording_id in positions:
+            with RecordingReader(archive, descriptor) as reader:
+                lags.append(_lag(reader, positions[descriptor.recording_id], clock))
     return lags
 
 
-def _offsets(text: Any) -> dict[int, int]:
+def _offsets(text: Any) -> Offset:
     try:
         offset = json.loads(text) if isinstance(text, str) else text
-        positions = parse_offset({key: value for key, value in offset.items() if key != "run"}).positions
-        return {int(key): position for key, position in positions.items()}
+        return parse_offset({key: value for key, value in offset.items() if key != "run"})
     except (AttributeError, KeyError, TypeError, ValueError, ConfigurationError):
-        return {}
+        return Offset()
 
 
 def _lag(reader: RecordingReader, position: int, clock: Clock) -> Lag:

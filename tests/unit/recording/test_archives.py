@@ -59,10 +59,10 @@ def pair(tmp_path: Path, small_ranges: None) -> Iterator[tuple[list[RecordingRea
     """Readers of the same recordings, mapped and elsewhere."""
     recorded(tmp_path / "rec")
     archive = DirectoryArchive(RemoteStore(tmp_path / "rec"))
-    here = open_recordings(tmp_path / "rec")
+    here = list(open_recordings(tmp_path / "rec"))
     there = [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
     yield here, there
-    for reader in here + there:
+    for reader in [*here, *there]:
         reader.close()
 
 

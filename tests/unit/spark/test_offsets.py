@@ -23,7 +23,7 @@ from mainstem.spark.lags import _offsets
 from mainstem.spark.sources.capture import CaptureStreamReader
 from mainstem.spark.sources.capture_offsets import CaptureOffset, parse_capture_offset
 from mainstem.spark.sources.capture_options import parse_options as capture_options
-from mainstem.spark.sources.offsets import Offset, parse_offset
+from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
 
@@ -70,18 +70,24 @@ def latest(stream: RecordingStreamReader, start: dict[str, Any]) -> dict[str, An
     return stream.latestOffset(json.loads(json.dumps(start)), ReadAllAvailable())
 
 
+def second(positions: dict[str, int], begin: dict[str, Any]) -> dict[str, Any]:
+    """An offset of version 2, with the identities of another one."""
+    (archive,) = begin["archives"].values()
+    return {"version": 2, "positions": positions, "recordings": archive["recordings"]}
+
+
 @pytest.mark.parametrize("version", VECTORS)
 def test_offsets_of_every_release_are_read(version: str) -> None:
     offset = parse_offset(VECTORS[version])
-    assert offset.positions == {"0": 4096, "3": 1280000}
-    assert _offsets(json.dumps(VECTORS[version])) == {0: 4096, 3: 1280000}
-    if version == "2":
-        assert offset.as_json() == VECTORS[version]
+    assert offset.positions == {0: 4096, 3: 1280000} | ({5: 96, 7: 64} if version == "3" else {})
+    assert _offsets(json.dumps(VECTORS[version])) == offset
+    if version == "3":
+        assert parse_offset(offset.as_json()) == offset
 
 
 def test_offsets_of_a_later_release_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="offsets of version 3; this release reads versions 1 to 2"):
-        parse_offset({"version": 3})
+    with pytest.raises(ConfigurationError, match="offsets of version 4; this release reads versions 1 to 3"):
+        parse_offset({"version": 4})
 
 
 def test_a_query_goes_on_from_its_checkpoint_also_from_one_of_an_earlier_release(path: Path, reader: Any) -> None:
@@ -90,8 +96,8 @@ def test_a_query_goes_on_from_its_checkpoint_also_from_one_of_an_earlier_release
     end = latest(stream, begin)
     assert latest(reader(path), end) == end
     positions = parse_offset(end).positions
-    assert positions == {"0": 100 * 128}
-    for start in ({"0": 1280}, Offset({"0": 1280}, parse_offset(end).identities).as_json()):
+    assert positions == {0: 100 * 128}
+    for start in ({"0": 1280}, second({"0": 1280}, begin)):
         assert list(spans(reader(path), start, latest(reader(path), start))) == [(1280, 12800)]
 
 
@@ -114,15 +120,14 @@ def test_a_directory_that_is_made_anew_while_a_query_runs_is_noticed(path: Path,
     end = latest(stream, stream.initialOffset())
     shutil.rmtree(path)
     recorded(path, 50, session_id=9)
-    assert parse_offset(latest(stream, end)).positions == {"0": 50 * 128}
+    assert parse_offset(latest(stream, end)).positions == {0: 50 * 128}
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["identity", "an earlier release"])
 def test_a_recording_that_ends_before_its_checkpoint_fails_or_is_read_anew(
     path: Path, reader: Any, knows: bool
 ) -> None:
-    identities = parse_offset(latest(reader(path), reader(path).initialOffset())).identities
-    start = Offset({"0": 1_280_000}, identities).as_json() if knows else {"0": 1_280_000}
+    start = second({"0": 1_280_000}, reader(path).initialOffset()) if knows else {"0": 1_280_000}
     with pytest.raises(RecordingError, match=r"ends at 12800, before position 1280000 of the checkpoint"):
         latest(reader(path), start)
     stream = reader(path, failOnDataLoss="false")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.arrow import arrays
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import needs_extras
@@ -33,18 +34,23 @@ def read_rows(
     timestamp_from: str = "",
     strict: bool = True,
     on_skip: Callable[[SkippedRange], None] | None = None,
+    constants: Mapping[str, str | None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of ``[start, end)`` with the columns of ``names``, in its order; its values say which may be null.
 
-    ``timestamp_from`` is what the column ``timestamp`` is made from; the rest is as in ``replay.batches``.
+    ``timestamp_from`` is what the column ``timestamp`` is made from; ``constants`` are further columns of text with one value;
+    the rest is as in ``replay.batches``.
     """
     with needs_extras():
         import pyarrow as pa
 
     is_stamped = "recorded_at" in names or ("timestamp" in names and timestamp_from == "recorded_at")
     clock = _RecordedAt(reader, start, end) if is_stamped else None
-    repeated, schema = _repeated(reader, names, rows_per_batch), None
-    mask = bits_of(names, frames=frames)
+    # Of a small recording no more than it can have: room for more would cost more than its rows do.
+    rows_per_batch = min(rows_per_batch, (end - start) // FRAME_ALIGNMENT + 1)
+    constants = constants or {}
+    repeated, schema = _repeated(reader, constants, names, rows_per_batch), None
+    mask = bits_of((name for name in names if name not in constants), frames=frames)
     options: dict[str, Any] = {"frames": frames, "rows": rows_per_batch, "strict": strict, "on_skip": on_skip}
     for buffers, rows in batches(reader, start, end, column_mask=mask, **options):
         values = arrays(buffers, rows)
@@ -70,8 +76,10 @@ def schema_of(names: Mapping[str, bool], columns: list[Any]) -> pa.Schema:
     return pa.schema([pa.field(name, column.type, nullable) for (name, nullable), column in fields])
 
 
-def _repeated(reader: RecordingReader, names: Mapping[str, bool], rows: int) -> dict[str, Any]:
-    """The columns whose value is the recording's own, as long as the longest batch."""
+def _repeated(
+    reader: RecordingReader, constants: Mapping[str, str | None], names: Mapping[str, bool], rows: int
+) -> dict[str, Any]:
+    """The columns with one value, as long as the longest batch."""
     import pyarrow as pa
 
     types, descriptor = arrow_types(), reader.descriptor
@@ -80,6 +88,7 @@ def _repeated(reader: RecordingReader, names: Mapping[str, bool], rows: int) -> 
         # With checksums on, Aeron Archive keeps them where the frame's session was: the catalog has it.
         "session_id": pa.scalar(descriptor.session_id, types["int32"]),
         "stream_id": pa.scalar(descriptor.stream_id, types["int32"]),
+        **{name: pa.scalar(value, pa.string()) for name, value in constants.items()},
     }
     return {name: pa.repeat(value, rows) for name, value in values.items() if name in names}
 

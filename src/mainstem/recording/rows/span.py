@@ -21,6 +21,11 @@ class Span:
     to_position: int | None = None
 
     @property
+    def is_unbounded(self) -> bool:
+        """Whether it leaves out nothing."""
+        return self == Span()
+
+    @property
     def has_times(self) -> bool:
         """Whether a time bounds it: only recordings with an index have times."""
         return self.from_time_ns is not None or self.to_time_ns is not None

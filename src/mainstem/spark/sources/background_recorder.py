@@ -91,10 +91,10 @@ class BackgroundRecorder:
                         subscription.raise_failure()
                     time.sleep(IDLE_S)
 
-    def purge(self, positions: Mapping[str, int]) -> None:
+    def purge(self, positions: Mapping[int, int]) -> None:
         """Deletes segments that lie wholly before these positions."""
         for descriptor in read_catalog(self.directory):
-            before = positions.get(str(descriptor.recording_id), 0)
+            before = positions.get(descriptor.recording_id, 0)
             for base in segment_bases(self.directory, descriptor.recording_id)[:-1]:
                 if base + descriptor.segment_file_length <= before:
                     (self.directory / segment_name(descriptor.recording_id, base)).unlink(missing_ok=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import InputPartition
 
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, faults
+from mainstem.recording.archive import Archive, DirectoryArchive, archives_at
+from mainstem.recording.replay import BYTES_PER_BATCH
 from mainstem.recording.rows.reading import read_rows, schema_of
 from mainstem.recording.verify import end_fault
 
@@ -57,20 +59,86 @@ class RecordingRange(InputPartition):
     strict: bool
     verify: bool
     timestamp_from: str = ""
+    archive_id: str = ""
+    host: str = ""
+    store_options: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def ranges(self) -> list[RecordingRange]:
+        """What a task reads, one after another."""
+        return [self]
 
 
-def rows_of(part: RecordingRange) -> Iterator[pa.RecordBatch]:
-    """The rows of one range, whatever they are."""
+@dataclass
+class RecordingGroup(InputPartition):
+    """Several ranges, mostly of small recordings, that share a task."""
+
+    parts: list[RecordingRange]
+
+    def ranges(self) -> list[RecordingRange]:
+        """What a task reads, one after another."""
+        return self.parts
+
+
+def rows_of(part: RecordingRange | RecordingGroup) -> Iterator[pa.RecordBatch]:
+    """The rows of a task's ranges, whatever they are."""
     settle()
-    return read_problems(part) if part.rows == "problems" else read_range(part)
+    archives = TaskArchives()
+    try:
+        ranges = part.ranges()
+        by_range = (
+            read_problems(each, archives) if each.rows == "problems" else read_range(each, archives) for each in ranges
+        )
+        every = (batch for several in by_range for batch in several)
+        yield from every if len(ranges) == 1 else _joined(every, ranges[0].rows_per_batch)
+    finally:
+        archives.close()
 
 
-def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
+def _joined(small: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about ``rows``, and of no more bytes than one of a single recording has."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in small:
+        waiting.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= rows or size >= BYTES_PER_BATCH:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, count, size = [], 0, 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+class TaskArchives:
+    """The archives of a task, each opened once."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str, str], Archive] = {}
+
+    def reader(self, part: RecordingRange) -> RecordingReader:
+        """A reader of the range's recording, of its own."""
+        key = (part.directory, part.archive_id)
+        if key not in self._opened:
+            archives = archives_at(part.directory, part.store_options)
+            named = (each for each in archives if len(archives) == 1 or each.archive_id == part.archive_id)
+            # Without a catalog the segments are read all the same.
+            default = DirectoryArchive.at(part.directory, part.store_options)
+            self._opened[key] = next(named, default)
+        return RecordingReader(self._opened[key], part.descriptor)
+
+    def close(self) -> None:
+        """Closes them."""
+        for archive in self._opened.values():
+            archive.close()
+
+
+def read_problems(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
     """A row for each fault of the range, and for a last frame that is not whole."""
     import pyarrow as pa
 
     kinds = {"recording_id": pa.int64(), "position": pa.int64(), "kind": pa.string(), "text": pa.string()}
-    with RecordingReader(part.directory, part.descriptor) as reader:
+    with archives.reader(part) as reader:
         rows = list(faults(reader, part.start, part.end))
         last = end_fault(reader) if part.end == reader.end_position() else None
         rows += [last] if last is not None else []
@@ -79,9 +147,9 @@ def read_problems(part: RecordingRange) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(columns, schema=schema_of(part.names, columns))
 
 
-def read_range(part: RecordingRange) -> Iterator[pa.RecordBatch]:
+def read_range(part: RecordingRange, archives: TaskArchives) -> Iterator[pa.RecordBatch]:
     """The messages or frames of one range. Raises RecordingError at a fault unless data loss was to be accepted."""
-    with RecordingReader(part.directory, part.descriptor) as reader:
+    with archives.reader(part) as reader:
         for start, end in _whole_ranges(reader, part):
             yield from _rows_between(reader, part, start, end)
 
@@ -118,4 +186,5 @@ def _rows_between(reader: RecordingReader, part: RecordingRange, start: int, end
         timestamp_from=part.timestamp_from,
         strict=part.strict,
         on_skip=lambda skipped: _log_skipped(reader, skipped),
+        constants={"archive": part.archive_id, "host": part.host or None},
     )

@@ -89,7 +89,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._recorder = BackgroundRecorder(
                 where, options.channel, options.stream_ids, options.directory, temporary=not options.record_to
             )
-            reading = replace(options.reading, path=where, stream_ids=frozenset(options.stream_ids))
+            reading = replace(options.reading, paths=(str(where),), stream_ids=frozenset(options.stream_ids))
             self._inner = RecordingStreamReader(reading, self._names)
         assert self._recorder is not None
         self._recorder.check()

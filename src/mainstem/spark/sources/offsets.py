@@ -1,13 +1,21 @@
 """Offsets of recordings as Spark keeps them: positions, and of which recordings they are positions.
 
-A recording id is a number in a directory, and a directory may be made anew. So an offset of version 2 holds beside each position
-what identifies the recording: when it began (milliseconds since 1970), its session and its original channel. Offsets of version
-1, which earlier releases wrote, hold positions alone: ``{"0": 4096}``.
+A recording id is a number in an archive, and an archive may be made anew. So an offset holds, for each archive, beside each
+position what identifies the recording: when it began (milliseconds since 1970), its session and its original channel.
+
+Version 3 has archives, and packs the recordings that have ended and are read to their end: an offset is written for each
+micro-batch, and most of ten thousand recordings are such. Of each it keeps the id, the position, should the recording be
+extended, and a checksum of its identity. Version 2 held positions and identities of one directory, version 1 positions alone
+(``{"0": 4096}``); both are read, as those of an archive without a name.
 """
 
 from __future__ import annotations
 
+import zlib
+from array import array
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError
@@ -15,34 +23,114 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+VERSION = 3
+# The archive of an offset that has none: that of earlier releases, which read one directory.
+UNNAMED = ""
+# Ids, positions and checksums of so many recordings are 200 MB: what unpacks to more is no offset.
+MAX_PACKED_LENGTH = 200 << 20
 
-VERSION = 2
-Positions = dict[str, int]
-"""A position for each recording id (JSON has only texts for keys)."""
+Finished = dict[int, tuple[int, int]]
+"""Of recordings that have ended and are read: where, and the checksum of their identity, by id. Not changed once made."""
+
+
+def identity_sum(identity: str) -> int:
+    """What an offset keeps of the identity of a finished recording."""
+    return zlib.crc32(identity.encode())
+
+
+def pack(finished: Finished) -> str:
+    """The recordings as a text. Equal ones are equal texts."""
+    ids = sorted(finished)
+    steps = array("q", (later - earlier for earlier, later in zip([0, *ids], ids, strict=False)))
+    positions = array("q", (finished[each][0] for each in ids))
+    sums = array("I", (finished[each][1] for each in ids))
+    return b64encode(zlib.compress(b"".join(part.tobytes() for part in (steps, positions, sums)))).decode()
+
+
+# The text of a trigger is that of the one before, most often; an archive has one.
+@lru_cache(maxsize=256)
+def unpack(text: str) -> Finished:
+    """What ``pack`` made. Raises ConfigurationError for anything else."""
+    try:
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(b64decode(text, validate=True), MAX_PACKED_LENGTH)
+        count, rest = divmod(len(data), 20)
+        if rest or not unpacker.eof:
+            raise ValueError("it is cut off")
+    except (ValueError, zlib.error) as error:
+        raise ConfigurationError(f"the checkpoint has an offset that cannot be read: {error}") from None
+    steps, positions, sums = array("q", data[: 8 * count]), array("q", data[8 * count : 16 * count]), array("I")
+    sums.frombytes(data[16 * count :])
+    finished, recording = {}, 0
+    for step, position, total in zip(steps, positions, sums, strict=True):
+        recording += step
+        finished[recording] = (position, total)
+    return finished
+
+
+@dataclass
+class ArchiveOffset:
+    """Positions in one archive, by recording id, and ``RecordingDescriptor.identity`` of each where it is known."""
+
+    url: str = ""
+    positions: dict[int, int] = field(default_factory=dict)
+    identities: dict[int, str] = field(default_factory=dict)
+    finished: Finished = field(default_factory=dict)
+
+    @property
+    def all_positions(self) -> dict[int, int]:
+        """The position of every recording by its id, finished ones included."""
+        return {each: position for each, (position, _) in self.finished.items()} | self.positions
+
+    def as_json(self) -> dict[str, Any]:
+        """What Spark keeps of it."""
+        ids = sorted(self.positions)
+        value: dict[str, Any] = {
+            "url": self.url,
+            "positions": {str(each): self.positions[each] for each in ids},
+            "recordings": {str(each): self.identities[each] for each in ids if each in self.identities},
+        }
+        return value | ({"finished": pack(self.finished)} if self.finished else {})
 
 
 @dataclass
 class Offset:
-    """Positions, and ``RecordingDescriptor.identity`` of each recording where it is known."""
+    """Positions by archive: its id, or its URL where it has none."""
 
-    positions: Positions = field(default_factory=dict)
-    identities: dict[str, str] = field(default_factory=dict)
+    archives: dict[str, ArchiveOffset] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """What Spark keeps. Equal offsets are equal texts."""
-        keys = sorted(self.positions, key=int)
-        positions = {key: self.positions[key] for key in keys}
-        recordings = {key: self.identities[key] for key in keys if key in self.identities}
-        return {"version": VERSION, "positions": positions, "recordings": recordings}
+        return {"version": VERSION, "archives": {key: self.archives[key].as_json() for key in sorted(self.archives)}}
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The position of every recording of every archive by its id: for who reads one archive."""
+        positions: dict[int, int] = {}
+        for archive in self.archives.values():
+            positions |= archive.all_positions
+        return positions
 
 
 def parse_offset(offset: Mapping[str, Any]) -> Offset:
     """What ``Offset.as_json`` made, in this release or an earlier one. Raises ConfigurationError for a later one's."""
     version = offset.get("version", 1)
     if version == 1:
-        return Offset({key: int(value) for key, value in offset.items() if key != "version"})
+        positions = {int(key): int(value) for key, value in offset.items() if key != "version"}
+        return Offset({UNNAMED: ArchiveOffset(positions=positions)} if positions else {})
+    if version == 2:
+        return Offset({UNNAMED: _archive(offset)})
     if version != VERSION:
         raise ConfigurationError(
             f"the checkpoint has offsets of version {version}; this release reads versions 1 to {VERSION}"
         )
-    return Offset(dict(offset["positions"]), dict(offset["recordings"]))
+    return Offset({key: _archive(value) for key, value in offset["archives"].items()})
+
+
+def _archive(value: Mapping[str, Any]) -> ArchiveOffset:
+    return ArchiveOffset(
+        value.get("url", ""),
+        {int(key): position for key, position in value["positions"].items()},
+        {int(key): identity for key, identity in value["recordings"].items()},
+        unpack(value["finished"]) if value.get("finished") else {},
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.rows.span import Span
+from mainstem.spark.sources.places import is_pattern
+from mainstem.store.options import is_store_option
 from mainstem.units import parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PARTITION_BYTES = 512 << 20
 # Less than that for each core is shared by the cores, in pieces of no less than this.
 SHARED_BYTES = 16 << 20
+# Opening a recording takes as long as reading so much: a task of ten thousand tiny ones is a long one.
+RECORDING_BYTES = 1 << 20
 # A batch costs Spark half a millisecond, whatever is in it.
 ROWS_PER_BATCH = 20_000
 
@@ -33,7 +36,10 @@ TIMESTAMPS = ("recorded_at", "reserved_value_ns", "reserved_value_us", "reserved
 class RecordingOptions:
     """The options of ``mainstem.recording``. Names are compared without regard to case, as Spark does."""
 
-    path: Path
+    paths: tuple[str, ...]
+    store_options: dict[str, str] = field(default_factory=dict, repr=False)
+    archive_columns: bool = False
+    parallelism: int | None = None
     recording_ids: frozenset[int] = frozenset()
     stream_ids: frozenset[int] = frozenset()
     session_ids: frozenset[int] = frozenset()
@@ -41,8 +47,8 @@ class RecordingOptions:
     timestamp_from: str = ""
     skips_unknown_times: bool = False
     span: Span = field(default_factory=Span)
-    starting: Where | dict[int, Where] = "earliest"
-    ending: Where | dict[int, Where] = "latest"
+    starting: Where | dict[str, Where] = "earliest"
+    ending: Where | dict[str, Where] = "latest"
     max_bytes: int | None = None
     max_rows: int | None = None
     min_partitions: int = 1
@@ -67,12 +73,17 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     known = {
         "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
         "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
-        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom", "unknowntimes",
+        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom", "unknowntimes", "paths",
+        "archivecolumns", "parallelism",
     }  # fmt: skip
+    store_options = {key: value for key, value in options.items() if is_store_option(key)}
+    texts = {key: value for key, value in texts.items() if not is_store_option(key)}
     if unknown := sorted(set(texts) - known):
         raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    if not texts.get("path"):
-        raise ConfigurationError("mainstem.recording needs the option 'path': the directory of the recordings")
+    paths = _paths(texts)
+    if not paths:
+        raise ConfigurationError("mainstem.recording needs the option 'path': the directory or URL of the recordings")
+    has_many = len(paths) > 1 or any(is_pattern(path) for path in paths)
     rows = texts.get("rows", "messages")
     if rows not in ROWS:
         raise ConfigurationError(f"rows: {rows!r} is none of {', '.join(map(repr, ROWS))}")
@@ -83,7 +94,10 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     if unknown_times not in ("fail", "skip"):
         raise ConfigurationError(f"unknownTimes: {unknown_times!r} is neither 'fail' nor 'skip'")
     return RecordingOptions(
-        path=Path(texts["path"]),
+        paths=paths,
+        store_options=store_options,
+        archive_columns=flag(texts, "archivecolumns", has_many) and rows != "problems",
+        parallelism=positive(texts, "parallelism", None),
         recording_ids=_ids(texts, "recordingid"),
         stream_ids=_ids(texts, "streamid"),
         session_ids=_ids(texts, "sessionid"),
@@ -106,6 +120,20 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         fail_on_data_loss=flag(texts, "failondataloss", True) and rows != "problems",
         verify=flag(texts, "verify", False),
     )
+
+
+def _paths(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """``path``, or ``paths`` as ``load`` has several: a JSON list."""
+    text = texts.get("paths") or texts.get("path") or ""
+    if not text.lstrip().startswith("[") or is_pattern(text):
+        return (text,) if text else ()
+    try:
+        paths = json.loads(text)
+    except ValueError:
+        return (text,)
+    if not all(isinstance(path, str) and path for path in paths):
+        raise ConfigurationError(f"paths: {text!r} is no JSON list of paths")
+    return tuple(paths)
 
 
 def _time(texts: Mapping[str, str], name: str, shown: str) -> int | None:
@@ -149,15 +177,21 @@ def flag(texts: Mapping[str, str], name: str, default: bool) -> bool:
     return text == "true"
 
 
-def _where(text: str, name: str) -> Where | dict[int, Where]:
+def _where(text: str, name: str) -> Where | dict[str, Where]:
     if text.lstrip().startswith("{"):
         try:
-            return {int(key): _place(value, name) for key, value in json.loads(text).items()}
+            return {_recording(key): _place(value, name) for key, value in json.loads(text).items()}
         except (ValueError, AttributeError) as error:
             raise ConfigurationError(
                 f"{name}: {text!r} is not a JSON object of recording ids and places: {error}"
             ) from None
     return _place(text, name)
+
+
+def _recording(key: str) -> str:
+    """A recording id, or the id of an archive, a ``/`` and a recording id. Raises ValueError for anything else."""
+    archive, slash, recording = key.rpartition("/")
+    return f"{archive}{slash}{int(recording)}"
 
 
 def _place(value: object, name: str) -> Where:
@@ -198,15 +232,34 @@ def require_times(reader: RecordingReader, name: str) -> None:
         )
 
 
-def resolve(where: Where | dict[int, Where], reader: RecordingReader, default: str, *, name: str) -> int:
+class Resolvable(Protocol):
+    """A recording as a plan has it: its reader is opened only where a place cannot be known without."""
+
+    @property
+    def key(self) -> tuple[str, int]: ...
+    @property
+    def start_position(self) -> int: ...
+    @property
+    def end_position(self) -> int: ...
+    @property
+    def reader(self) -> RecordingReader: ...
+
+
+def resolve(where: Where | dict[str, Where], recording: Resolvable, default: str, *, name: str) -> int:
     """The position that ``where`` means for one recording: within what can be read of it, and between two messages."""
-    place = where.get(reader.descriptor.recording_id, default) if isinstance(where, dict) else where
-    first, last = reader.start_position, reader.end_position()
+    archive, recording_id = recording.key
+    if isinstance(where, dict):
+        place = where.get(f"{archive}/{recording_id}", where.get(str(recording_id), default))
+    else:
+        place = where
     if place == "earliest":
-        return first
+        return recording.start_position
+    last = recording.end_position
     if place == "latest":
         return last
+    reader = recording.reader
     if isinstance(place, str):
         require_times(reader, name)
         return min(reader.position_at_time(time_ns_of(place, name)), last)
+    first = recording.start_position
     return reader.advance(first, min(max(place, first), last))

@@ -12,10 +12,16 @@ a begin and a stop, both at boundaries between messages. Three places do it:
   log, without ``advance``: so it must not depend on what is planned now, only on the offsets and on the segments, which never
   change below the end. Equal offsets therefore mean equal rows: that is the whole of exactly-once on the reading side.
 
-Who runs what. The driver holds a ``Planner`` with an open reader for each recording, which is never pickled; tasks get a
-``RecordingRange``, which names directory, descriptor and positions, and open a reader of their own. Spark calls the planner of one
-query from one thread at a time. The recorder may be writing the same segments in another process: a reader sees whole frames
-up to ``end_position``, which only grows, and the catalog is read anew at each call, so that new recordings appear.
+Who runs what. The driver holds a ``Planner``, which is never pickled; tasks get a ``RecordingRange`` or a group of them, which
+names archive, descriptor and positions, and open a reader of their own. Spark calls the planner of one query from one thread
+at a time. The recorder may be writing the same segments in another process: a reader sees whole frames up to
+``end_position``, which only grows, and the catalogs are read anew at each call, so that new recordings appear.
+
+What it costs. Of ten thousand recordings few move between two triggers. A trigger reads each catalog once and decodes what
+changed in it; of recordings that have ended the catalog has the end, of the others the recorded position is read without a
+reader. Only what moved is opened, at most ``MAX_READERS`` at once, and only that needs the listing of an archive, one for a
+trigger. Recordings that have ended and are read are ``finished``: they are compared with the catalog when that changes, and
+otherwise passed over.
 
 Invariants:
 
@@ -35,22 +41,48 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem.errors import RecordingError
-from mainstem.recording import RecordingReader, faults, read_catalog
-from mainstem.recording.positions import positions_file
-from mainstem.spark.sources.batches import RecordingRange
-from mainstem.spark.sources.offsets import Offset, Positions
-from mainstem.spark.sources.options import SHARED_BYTES, require_times, resolve
+from mainstem.recording import RecordingReader, faults
+from mainstem.recording.catalog import NULL
+from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
+from mainstem.spark.sources.offsets import UNNAMED, ArchiveOffset, Finished, Offset, identity_sum
+from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, require_times, resolve
+from mainstem.spark.sources.places import Place, Places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from mainstem.recording import RecordingDescriptor
     from mainstem.spark.sources.options import RecordingOptions
     from mainstem.spark.sources.schema import Names
 
 log = logging.getLogger(__name__)
+
+# Readers that a plan holds open: what moves in one trigger is mostly what moved in the one before.
+MAX_READERS = 64
+# Files that a reader has open: its index, twice, and the segments that it keeps mapped.
+FILES_PER_READER = 6
+# Left to the rest of the process.
+RESERVED_FILES = 256
+
+Key = tuple[str, int]
+"""The key of an archive in offsets, and a recording id."""
+Positions = dict[Key, int]
+
+
+@dataclass
+class Reached:
+    """How far recordings are read: a position for each, or for what has ended and is read what its offset keeps, by archive."""
+
+    positions: Positions = field(default_factory=dict)
+    finished: dict[str, Finished] = field(default_factory=dict)
+
+    def has_finished(self, key: Key) -> bool:
+        """Whether a recording has ended and is read."""
+        return key[1] in self.finished.get(key[0], ())
 
 
 def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
@@ -65,95 +97,274 @@ def tasks_for(total: int, partition_bytes: int, cores: int) -> int:
     return -(-by_size // cores) * cores
 
 
+def most_readers() -> int:
+    """How many readers may be open at once, within what this process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MAX_READERS
+    return max(1, min(MAX_READERS, (soft - RESERVED_FILES) // FILES_PER_READER))
+
+
+class PlannedRecording:
+    """One recording in a plan. Nothing of it is opened before ``reader`` is asked for."""
+
+    def __init__(self, planner: Planner, key: Key, place: Place) -> None:
+        self._planner, self.key, self.place = planner, key, place
+
+    @property
+    def descriptor(self) -> RecordingDescriptor:
+        """The catalog's present entry."""
+        return self.place.by_id[self.key[1]]
+
+    @property
+    def start_position(self) -> int:
+        """As ``RecordingReader.start_position``, from the listing of the trigger."""
+        descriptor = self.descriptor
+        first = next(iter(self.place.archive.segments(descriptor)), descriptor.start_position)
+        return max(descriptor.start_position, first)
+
+    @property
+    def end_position(self) -> int:
+        """As ``RecordingReader.end_position``, as of this trigger."""
+        return self._planner.end_of(self.key)
+
+    @property
+    def reader(self) -> RecordingReader:
+        """Its reader, for the moment: another recording's may take its place."""
+        return self._planner.reader(self.key)
+
+
 class Planner:
-    """Keeps a reader for each recording; lives on the driver, is never pickled."""
+    """The recordings of a query on the driver. The module describes it."""
 
     def __init__(self, options: RecordingOptions, names: Names) -> None:
         self._options = options
         self._names = names
-        self._readers: dict[str, RecordingReader] = {}
+        self._archives = Places(options.paths, options.store_options)
+        self._places: dict[str, Place] = {}
+        self._recordings: dict[Key, PlannedRecording] = {}
+        self._catalogs: dict[str, list[RecordingDescriptor]] = {}
+        self._ends: Positions | None = None
+        self._readers: OrderedDict[Key, RecordingReader] = OrderedDict()
+        self._most_readers = most_readers()
+        self._checked: dict[str, tuple[Finished, list[RecordingDescriptor]]] = {}
+        self._ended: dict[str, tuple[list[RecordingDescriptor], ArchiveOffset]] = {}
 
-    def readers(self) -> dict[str, RecordingReader]:
-        """A reader for each recording asked for, new ones included, by id."""
-        for descriptor in read_catalog(self._options.path):
-            if self._options.takes(descriptor):
-                key = str(descriptor.recording_id)
-                reader = self._readers.get(key)
-                # A recording is in the catalog a moment before it has its index.
-                is_current = reader is not None and (
-                    reader.positions is not None
-                    or not positions_file(self._options.path, descriptor.recording_id).exists()
-                )
-                if reader is not None and is_current and reader.descriptor.identity == descriptor.identity:
-                    reader.update(descriptor)
-                    continue
-                if reader is not None:
-                    reader.close()
-                self._readers[key] = RecordingReader(self._options.path, descriptor)
-        return self._readers
+    def refresh(self) -> None:
+        """Lists what there is now."""
+        self._places = self._archives.refresh()
+        catalogs = {key: place.descriptors for key, place in self._places.items()}
+        if catalogs.keys() != self._catalogs.keys() or any(
+            catalogs[key] is not descriptors for key, descriptors in self._catalogs.items()
+        ):
+            recordings: dict[Key, PlannedRecording] = {}
+            for key, place in self._places.items():
+                for descriptor in place.descriptors:
+                    if self._options.takes(descriptor):
+                        each = (key, descriptor.recording_id)
+                        recordings[each] = PlannedRecording(self, each, place)
+            self._recordings, self._catalogs = recordings, catalogs
+        self._ends = None
+        for each, reader in list(self._readers.items()):
+            recording = self._recordings.get(each)
+            # A recording is in the catalog a moment before it has its index.
+            if (
+                recording is None
+                or reader.positions is None
+                or reader.descriptor.identity != recording.descriptor.identity
+            ):
+                self._readers.pop(each).close()
+            else:
+                reader.update(recording.descriptor)
+
+    def end_of(self, key: Key) -> int:
+        """How far a recording can be read now, as of the trigger's first use."""
+        stop = self._recordings[key].descriptor.stop_position
+        return stop if stop != NULL else self._recorded()[key]
+
+    def _recorded(self) -> Positions:
+        """The ends of the recordings that have no end in the catalog."""
+        if self._ends is None:
+            active: dict[str, list[RecordingDescriptor]] = {}
+            for (archive, _), recording in self._recordings.items():
+                if recording.descriptor.stop_position == NULL:
+                    active.setdefault(archive, []).append(recording.descriptor)
+            self._ends = {}
+            for archive, descriptors in active.items():
+                positions = self._places[archive].archive.recorded_positions(descriptors)
+                for descriptor, position in zip(descriptors, positions, strict=True):
+                    key = (archive, descriptor.recording_id)
+                    self._ends[key] = self.reader(key).end_position() if position is None else position
+        return self._ends
+
+    def reader(self, key: Key) -> RecordingReader:
+        """The reader of a recording, until as many others are asked for."""
+        reader = self._readers.get(key)
+        if reader is None:
+            recording = self._recordings[key]
+            while len(self._readers) >= self._most_readers:
+                self._readers.popitem(last=False)[1].close()
+            reader = self._readers[key] = RecordingReader(recording.place.archive, recording.descriptor)
+        else:
+            self._readers.move_to_end(key)
+        return reader
 
     def close(self) -> None:
-        """Closes every reader."""
-        for reader in self._readers.values():
-            reader.close()
-        self._readers.clear()
+        """Closes every reader and archive."""
+        while self._readers:
+            self._readers.popitem()[1].close()
+        self._archives.close()
+        self._recordings.clear()
 
-    def offset(self, positions: Positions, before: Offset | None = None) -> Offset:
-        """An offset of these positions, with the identity of each recording: of one that is gone, the one from ``before``."""
-        identities = dict(before.identities) if before is not None else {}
-        identities |= {key: reader.descriptor.identity for key, reader in self._readers.items()}
-        return Offset(positions, {key: identities[key] for key in positions if key in identities})
+    # -- offsets -----------------------------------------------------------------------------------------------------
 
-    def resumed(self, offset: Offset) -> Positions:
-        """The positions of an offset that can be gone on from.
+    def offset(self, reached: Reached, before: Offset | None = None) -> Offset:
+        """The offset of what is reached, with the identity of each recording: of one that is gone, the one from ``before``."""
+        archives: dict[str, ArchiveOffset] = {}
+        mapping = self._mapping(before) if before is not None else {}
+        for key, earlier in (before.archives if before is not None else {}).items():
+            mapped = mapping.get(key, key)
+            # What is of no archive that is there now is carried on; what is there is made anew, but for what is gone of it.
+            archives[mapped] = (
+                ArchiveOffset(self._places[mapped].url, {}, dict(earlier.identities))
+                if mapped in self._places
+                else earlier
+            )
+        for key, finished in reached.finished.items():
+            archives.setdefault(key, ArchiveOffset(self._places[key].url)).finished = finished
+        newly: dict[str, Finished] = {}
+        for (archive, recording_id), position in reached.positions.items():
+            place = self._places.get(archive)
+            if place is None:
+                continue
+            entry = archives.setdefault(archive, ArchiveOffset(place.url))
+            descriptor = place.by_id.get(recording_id)
+            if descriptor is not None and descriptor.stop_position == position:
+                newly.setdefault(archive, {})[recording_id] = (position, identity_sum(descriptor.identity))
+                continue
+            entry.positions[recording_id] = position
+            if descriptor is not None:
+                entry.identities[recording_id] = descriptor.identity
+        for key, more in newly.items():
+            archives[key].finished = archives[key].finished | more
+        return Offset({key: archive for key, archive in archives.items() if archive.positions or archive.finished})
+
+    def _mapping(self, offset: Offset) -> dict[str, str]:
+        """The key that each archive of an offset has now.
+
+        An archive is found by its id, or its URL where it had none. Where one of the offset and one of those there are remain, they
+        are one, whose directory was renamed or got an id; an offset without archives is of the first.
+        """
+        by_url = {place.url: key for key, place in self._places.items()}
+        mapping: dict[str, str] = {}
+        for key, archive in offset.archives.items():
+            if key in self._places:
+                mapping[key] = key
+            elif archive.url in by_url:
+                mapping[key] = by_url[archive.url]
+            elif key == UNNAMED and self._places:
+                mapping[key] = next(iter(self._places))
+        unmatched = [key for key in offset.archives if key not in mapping]
+        free = [key for key in self._places if key not in mapping.values()]
+        if len(unmatched) == len(free) == 1:
+            mapping[unmatched[0]] = free[0]
+        return mapping
+
+    def resumed(self, offset: Offset) -> Reached:
+        """What of an offset can be gone on from.
 
         A recording that is another one than that of the offset, or ends before it, raises RecordingError, or with
         ``failOnDataLoss=false`` is left out, so that it is read from its start.
         """
-        readers, positions = self.readers(), {}
-        for key, position in offset.positions.items():
-            if key in readers and (change := self._change(readers[key], position, offset.identities.get(key))):
-                self._lost(f"recording {key} of {self._options.path} {change}")
-                continue
-            positions[key] = position
-        return positions
+        reached = Reached()
+        mapping = self._mapping(offset)
+        for key, archive in offset.archives.items():
+            mapped = mapping.get(key, key)
+            for recording_id, position in archive.positions.items():
+                at = (mapped, recording_id)
+                if at in self._recordings and (
+                    change := self._change(at, position, archive.identities.get(recording_id))
+                ):
+                    self._lost(f"recording {recording_id} of {self._places[mapped].url} {change}")
+                    continue
+                reached.positions[at] = position
+            if archive.finished and mapped in self._places:
+                self._resume_finished(self._places[mapped], archive.finished, reached)
+        return reached
 
-    def _change(self, reader: RecordingReader, position: int, identity: str | None) -> str:
-        now = reader.descriptor.identity
+    def _resume_finished(self, place: Place, finished: Finished, reached: Reached) -> None:
+        known = self._checked.get(place.key)
+        if known is not None and known[0] is finished and known[1] is place.descriptors:
+            reached.finished[place.key] = finished
+            return
+        remaining: Finished = {}
+        for recording_id, (position, total) in finished.items():
+            descriptor = place.by_id.get(recording_id)
+            if descriptor is None:
+                # It was read to its end, and is deleted.
+                continue
+            if identity_sum(descriptor.identity) != total:
+                now = descriptor.identity
+                is_another = f"is not the one of the checkpoint: start, session and channel are {now} now"
+                self._lost(f"recording {recording_id} of {place.url} {is_another}")
+            elif descriptor.stop_position == position:
+                remaining[recording_id] = (position, total)
+            elif descriptor.stop_position != NULL and descriptor.stop_position < position:
+                self._lost(_truncated(recording_id, place.url, descriptor.stop_position, position))
+            else:
+                # It is extended, perhaps in the middle of a message, which has its row only now.
+                key = (place.key, recording_id)
+                if key in self._recordings:
+                    reader = self.reader(key)
+                    reached.positions[key] = max(reader.count_before(position).position, reader.start_position)
+        if len(remaining) == len(finished):
+            remaining = finished
+            self._checked[place.key] = (finished, place.descriptors)
+        reached.finished[place.key] = remaining
+
+    def _change(self, key: Key, position: int, identity: str | None) -> str:
+        now = self._recordings[key].descriptor.identity
         if identity is not None and identity != now:
             return f"is not the one of the checkpoint: start, session and channel were {identity} and are {now}"
-        end = reader.end_position()
+        end = self.end_of(key)
         return (
             f"ends at {end}, before position {position} of the checkpoint: it was truncated" if end < position else ""
         )
 
+    # -- where the options begin and end -----------------------------------------------------------------------------
+
     def starting(self) -> Positions:
         """Where the options begin, for the recordings that there are now."""
         where = self._options.starting
-        return {k: resolve(where, r, "earliest", name="startingPositions") for k, r in self.readers().items()}
+        return {key: resolve(where, r, "earliest", name="startingPositions") for key, r in self._recordings.items()}
 
     def ending(self) -> Positions:
         """Where the options end."""
         where = self._options.ending
-        return {k: resolve(where, r, "latest", name="endingPositions") for k, r in self.readers().items()}
+        return {key: resolve(where, r, "latest", name="endingPositions") for key, r in self._recordings.items()}
 
-    def latest(self) -> Positions:
-        """How far each recording can be read now."""
-        return {key: reader.end_position() for key, reader in self.readers().items()}
+    def targets(self, reached: Reached | None = None) -> Positions:
+        """How far a query should come now: as far as there is, and not past where the options end; but for what is finished."""
+        if self._options.ending != "latest":
+            return self.ending()
+        finished = reached.finished if reached is not None else {}
+        return {key: self.end_of(key) for key in self._recordings if key[1] not in finished.get(key[0], ())}
 
-    def targets(self) -> Positions:
-        """How far a query should come now: as far as there is, and not past where the options end."""
-        return self.ending() if self._options.ending != "latest" else self.latest()
-
-    def begin_of(self, key: str, start: Mapping[str, int]) -> int:
+    def begin_of(self, key: Key, start: Reached) -> int:
         """Where a range starts: a recording that was not there before is read from its beginning."""
-        return start.get(key, self._readers[key].descriptor.start_position)
+        position = start.positions.get(key)
+        if position is None and start.has_finished(key):
+            position = start.finished[key[0]][key[1]][0]
+        return self._recordings[key].descriptor.start_position if position is None else position
 
-    def within(self, reader: RecordingReader, begin: int, stop: int) -> tuple[int, int]:
+    def within(self, key: Key, begin: int, stop: int) -> tuple[int, int]:
         """``[begin, stop)`` without what the options on times and positions leave out; empty when nothing is left."""
         if stop <= begin:
             return begin, begin
         span, rows = self._options.span, self._options.rows
+        if span.is_unbounded:
+            return begin, stop
+        reader = self.reader(key)
         if span.has_times:
             if self._options.skips_unknown_times and not reader.has_times:
                 return begin, begin
@@ -163,43 +374,57 @@ class Planner:
             return begin, stop
         return span.of_positions(reader, begin, stop, frames=rows == "frames")
 
-    def advance(self, start: Positions, targets: Positions, *, limited: bool) -> Positions:
-        """The offsets of the next micro-batch: at ends of messages, and within the limits when ``limited``.
+    # -- micro-batches -----------------------------------------------------------------------------------------------
+
+    def advance(self, start: Reached, targets: Positions, *, limited: bool) -> Reached:
+        """What the next micro-batch reaches: ends of messages, within the limits when ``limited``.
 
         A limit is shared by what each recording has waiting.
         """
-        readers = self.readers()
         spans = {
-            key: self.within(readers[key], self.begin_of(key, start), targets[key]) for key in targets if key in readers
+            key: self.within(key, self.begin_of(key, start), stop)
+            for key, stop in targets.items()
+            if key in self._recordings and not start.has_finished(key)
         }
-        begins = {key: begin for key, (begin, _) in spans.items()}
-        targets = {key: stop for key, (_, stop) in spans.items()}
-        waiting = {key: max(targets[key] - begin, 0) for key, begin in begins.items()}
-        total = sum(waiting.values())
-        end: Positions = dict(start)
-        for key, begin in begins.items():
-            if waiting[key] == 0:
+        total = sum(max(stop - begin, 0) for begin, stop in spans.values())
+        end: Positions = dict(start.positions)
+        for key, (begin, stop) in spans.items():
+            if stop <= begin:
                 end[key] = begin
                 continue
-            share = waiting[key] / total
+            if not limited and stop == self._recordings[key].descriptor.stop_position:
+                # All of it, without opening it. A message that has no end yet has no row; ``resumed`` goes back to its start.
+                end[key] = stop
+                continue
+            share = (stop - begin) / total
             max_bytes = self._options.max_bytes if limited else None
             max_rows = self._options.max_rows if limited else None
             end[key] = self._advance_one(
-                readers[key],
+                key,
                 begin,
-                targets[key],
+                stop,
                 None if max_bytes is None else max(int(max_bytes * share), 1),
                 None if max_rows is None else max(int(max_rows * share), 1),
             )
-        return end
+        return Reached(end, start.finished)
 
-    def _advance_one(
-        self, reader: RecordingReader, begin: int, target: int, max_bytes: int | None, max_rows: int | None
-    ) -> int:
-        first = reader.start_position
+    def is_at(self, before: Offset, start: Reached, end: Reached) -> bool:
+        """Whether a micro-batch from ``start``, which is what could be resumed of ``before``, to ``end`` reads nothing."""
+        resumed = len(start.positions) + sum(len(each) for each in start.finished.values())
+        if resumed != sum(len(each.positions) + len(each.finished) for each in before.archives.values()):
+            return False
+        positions = start.positions
+        return all(
+            position == (positions[key] if key in positions else self.begin_of(key, start))
+            for key, position in end.positions.items()
+        )
+
+    def _advance_one(self, key: Key, begin: int, target: int, max_bytes: int | None, max_rows: int | None) -> int:
+        first = self._recordings[key].start_position
         if begin < first:
-            self._lost(f"recording {reader.descriptor.recording_id}: positions {begin} to {first} were purged")
+            self._lost(f"recording {key[1]}: positions {begin} to {first} were purged")
             begin = first
+        reader = self.reader(key)
         try:
             end = reader.advance(begin, target, max_bytes=max_bytes, max_messages=max_rows)
         except RecordingError:
@@ -218,35 +443,56 @@ class Planner:
             raise RecordingError(f"{what}; set failOnDataLoss to false to read on")
         log.warning("%s; reading goes on", what)
 
-    def ranges(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[RecordingRange]:
-        """``[start, end)`` of every recording, cut into partitions."""
-        readers = self.readers()
-        for key in end:
-            if key not in readers:
-                self._lost(f"recording {key} is gone from {self._options.path}")
-        spans = []
-        for key, stop in end.items():
-            if key not in readers:
-                continue
-            begin, stop = self.within(readers[key], self.begin_of(key, start), stop)
-            first = readers[key].start_position
-            if begin < first and begin < stop:
-                self._lost(f"recording {key}: positions {begin} to {first} were purged")
-                begin = first
-            if begin < stop:
-                spans.append((readers[key], begin, stop))
-        total = sum(stop - begin for _, begin, stop in spans)
-        tasks = max(self._options.min_partitions, tasks_for(total, self._options.partition_bytes, os.cpu_count() or 1))
-        parts: list[RecordingRange] = []
-        for reader, begin, stop in spans:
-            share = -(-tasks * (stop - begin) // total)
-            parts += (self._range(reader, a, b) for a, b in reader.cuts(begin, stop, share))
-        return parts
+    # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _range(self, reader: RecordingReader, start: int, end: int) -> RecordingRange:
+    def ranges(self, start: Reached, end: Reached) -> list[RecordingRange | RecordingGroup]:
+        """``[start, end)`` of every recording, cut into tasks; small ones share a task."""
+        spans = [(key, begin, stop) for key, begin, stop in self._spans(start, end) if begin < stop]
+        total = sum(max(stop - begin, RECORDING_BYTES) for _, begin, stop in spans)
+        read = sum(stop - begin for _, begin, stop in spans)
+        parallelism = self._options.parallelism or os.cpu_count() or 1
+        by_size = tasks_for(total if len(spans) > parallelism else read, self._options.partition_bytes, parallelism)
+        tasks = max(self._options.min_partitions, by_size)
+        pieces: list[RecordingRange] = []
+        for key, begin, stop in spans:
+            share = -(-tasks * (stop - begin) // read)
+            cuts = self.reader(key).cuts(begin, stop, share) if share > 1 else [(begin, stop)]
+            pieces += (self._range(key, a, b) for a, b in cuts)
+        return _shared(pieces, max(tasks, parallelism))
+
+    def _spans(self, start: Reached, end: Reached) -> list[tuple[Key, int, int]]:
+        stops = dict(end.positions)
+        for archive, finished in end.finished.items():
+            before = start.finished.get(archive, {})
+            if before is not finished:
+                stops |= {(archive, each): at for each, (at, _) in finished.items() if each not in before}
+        spans = []
+        for key, stop in stops.items():
+            if key not in self._recordings:
+                self._check_gone(key, start, stop)
+                continue
+            begin, stop = self.within(key, self.begin_of(key, start), stop)
+            if begin < stop and begin < (first := self._recordings[key].start_position):
+                self._lost(f"recording {key[1]}: positions {begin} to {first} were purged")
+                begin = first
+            spans.append((key, begin, stop))
+        return spans
+
+    def _check_gone(self, key: Key, start: Reached, stop: int) -> None:
+        """Fails where something of a recording was to be read that is not there; one that is read may be deleted."""
+        place = self._places.get(key[0])
+        if place is not None and key[1] in place.by_id:
+            # The options leave it out.
+            return
+        if start.positions.get(key, NULL) < stop:
+            self._lost(f"recording {key[1]} is gone from {place.url if place is not None else key[0]}")
+
+    def _range(self, key: Key, start: int, end: int) -> RecordingRange:
+        recording = self._recordings[key]
+        archive = recording.place.archive
         return RecordingRange(
-            str(self._options.path),
-            reader.descriptor,
+            recording.place.url,
+            recording.descriptor,
             start,
             end,
             self._names,
@@ -255,4 +501,28 @@ class Planner:
             self._options.fail_on_data_loss,
             self._options.verify,
             self._options.timestamp_from,
+            key[0],
+            archive.host if "host" in self._names else "",
+            self._options.store_options,
         )
+
+
+def _truncated(recording_id: int, url: str, end: int, position: int) -> str:
+    return f"recording {recording_id} of {url} ends at {end}, before position {position} of the checkpoint: it was truncated"
+
+
+def _shared(pieces: list[RecordingRange], tasks: int) -> list[RecordingRange | RecordingGroup]:
+    """The pieces as they are, or where they are more than ``tasks`` in groups of about equal cost."""
+    if len(pieces) <= tasks:
+        return list(pieces)
+    costs = [max(piece.end - piece.start, RECORDING_BYTES) for piece in pieces]
+    share = -(-sum(costs) // tasks)
+    groups: list[list[RecordingRange]] = []
+    room = 0
+    for piece, cost in zip(pieces, costs, strict=True):
+        if not groups or cost > room:
+            groups.append([])
+            room = share
+        groups[-1].append(piece)
+        room -= cost
+    return [group[0] if len(group) == 1 else RecordingGroup(group) for group in groups]

@@ -17,10 +17,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem.spark.sources.batches import RecordingRange, rows_of
-from mainstem.spark.sources.offsets import Positions, parse_offset
+from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
+from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
-from mainstem.spark.sources.planning import Planner
+from mainstem.spark.sources.planning import Planner, Positions, Reached
 from mainstem.spark.sources.schema import Names, ddl, names_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def _rows_of(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     # Where there are no partitions Spark starts one task all the same, for none.
-    return rows_of(partition) if isinstance(partition, RecordingRange) else iter(())
+    return rows_of(partition) if isinstance(partition, RecordingRange | RecordingGroup) else iter(())
 
 
 class RecordingBatchReader(DataSourceReader):
@@ -50,7 +50,8 @@ class RecordingBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         planner = Planner(self._options, self._names)
         try:
-            return planner.ranges(planner.starting(), planner.ending())
+            planner.refresh()
+            return planner.ranges(Reached(planner.starting()), Reached(planner.ending()))
         finally:
             planner.close()
 
@@ -70,15 +71,16 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         # Tasks get a copy and need none of what the driver holds open.
         return {"_options": self._options, "_names": self._names, "_planner": None, "_frozen": None}
 
-    @property
-    def planner(self) -> Planner:
-        """The driver's own."""
+    def _planned(self) -> Planner:
+        """The driver's own planner, with what there is now."""
         if self._planner is None:
             self._planner = Planner(self._options, self._names)
+        self._planner.refresh()
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self.planner.offset(self.planner.starting()).as_json()
+        planner = self._planned()
+        return planner.offset(Reached(planner.starting())).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_rows is not None:
@@ -88,20 +90,25 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        before = parse_offset(start)
-        begin = self.planner.resumed(before)
-        targets = self.planner.targets() if self._frozen is None else self._frozen
-        end = self.planner.advance(begin, targets, limited=not isinstance(limit, ReadAllAvailable))
-        return self.planner.offset(end, before).as_json()
+        planner, before = self._planned(), parse_offset(start)
+        begin = planner.resumed(before)
+        targets = planner.targets(begin) if self._frozen is None else self._frozen
+        end = planner.advance(begin, targets, limited=not isinstance(limit, ReadAllAvailable))
+        if planner.is_at(before, begin, end):
+            # The same text, so that Spark sees that nothing came: not one of this release, nor with what has only ended.
+            return start
+        return planner.offset(end, before).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self.planner.offset(self.planner.targets()).as_json()
+        planner = self._planned()
+        return planner.offset(Reached(planner.targets())).as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._frozen = self.planner.targets()
+        self._frozen = self._planned().targets()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self.planner.ranges(self.planner.resumed(parse_offset(start)), self.planner.resumed(parse_offset(end)))
+        planner = self._planned()
+        return planner.ranges(planner.resumed(parse_offset(start)), planner.resumed(parse_offset(end)))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         return _rows_of(partition)
@@ -110,7 +117,8 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Nothing: recordings are kept for as long as their owner keeps them."""
 
     def stop(self) -> None:
-        self.planner.close()
+        if self._planner is not None:
+            self._planner.close()
 
 
 class RecordingSource(DataSource):
@@ -142,7 +150,7 @@ class RecordingSource(DataSource):
 
     def schema(self) -> str:
         options = parse_options(self.options)
-        return ddl(options.rows, options.timestamp_from)
+        return ddl(options.rows, options.timestamp_from, archives=options.archive_columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)

@@ -33,7 +33,11 @@ PROBLEM_COLUMNS = {
     "kind": ("string", 0),
     "text": ("string", 0),
 }
+# Where several archives are read, or an option asks for it: which one the row is of, and the machine that recorded it.
+ARCHIVE_COLUMNS = {"archive": ("string", 0), "host": ("string", 0)}
 _TIMESTAMP_COLUMN = _with_spark_types({TIMESTAMP: TIMESTAMP_COLUMN})
+# Null where it is not known; a row costs less where the schema declares that a column never is.
+_NULLABLE = {*NULLABLE, "host"}
 _COLUMNS = {
     "messages": _with_spark_types(MESSAGE_COLUMNS),
     "frames": _with_spark_types(FRAME_COLUMNS),
@@ -41,21 +45,22 @@ _COLUMNS = {
 }
 
 
-def columns_of(rows: str, timestamp_from: str = "") -> dict[str, tuple[str, int]]:
+def columns_of(rows: str, timestamp_from: str = "", *, archives: bool = False) -> dict[str, tuple[str, int]]:
     """The columns of a row for each message, for each frame, or for each problem."""
     has_timestamp = timestamp_from and rows != "problems"
-    return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {})
+    has_archives = archives and rows != "problems"
+    return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {}) | (ARCHIVE_COLUMNS if has_archives else {})
 
 
-def ddl(rows: str, timestamp_from: str = "") -> str:
+def ddl(rows: str, timestamp_from: str = "", *, archives: bool = False) -> str:
     """The whole schema, as Spark's DDL."""
-    columns = columns_of(rows, timestamp_from).items()
-    return ", ".join(f"{name} {kind}{'' if name in NULLABLE else ' NOT NULL'}" for name, (kind, _) in columns)
+    columns = columns_of(rows, timestamp_from, archives=archives).items()
+    return ", ".join(f"{name} {kind}{'' if name in _NULLABLE else ' NOT NULL'}" for name, (kind, _) in columns)
 
 
 def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:
     """The columns that a schema asks for, in its order. Raises ConfigurationError for one that there is not."""
-    columns = columns_of(rows, timestamp_from)
+    columns = columns_of(rows, timestamp_from, archives=True)
     for item in schema.fields:
         if item.name not in columns:
             raise ConfigurationError(f"mainstem.recording has no column {item.name!r}; it has {', '.join(columns)}")
