@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import needs_extras
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,7 +36,13 @@ def register(spark: SparkSession) -> None:
         from mainstem.spark.sources.live import LiveSource
         from mainstem.spark.sources.recording import RecordingSource
 
-    for kind in (RecordingSource, LiveSource, CaptureSource, ChannelSink):
+    from mainstem.spark.parallelism import parallelism_of
+
+    # The sources plan in a process of their own, which cannot ask the session.
+    known = {"parallelism": parallelism_of(spark)}
+    for source in (RecordingSource, LiveSource):
+        spark.dataSource.register(type(source.__name__, (source,), known))
+    for kind in (CaptureSource, ChannelSink):
         spark.dataSource.register(kind)
 
 
@@ -64,7 +71,11 @@ def create_session(name: str = "mainstem", **options: Any) -> SparkSession:
 
 
 def recordings(
-    spark: SparkSession, path: Path | str, *, where: Column | str | None = None, **options: Any
+    spark: SparkSession,
+    path: Path | str | Sequence[Path | str],
+    *,
+    where: Column | str | None = None,
+    **options: Any,
 ) -> DataFrame:
     """Reads the rows of recordings for which a condition is true, and opens little else.
 
@@ -74,7 +85,8 @@ def recordings(
 
     Args:
         spark: The session.
-        path: A directory of recordings, as driver and executors see it.
+        path: A directory of recordings, as driver and executors see it, or a URL; wildcards match directories. Several in a
+            list.
         where: A condition, as SQL or as a ``Column``; None for every row.
         **options: Those of ``mainstem.recording``, which narrow further; besides them ``streaming`` (False: a batch) and
             ``schema`` (the columns that are read, among them those of the condition; by default all).

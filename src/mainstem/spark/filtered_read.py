@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.spark.parallelism import parallelism_of
 from mainstem.spark.sources.conditions import bounds_of
 from mainstem.spark.sources.narrowing import narrowed_options
 from mainstem.spark.sources.options import parse_options
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -19,7 +22,7 @@ FORMAT = "mainstem.recording"
 
 def recordings(
     spark: SparkSession,
-    path: Path | str,
+    path: Path | str | Sequence[Path | str],
     *,
     where: Column | str | None = None,
     schema: StructType | str | None = None,
@@ -37,15 +40,22 @@ def recordings(
 
     def scan(reader: Any, narrowing: dict[str, str]) -> DataFrame:
         shaped = reader if schema is None else reader.schema(schema)
-        rows: DataFrame = shaped.format(FORMAT).options(**options | narrowing).load(str(path))
+        rows: DataFrame = shaped.format(FORMAT).options(**defaults | options | narrowing | places).load()
         return rows
+
+    places = (
+        {"path": str(path)} if isinstance(path, str | Path) else {"paths": json.dumps([str(each) for each in path])}
+    )
+    # Here the session can be asked anew: executors may have come since the source was registered.
+    parallelism = parallelism_of(spark)
+    defaults = {} if parallelism is None else {"parallelism": str(parallelism)}
 
     start = spark.readStream if streaming else spark.read
     if where is None:
         return scan(start, {})
     texts = {name: str(value) for name, value in options.items()}
     # With a schema Spark asks for nothing more, and a wrong option would be reported as something else below.
-    parse_options(texts | {"path": str(path)})
+    parse_options(texts | places)
     # Where it is not known when a row was recorded, no condition on that time is true.
     has_times = any(name.lower() in ("fromtime", "totime") for name in texts)
     skipping = {} if has_times else {"unknownTimes": "skip"}

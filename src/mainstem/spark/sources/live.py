@@ -12,7 +12,7 @@ import tempfile
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -157,17 +157,22 @@ class LiveSource(DataSource):
       temporary directory.
     """
 
+    # As that of ``RecordingSource``.
+    parallelism: ClassVar[int | None] = None
+
     @classmethod
     def name(cls) -> str:
         return "mainstem.live"
 
     def schema(self) -> str:
         reading = LiveOptions(self.options).reading
-        return ddl(reading.rows, reading.timestamp_from)
+        return ddl(reading.rows, reading.timestamp_from, archives=reading.archive_columns)
 
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
         raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")
 
     def streamReader(self, schema: StructType) -> LiveStreamReader:  # noqa: N802
         options = LiveOptions(self.options)
+        parallelism = options.reading.parallelism or self.parallelism
+        options.reading = replace(options.reading, parallelism=parallelism)
         return LiveStreamReader(options, names_of(schema, options.reading.rows, options.reading.timestamp_from))

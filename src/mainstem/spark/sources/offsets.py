@@ -29,8 +29,18 @@ UNNAMED = ""
 # Ids, positions and checksums of so many recordings are 200 MB: what unpacks to more is no offset.
 MAX_PACKED_LENGTH = 200 << 20
 
-Finished = dict[int, tuple[int, int]]
-"""Of recordings that have ended and are read: where, and the checksum of their identity, by id. Not changed once made."""
+
+class Finished(dict[int, tuple[int, int]]):
+    """Of recordings that have ended and are read: where, and the checksum of their identity, by id. Not changed once made."""
+
+    _text: str | None = None
+
+    @property
+    def text(self) -> str:
+        """As an offset has it, made once. Equal ones made by one version of zlib are equal texts."""
+        if self._text is None:
+            self._text = pack(self)
+        return self._text
 
 
 def identity_sum(identity: str) -> int:
@@ -39,7 +49,7 @@ def identity_sum(identity: str) -> int:
 
 
 def pack(finished: Finished) -> str:
-    """The recordings as a text. Equal ones are equal texts."""
+    """The recordings as a text."""
     ids = sorted(finished)
     steps = array("q", (later - earlier for earlier, later in zip([0, *ids], ids, strict=False)))
     positions = array("q", (finished[each][0] for each in ids))
@@ -61,10 +71,11 @@ def unpack(text: str) -> Finished:
         raise ConfigurationError(f"the checkpoint has an offset that cannot be read: {error}") from None
     steps, positions, sums = array("q", data[: 8 * count]), array("q", data[8 * count : 16 * count]), array("I")
     sums.frombytes(data[16 * count :])
-    finished, recording = {}, 0
+    finished, recording = Finished(), 0
     for step, position, total in zip(steps, positions, sums, strict=True):
         recording += step
         finished[recording] = (position, total)
+    finished._text = text
     return finished
 
 
@@ -75,7 +86,7 @@ class ArchiveOffset:
     url: str = ""
     positions: dict[int, int] = field(default_factory=dict)
     identities: dict[int, str] = field(default_factory=dict)
-    finished: Finished = field(default_factory=dict)
+    finished: Finished = field(default_factory=Finished)
 
     @property
     def all_positions(self) -> dict[int, int]:
@@ -90,7 +101,7 @@ class ArchiveOffset:
             "positions": {str(each): self.positions[each] for each in ids},
             "recordings": {str(each): self.identities[each] for each in ids if each in self.identities},
         }
-        return value | ({"finished": pack(self.finished)} if self.finished else {})
+        return value | ({"finished": self.finished.text} if self.finished else {})
 
 
 @dataclass
@@ -132,5 +143,5 @@ def _archive(value: Mapping[str, Any]) -> ArchiveOffset:
         value.get("url", ""),
         {int(key): position for key, position in value["positions"].items()},
         {int(key): identity for key, identity in value["recordings"].items()},
-        unpack(value["finished"]) if value.get("finished") else {},
+        unpack(value["finished"]) if value.get("finished") else Finished(),
     )

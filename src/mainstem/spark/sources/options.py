@@ -124,14 +124,21 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
 
 def _paths(texts: Mapping[str, str]) -> tuple[str, ...]:
     """``path``, or ``paths`` as ``load`` has several: a JSON list."""
-    text = texts.get("paths") or texts.get("path") or ""
-    if not text.lstrip().startswith("[") or is_pattern(text):
-        return (text,) if text else ()
+    if "paths" not in texts:
+        path = texts.get("path", "")
+        # A directory may have such a name, or match such a pattern.
+        return (path,) if path and not path.lstrip().startswith('["') else _list(path)
+    return _list(texts["paths"])
+
+
+def _list(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
     try:
         paths = json.loads(text)
     except ValueError:
-        return (text,)
-    if not all(isinstance(path, str) and path for path in paths):
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
         raise ConfigurationError(f"paths: {text!r} is no JSON list of paths")
     return tuple(paths)
 

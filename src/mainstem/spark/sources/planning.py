@@ -75,10 +75,14 @@ Positions = dict[Key, int]
 
 @dataclass
 class Reached:
-    """How far recordings are read: a position for each, or for what has ended and is read what its offset keeps, by archive."""
+    """How far recordings are read: a position for each, or for what has ended and is read what its offset keeps, by archive.
+
+    ``deleted`` are those of the finished ones that are no longer in their catalog.
+    """
 
     positions: Positions = field(default_factory=dict)
     finished: dict[str, Finished] = field(default_factory=dict)
+    deleted: Positions = field(default_factory=dict)
 
     def has_finished(self, key: Key) -> bool:
         """Whether a recording has ended and is read."""
@@ -147,8 +151,8 @@ class Planner:
         self._ends: Positions | None = None
         self._readers: OrderedDict[Key, RecordingReader] = OrderedDict()
         self._most_readers = most_readers()
-        self._checked: dict[str, tuple[Finished, list[RecordingDescriptor]]] = {}
-        self._ended: dict[str, tuple[list[RecordingDescriptor], ArchiveOffset]] = {}
+        self._checked: dict[str, tuple[Finished, list[RecordingDescriptor], Finished, Positions]] = {}
+        self._ended: dict[str, tuple[list[RecordingDescriptor], Finished]] = {}
 
     def refresh(self) -> None:
         """Lists what there is now."""
@@ -232,7 +236,7 @@ class Planner:
             )
         for key, finished in reached.finished.items():
             archives.setdefault(key, ArchiveOffset(self._places[key].url)).finished = finished
-        newly: dict[str, Finished] = {}
+        newly: dict[str, dict[int, tuple[int, int]]] = {}
         for (archive, recording_id), position in reached.positions.items():
             place = self._places.get(archive)
             if place is None:
@@ -246,8 +250,22 @@ class Planner:
             if descriptor is not None:
                 entry.identities[recording_id] = descriptor.identity
         for key, more in newly.items():
-            archives[key].finished = archives[key].finished | more
+            archives[key].finished = Finished(archives[key].finished | more)
         return Offset({key: archive for key, archive in archives.items() if archive.positions or archive.finished})
+
+    def latest(self) -> Offset:
+        """The offset of all that there is, for reports: without a step for each recording that has ended, as long as none does."""
+        if self._options.ending != "latest":
+            return self.offset(Reached(self.ending()))
+        reached = Reached(dict(self._recorded()))
+        for key, place in self._places.items():
+            known = self._ended.get(key)
+            if known is None or known[0] is not place.descriptors:
+                ended = (each for each in place.descriptors if each.stop_position != NULL and self._options.takes(each))
+                sums = {each.recording_id: (each.stop_position, identity_sum(each.identity)) for each in ended}
+                known = self._ended[key] = (place.descriptors, Finished(sums))
+            reached.finished[key] = known[1]
+        return self.offset(reached)
 
     def _mapping(self, offset: Offset) -> dict[str, str]:
         """The key that each archive of an offset has now.
@@ -295,15 +313,15 @@ class Planner:
     def _resume_finished(self, place: Place, finished: Finished, reached: Reached) -> None:
         known = self._checked.get(place.key)
         if known is not None and known[0] is finished and known[1] is place.descriptors:
-            reached.finished[place.key] = finished
+            reached.finished[place.key] = known[2]
+            reached.deleted |= known[3]
             return
-        remaining: Finished = {}
+        remaining, deleted = Finished(), {}
         for recording_id, (position, total) in finished.items():
             descriptor = place.by_id.get(recording_id)
             if descriptor is None:
-                # It was read to its end, and is deleted.
-                continue
-            if identity_sum(descriptor.identity) != total:
+                deleted[place.key, recording_id] = position
+            elif identity_sum(descriptor.identity) != total:
                 now = descriptor.identity
                 is_another = f"is not the one of the checkpoint: start, session and channel are {now} now"
                 self._lost(f"recording {recording_id} of {place.url} {is_another}")
@@ -319,8 +337,10 @@ class Planner:
                     reached.positions[key] = max(reader.count_before(position).position, reader.start_position)
         if len(remaining) == len(finished):
             remaining = finished
-            self._checked[place.key] = (finished, place.descriptors)
+        if len(remaining) + len(deleted) == len(finished):
+            self._checked[place.key] = (finished, place.descriptors, remaining, deleted)
         reached.finished[place.key] = remaining
+        reached.deleted |= deleted
 
     def _change(self, key: Key, position: int, identity: str | None) -> str:
         now = self._recordings[key].descriptor.identity
@@ -410,7 +430,7 @@ class Planner:
 
     def is_at(self, before: Offset, start: Reached, end: Reached) -> bool:
         """Whether a micro-batch from ``start``, which is what could be resumed of ``before``, to ``end`` reads nothing."""
-        resumed = len(start.positions) + sum(len(each) for each in start.finished.values())
+        resumed = len(start.positions) + len(start.deleted) + sum(len(each) for each in start.finished.values())
         if resumed != sum(len(each.positions) + len(each.finished) for each in before.archives.values()):
             return False
         positions = start.positions
@@ -461,9 +481,9 @@ class Planner:
         return _shared(pieces, max(tasks, parallelism))
 
     def _spans(self, start: Reached, end: Reached) -> list[tuple[Key, int, int]]:
-        stops = dict(end.positions)
+        stops = end.positions | end.deleted
         for archive, finished in end.finished.items():
-            before = start.finished.get(archive, {})
+            before = start.finished.get(archive, Finished())
             if before is not finished:
                 stops |= {(archive, each): at for each, (at, _) in finished.items() if each not in before}
         spans = []
@@ -484,7 +504,7 @@ class Planner:
         if place is not None and key[1] in place.by_id:
             # The options leave it out.
             return
-        if start.positions.get(key, NULL) < stop:
+        if max(start.positions.get(key, NULL), start.deleted.get(key, NULL)) < stop:
             self._lost(f"recording {key[1]} is gone from {place.url if place is not None else key[0]}")
 
     def _range(self, key: Key, start: int, end: int) -> RecordingRange:

@@ -6,7 +6,8 @@ read from a replayable log, so a query that restarts from its checkpoint reads e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -100,8 +101,7 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return planner.offset(end, before).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        planner = self._planned()
-        return planner.offset(Reached(planner.targets())).as_json()
+        return self._planned().latest().as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._frozen = self._planned().targets()
@@ -126,7 +126,12 @@ class RecordingSource(DataSource):
 
     Options, whose names Spark compares without regard to case:
 
-    - ``path``: the directory of the recordings, as driver and executors see it. Required.
+    - ``path``: the directory of the recordings, as driver and executors see it, or a URL: ``file``, ``s3``, ``gs``, ``abfs``,
+      ``hdfs``, ``http``, ``https``, or a scheme of fsspec. Wildcards (``*``, ``?``, ``[...]``) match directories, new ones too
+      while a query runs. ``load([a, b])``, or ``paths`` with a JSON list, reads several. Required.
+    - ``access_key``, ``endpoint_override``, ... or ``fs.s3a.endpoint``, ...: options of the store, by pyarrow's names or Hadoop's.
+    - ``archiveColumns``: adds the columns ``archive`` and ``host``. Default: true where several places are read.
+    - ``parallelism``: how many tasks Spark runs at once. Default: that of the session.
     - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
     - ``rows``: ``messages`` (default), ``frames``, or ``problems`` (a row for each fault).
     - ``fromTime``, ``toTime``: only what was recorded in ``[fromTime, toTime)``; ISO 8601, UTC unless it has an offset.
@@ -144,18 +149,25 @@ class RecordingSource(DataSource):
     - ``verify`` (false): compare the checksums of the index before reading.
     """
 
+    # Of the session that it is registered with; a source runs in a process that cannot ask.
+    parallelism: ClassVar[int | None] = None
+
     @classmethod
     def name(cls) -> str:
         return "mainstem.recording"
 
-    def schema(self) -> str:
+    def _options(self) -> RecordingOptions:
         options = parse_options(self.options)
+        return replace(options, parallelism=options.parallelism or self.parallelism)
+
+    def schema(self) -> str:
+        options = self._options()
         return ddl(options.rows, options.timestamp_from, archives=options.archive_columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self.options)
+        options = self._options()
         return RecordingBatchReader(options, names_of(schema, options.rows, options.timestamp_from))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = parse_options(self.options)
+        options = self._options()
         return RecordingStreamReader(options, names_of(schema, options.rows, options.timestamp_from))

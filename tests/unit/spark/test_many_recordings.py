@@ -1,0 +1,332 @@
+"""A plan over thousands of recordings, in one place or in several, costs what moved."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from tests.support.many_recordings import TERM, make_recordings
+from tests.support.remote_store import RemoteStore
+from tests.support.streams import Stream, record
+
+from mainstem.errors import ConfigurationError, RecordingError
+from mainstem.recording import Recorder, read_catalog
+from mainstem.recording import reader as readers
+from mainstem.recording.archive import IDENTITY_FILE
+from mainstem.recording.catalog import Catalog
+from mainstem.spark.sources import places, planning
+from mainstem.spark.sources.batches import RecordingGroup, rows_of
+from mainstem.spark.sources.offsets import Finished, pack, parse_offset, unpack
+from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.recording import RecordingStreamReader
+from mainstem.spark.sources.schema import ARCHIVE_COLUMNS, MESSAGE_COLUMNS, ddl
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+STREAM = {"stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
+COLUMNS = [*MESSAGE_COLUMNS, *ARCHIVE_COLUMNS]
+
+
+@pytest.fixture
+def stream() -> Iterator[Callable[..., RecordingStreamReader]]:
+    opened = []
+
+    def make(*paths: Path | str, **options: str) -> RecordingStreamReader:
+        place = {"path": str(paths[0])} if len(paths) == 1 else {"paths": json.dumps([str(path) for path in paths])}
+        opened.append(RecordingStreamReader(parse_options(place | options), dict.fromkeys(COLUMNS, True)))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.stop()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ids of the recordings that were opened, in order."""
+    ids: list[int] = []
+    init = readers.RecordingReader.__init__
+
+    def counted(self: Any, archive: Any, descriptor: Any) -> None:
+        ids.append(descriptor.recording_id)
+        init(self, archive, descriptor)
+
+    monkeypatch.setattr(readers.RecordingReader, "__init__", counted)
+    return ids
+
+
+def latest(stream: RecordingStreamReader, start: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(stream.latestOffset(json.loads(json.dumps(start)), ReadAllAvailable())))
+
+
+def rows(stream: RecordingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for task in stream.partitions(start, end) for batch in rows_of(task) for row in batch.to_pylist()]
+
+
+def recorded(path: Path, *sessions: int, messages: int = 10) -> None:
+    with Recorder(path, segment_length=TERM) as recorder:
+        for session in sessions:
+            writer = recorder.start(**STREAM, session_id=session, join_position=0)
+            record(writer, Stream(session_id=session), [bytes([session]) * 96] * messages)
+
+
+def test_an_idle_trigger_opens_and_lists_nothing(
+    tmp_path: Path, stream: Any, opened: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = make_recordings(tmp_path, 300, growing=5)
+    reader = stream(tmp_path)
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    assert len(rows(reader, begin, end)) == 3000
+    opened.clear()
+    lists: list[str] = []
+    original = LocalStore.list
+    monkeypatch.setattr(LocalStore, "list", lambda self, *a, **k: (lists.append(self.url), original(self, *a, **k))[1])
+    for _ in range(3):
+        assert latest(reader, end) == end
+        assert parse_offset(reader.reportLatestOffset()).positions == parse_offset(end).positions
+    assert (opened, lists) == ([], [])
+    growing[3].grow(2)
+    after = latest(reader, end)
+    assert [task.descriptor.recording_id for task in reader.partitions(end, after)] == [298]
+    assert set(opened) <= {298}
+    assert len(lists) == 2
+    for each in growing:
+        each.close()
+
+
+def test_what_has_ended_and_is_read_takes_little_of_an_offset(tmp_path: Path, stream: Any) -> None:
+    growing = make_recordings(tmp_path, 400, growing=2)
+    reader = stream(tmp_path)
+    end = latest(reader, reader.initialOffset())
+    (archive,) = end["archives"].values()
+    assert sorted(archive["positions"]) == ["398", "399"]
+    assert len(json.dumps(end)) < 400 * 8 + 1000
+    assert parse_offset(end).positions == dict.fromkeys(range(400), 1280)
+    for each in growing:
+        each.close()
+
+
+def test_files_stay_within_the_limit(tmp_path: Path, stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MAX_READERS", 10)
+    growing = make_recordings(tmp_path, 120, growing=60)
+    reader = stream(tmp_path, maxBytesPerTrigger="100000")
+    before = len(os.listdir("/proc/self/fd"))
+    begin, seen, total = reader.initialOffset(), 0, 0
+    while True:
+        end = json.loads(json.dumps(reader.latestOffset(begin, ReadMaxBytes(100_000))))
+        seen = max(seen, len(os.listdir("/proc/self/fd")))
+        if end == begin:
+            break
+        total += len(rows(reader, begin, end))
+        begin = end
+    assert total == 1200
+    assert seen - before <= 10 * planning.FILES_PER_READER
+    for each in growing:
+        each.close()
+
+
+def test_readers_are_fewer_where_few_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (300, 4096))
+    assert planning.most_readers() == (300 - planning.RESERVED_FILES) // planning.FILES_PER_READER
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    assert planning.most_readers() == 1
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    assert planning.most_readers() == planning.MAX_READERS
+
+
+def test_small_recordings_share_tasks_and_batches(tmp_path: Path, stream: Any) -> None:
+    make_recordings(tmp_path, 300)
+    reader = stream(tmp_path, parallelism="3")
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    tasks = reader.partitions(begin, end)
+    assert len(tasks) == 3
+    assert all(isinstance(task, RecordingGroup) for task in tasks)
+    assert sum(len(list(rows_of(task))) for task in tasks) == 3
+    read = rows(reader, begin, end)
+    assert sorted((row["recording_id"], row["position"]) for row in read) == [
+        (number, 128 * (message + 1)) for number in range(300) for message in range(10)
+    ]
+
+
+def test_the_number_of_tasks_is_that_of_the_session_and_not_of_this_machine(tmp_path: Path, stream: Any) -> None:
+    make_recordings(tmp_path, 200)
+    for parallelism in (1, 7, 50):
+        reader = stream(tmp_path, parallelism=str(parallelism))
+        begin = reader.initialOffset()
+        assert len(reader.partitions(begin, latest(reader, begin))) == pytest.approx(parallelism, abs=2)
+
+
+def test_a_finished_recording_that_is_extended_is_read_on_also_from_within_a_message(
+    tmp_path: Path, stream: Any
+) -> None:
+    whole = Stream(session_id=7)
+    first, second = whole.message(bytes(96)), whole.message(b"x" * 3000)
+    with Recorder(tmp_path, segment_length=TERM) as recorder:
+        writer = recorder.start(**STREAM, session_id=7, join_position=0)
+        writer.write(memoryview(first), 0)
+        # The first fragment of a message, and the recorder ends.
+        writer.write(memoryview(second[:1408]), 0)
+    reader = stream(tmp_path)
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    assert [row["length"] for row in rows(reader, begin, end)] == [96]
+    assert latest(reader, end) == end
+    with Recorder(tmp_path, segment_length=TERM) as recorder:
+        writer = recorder.start(**STREAM, session_id=7, join_position=len(first) + 1408)
+        writer.write(memoryview(second[1408:]), 0)
+        for again in (reader, stream(tmp_path)):
+            after = latest(again, end)
+            assert [row["payload"] for row in rows(again, end, after)] == [b"x" * 3000]
+            assert latest(again, after) == after
+
+
+def test_a_finished_recording_may_be_deleted_and_an_unread_one_not(tmp_path: Path, stream: Any) -> None:
+    recorded(tmp_path, 1, 2)
+    reader = stream(tmp_path)
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    catalog = Catalog(tmp_path)
+    catalog.delete(read_catalog(tmp_path)[0])
+    catalog.close()
+    for again in (reader, stream(tmp_path)):
+        assert latest(again, end) == end
+        with pytest.raises(RecordingError, match="recording 0 is gone"):
+            again.partitions(begin, end)
+    recorded(tmp_path, 3)
+    after = latest(reader, end)
+    assert parse_offset(after).positions == {1: 1280, 2: 1280}
+    assert [row["session_id"] for row in rows(reader, end, after)] == [3] * 10
+
+
+def test_several_places_are_one_source_with_new_ones_while_it_runs(tmp_path: Path, stream: Any) -> None:
+    recorded(tmp_path / "north" / "rec", 1)
+    recorded(tmp_path / "south" / "rec", 2, 3)
+    (tmp_path / "south" / "rec" / IDENTITY_FILE).write_text('{"id": "7f3a", "host": "south.example"}')
+    recorded(tmp_path / "other", 4)
+    (tmp_path / "empty" / "rec").mkdir(parents=True)
+    reader = stream(f"{tmp_path}/*/rec", tmp_path / "other")
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    read = {(row["archive"], row["host"], row["session_id"]) for row in rows(reader, begin, end)}
+    assert read == {
+        (f"{tmp_path}/north/rec", None, 1),
+        ("7f3a", "south.example", 2),
+        ("7f3a", "south.example", 3),
+        (f"{tmp_path}/other", None, 4),
+    }
+    recorded(tmp_path / "empty" / "rec", 5)
+    recorded(tmp_path / "west" / "rec", 6)
+    for again in (reader, stream(f"{tmp_path}/*/rec", tmp_path / "other")):
+        after = latest(again, end)
+        assert sorted(row["session_id"] for row in rows(again, end, after)) == [5] * 10 + [6] * 10
+    shutil.rmtree(tmp_path / "north")
+    assert latest(reader, after) == after
+
+
+def test_a_file_url_and_a_path_are_one_place(tmp_path: Path, stream: Any) -> None:
+    recorded(tmp_path / "rec", 1)
+    reader = stream(tmp_path / "rec")
+    end = latest(reader, reader.initialOffset())
+    again = stream((tmp_path / "rec").as_uri())
+    assert latest(again, end) == end
+
+
+@pytest.mark.parametrize("change", ["renamed", "named"])
+def test_a_place_that_is_renamed_or_gets_an_identity_is_gone_on_with(tmp_path: Path, stream: Any, change: str) -> None:
+    recorded(tmp_path / "rec", 1)
+    reader = stream(tmp_path / "rec")
+    end = latest(reader, reader.initialOffset())
+    if change == "renamed":
+        (tmp_path / "rec").rename(tmp_path / "moved")
+    else:
+        (tmp_path / "rec" / IDENTITY_FILE).write_text('{"id": "7f3a"}')
+    again = stream(tmp_path / ("moved" if change == "renamed" else "rec"))
+    assert rows(again, end, latest(again, end)) == []
+
+
+def test_a_remote_place_is_listed_once_for_a_trigger_that_moves_something(
+    tmp_path: Path, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = make_recordings(tmp_path / "rec", 30, growing=3)
+    store = RemoteStore(tmp_path / "rec")
+    for module in ("mainstem.recording.archive", "mainstem.spark.sources.places"):
+        monkeypatch.setattr(f"{module}.open_store", lambda *_: store)
+    reader = stream("remote://rec")
+    begin = reader.initialOffset()
+    end = latest(reader, begin)
+    assert len(rows(reader, begin, end)) == 300
+    store.reads.clear()
+    lists = store.lists
+    assert latest(reader, end) == end
+    # The catalog, and the recorded positions of those that have not ended.
+    assert (len(store.reads), store.lists) == (4, lists)
+    growing[1].grow()
+    after = latest(reader, end)
+    assert store.lists == lists + 1
+    assert [row["recording_id"] for row in rows(reader, end, after)] == [28]
+    for each in growing:
+        each.close()
+
+
+def test_archive_columns_are_there_where_several_places_are_read(tmp_path: Path) -> None:
+    one, many = parse_options({"path": "/data/a"}), parse_options({"paths": '["/data/a", "s3://b/c"]'})
+    assert (one.archive_columns, one.paths) == (False, ("/data/a",))
+    assert (many.archive_columns, many.paths) == (True, ("/data/a", "s3://b/c"))
+    assert parse_options({"path": "s3://b/*/rec"}).archive_columns
+    assert parse_options({"path": "/data/a", "archiveColumns": "true"}).archive_columns
+    assert not parse_options({"path": "/data/*", "archiveColumns": "false"}).archive_columns
+    assert ddl("messages", archives=True) == ddl("messages") + ", archive string NOT NULL, host string"
+    (tmp_path / "a[1]").mkdir()
+    assert not parse_options({"path": str(tmp_path / "a[1]")}).archive_columns
+
+
+def test_options_of_the_store_pass_through_and_others_are_refused() -> None:
+    options = parse_options({"path": "s3://b/c", "fs.s3a.endpoint": "h:1", "access_key": "topsecret", "streamId": "5"})
+    assert options.store_options == {"fs.s3a.endpoint": "h:1", "access_key": "topsecret"}
+    assert "topsecret" not in repr(options)
+    with pytest.raises(ConfigurationError, match="no option 'acces_key'"):
+        parse_options({"path": "s3://b/c", "acces_key": "x"})
+
+
+def test_patterns_match_level_by_level(tmp_path: Path) -> None:
+    for name in ("a/x/rec", "a/y/rec", "b/x/rec", "b/z/other", "c1/x/rec"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def matched(pattern: str) -> list[str]:
+        return [path.removeprefix(f"{tmp_path}/") for path in places.matches(f"{tmp_path}/{pattern}", {})]
+
+    assert matched("*/x") == ["a/x", "b/x", "c1/x"]
+    assert matched("[ab]/?/rec") == ["a/x/rec", "a/y/rec", "b/x/rec", "b/z/rec"]
+    assert matched("c?/*") == ["c1/x"]
+    assert matched("none*/x") == []
+    with pytest.raises(ConfigurationError, match="below one bucket"):
+        list(places.matches("s3://*/rec", {}))
+
+
+def test_starting_positions_may_name_the_archive(tmp_path: Path, stream: Any) -> None:
+    recorded(tmp_path / "a", 1)
+    recorded(tmp_path / "b", 2)
+    where = json.dumps({f"{tmp_path}/a/0": 640, "0": "latest"})
+    begin = stream(tmp_path / "a", tmp_path / "b", startingPositions=where).initialOffset()
+    assert {key: parse_offset(begin).archives[key].all_positions for key in begin["archives"]} == {
+        f"{tmp_path}/a": {0: 640},
+        f"{tmp_path}/b": {0: 1280},
+    }
+
+
+def test_packed_recordings_are_unpacked_and_anything_else_is_refused() -> None:
+    finished = Finished({5: (96, 1), 0: (1 << 40, 4_000_000_000), 10_000_000_000: (0, 0)})
+    assert unpack(pack(finished)) == finished
+    for text in ("?", "AAAA", pack(finished)[:-8], ""):
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            unpack(text)
