@@ -5,22 +5,31 @@ from __future__ import annotations
 import glob
 import os
 import re
+from typing import TYPE_CHECKING
 
+from mainstem.capture.elsewhere import is_elsewhere, listed
 from mainstem.capture.store import SUFFIX
 from mainstem.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # As dumpcap, tcpdump (which numbers its files after the suffix) and Wireshark name them; packed ones too,
 # so that they become a problem.
 _CAPTURE = re.compile(r"\.(pcap|pcapng|cap|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$", re.IGNORECASE)
 
 
-def captures(path: str, *, must_exist: bool = True) -> list[str]:
+def captures(path: str, *, must_exist: bool = True, options: Mapping[str, str] | None = None) -> list[str]:
     """The captures of a path, sorted by name. Raises CaptureError where there is none and there must be one.
 
     Of a folder, the files that are named as captures are; of a pattern (``**`` too), every file that it matches but the
-    indexes of captures.
+    indexes of captures. Of a URL the same, but only its last part may be a pattern; ``options`` are those of its store.
     """
-    if os.path.isdir(path):
+    paths: list[str]
+    if is_elsewhere(path):
+        paths = list(listed(path, options or {}, lambda name: _CAPTURE.search(name) is not None))
+        paths = [each for each in paths if not each.endswith(SUFFIX)]
+    elif os.path.isdir(path):
         paths = [entry.path for entry in os.scandir(path) if entry.is_file() and _CAPTURE.search(entry.name)]
     elif os.path.exists(path):
         paths = [path]

@@ -7,7 +7,6 @@ is indexed from where the index ended.
 from __future__ import annotations
 
 import hashlib
-import os
 import zlib
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 from mainstem._core.capture import layout as layout
 from mainstem._core.capture.packet_index import PacketIndex
 from mainstem.capture.chunks import CHUNK_BYTES, Chunk, FrameIndex, Problem
+from mainstem.capture.elsewhere import open_file, status_of
 from mainstem.capture.formats import HEAD_LENGTH, recognise, section_of
 from mainstem.capture.traces import add_chunks
 from mainstem.capture.unpacking import PACKED, open_capture, unpacked_size
@@ -34,16 +34,16 @@ def build(path: str, before: FrameIndex | None = None) -> FrameIndex:
     Raises CaptureError where the file cannot be opened.
     """
     try:
-        status = os.stat(path)
-        with open(path, "rb") as file:
+        file_size, mtime_ns = status_of(path)
+        with open_file(path) as file:
             packed = PACKED.get(file.read(2), "")
-        size, fault = unpacked_size(path, packed) if packed else (status.st_size, "")
+        size, fault = unpacked_size(path, packed) if packed else (file_size, "")
         with open_capture(path, packed) as file:
             if before is not None and not packed and _grown(file, before, size):
-                index = replace(before, size=status.st_size, mtime_ns=status.st_mtime_ns, tail=None)
+                index = replace(before, size=file_size, mtime_ns=mtime_ns, tail=None)
                 _reopen_last(index)
             else:
-                index = FrameIndex(status.st_size, status.st_mtime_ns, None)
+                index = FrameIndex(file_size, mtime_ns, None)
                 _open(file, index, packed, fault)
             if index.format is not None and index.format.name == "aqueduct":
                 index.chunks = list(index.chunks)

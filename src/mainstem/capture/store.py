@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from mainstem.capture.chunks import Chunk, FrameIndex, Problem
+from mainstem.capture.elsewhere import is_elsewhere, status_of
 from mainstem.capture.formats import Format, Section
 from mainstem.capture.index import build
 from mainstem.errors import CaptureError
@@ -24,7 +25,8 @@ def location(path: str, directory: str | None) -> Path:
     """Where the index of a capture is kept: beside it, or in a directory under a name of its own."""
     if directory is None:
         return Path(path + SUFFIX)
-    name = hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:16]
+    whole = path if is_elsewhere(path) else os.path.abspath(path)
+    name = hashlib.sha256(whole.encode()).hexdigest()[:16]
     return Path(directory) / f"{Path(path).name}-{name}{SUFFIX}"
 
 
@@ -34,13 +36,16 @@ def index_of(path: str, directory: str | None = None, *, keep: bool = True) -> F
     A place that cannot be written to is no error: the index is built again the next time. Raises CaptureError where the
     capture cannot be opened.
     """
+    if is_elsewhere(path) and directory is None:
+        # An index is beside its capture, and a store may not be written to.
+        return build(path)
     place = location(path, directory)
     before = _load(place)
     try:
-        status = os.stat(path)
+        present = status_of(path)
     except OSError as error:
         raise CaptureError(f"{path}: {error.strerror or error}") from error
-    if before is not None and (before.size, before.mtime_ns) == (status.st_size, status.st_mtime_ns):
+    if before is not None and (before.size, before.mtime_ns) == present:
         return before
     index = build(path, before)
     if keep:

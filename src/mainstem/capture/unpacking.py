@@ -7,6 +7,8 @@ import io
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
+from mainstem.capture.elsewhere import is_elsewhere, open_file
+
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
 
@@ -26,10 +28,12 @@ class _Unpacked(io.RawIOBase):
 
     def _open(self) -> Any:
         if self._packed == "gzip":
-            return gzip.open(self._path, "rb")
+            return gzip.open(open_file(self._path), "rb") if is_elsewhere(self._path) else gzip.open(self._path, "rb")
         import pyarrow as pa
 
-        return pa.CompressedInputStream(pa.OSFile(self._path), "zstd")
+        return pa.CompressedInputStream(
+            pa.PythonFile(open_file(self._path)) if is_elsewhere(self._path) else pa.OSFile(self._path), "zstd"
+        )
 
     def readable(self) -> bool:
         return True
@@ -76,7 +80,7 @@ class _Unpacked(io.RawIOBase):
 
 def open_capture(path: str, packed: str = "") -> IO[bytes]:
     """Opens a capture for reading; ``packed`` is a value of ``PACKED``. Raises OSError."""
-    return io.BufferedReader(_Unpacked(path, packed), BUFFER_BYTES) if packed else open(path, "rb", buffering=0)
+    return io.BufferedReader(_Unpacked(path, packed), BUFFER_BYTES) if packed else open_file(path)
 
 
 def unpacked_size(path: str, packed: str) -> tuple[int, str]:

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
-from mainstem.recording.fetching import FetchedSegment, in_threads
+from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
 from mainstem.store.base import read_all
 from mainstem.store.local import LocalStore
 from mainstem.store.opening import open_store
+from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,43 +8,22 @@ reading a segment of any length takes ``AHEAD + 2`` ranges of memory. Only the t
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from mmap import MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_TORN
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
+from mainstem.store.threads import AHEAD, fetching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-T = TypeVar("T")
-R = TypeVar("R")
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
 # The latency of a request is paid once for so many bytes; a look-up of a few frames fetches no more than the first of them.
 RANGE_BYTES = 8 << 20
 FIRST_RANGE_BYTES = 256 << 10
-# Requests under way for one reader: enough to hide a round trip of an object store at a gigabit or ten.
-AHEAD = 4
-
-_executors: list[ThreadPoolExecutor] = []
-# Threads do not live on in a child process.
-os.register_at_fork(after_in_child=_executors.clear)
-
-
-def _executor() -> ThreadPoolExecutor:
-    """The fetching threads of this process: those of one reader, for as many readers as there are."""
-    if not _executors:
-        _executors.append(ThreadPoolExecutor(2 * AHEAD, thread_name_prefix="mainstem-fetch"))
-    return _executors[0]
-
-
-def in_threads(action: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """``action`` of each item, several at once: for calls that wait for a server. The first error is raised."""
-    return [action(item) for item in items] if len(items) < 2 else list(_executor().map(action, items))
 
 
 class FetchedSegment:
@@ -79,7 +58,6 @@ class FetchedSegment:
             return
         waiting: deque[tuple[int, int, Future[bytes]]] = deque()
         ranges = self._ranges(start, end)
-        executor = _executor()
         begin = previous = forgotten = start
         try:
             # The first range alone: many readers want no more than a few frames.
@@ -96,7 +74,7 @@ class FetchedSegment:
                 if there >= end:
                     return
                 while len(waiting) < AHEAD and (following := next(ranges, None)) is not None:
-                    waiting.append((*following, executor.submit(self._fetch_range, *following)))
+                    waiting.append((*following, fetching(self._fetch_range, *following)))
                 at, there, future = waiting.popleft()
                 memory[at:there] = future.result()
         finally:

@@ -65,7 +65,10 @@ class FsspecStore:
 
         def size() -> int:
             self._files.invalidate_cache()
-            return int(self._files.info(path)["size"])
+            info = self._files.info(path)
+            if info["type"] != "file":
+                raise FileNotFoundError(f"{self.url}/{name} is no file")
+            return int(info["size"])
 
         return self._retry.call(size, self.url, f"cannot read {name}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -71,11 +72,14 @@ class LocalStore:
     def size(self, name: str) -> int:
         """As ``Store.size``."""
         try:
-            return os.stat(self._path(name)).st_size
-        except FileNotFoundError:
-            raise
+            status = os.stat(self._path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(f"{self.url}/{name} does not exist") from None
         except OSError as error:
             raise StoreError(self.url, f"{name}: {error.strerror}") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise FileNotFoundError(f"{self.url}/{name} is no file")
+        return status.st_size
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """As ``Store.read``."""

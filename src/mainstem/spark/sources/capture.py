@@ -8,13 +8,13 @@ query, or with ``failOnDataLoss=false`` is read from its beginning.
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
+from mainstem.capture.elsewhere import StoredPath, is_elsewhere, status_of
 from mainstem.capture.files import captures
 from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
@@ -59,7 +59,7 @@ class CaptureBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options, parts = self._options, []
-        files = captures(options.path)
+        files = captures(options.path, options=options.store_options)
         share = -(-options.min_partitions // len(files))
         for file in files:
             try:
@@ -134,7 +134,8 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ``failOnDataLoss=false`` is left out, so that it is read from its beginning. One that is gone stays: nothing is read of it.
         """
         ends = {}
-        for file, end in offset.ends.items():
+        for name, end in offset.ends.items():
+            file = self._file(name)
             if change := self._change(file, end, offset.identities.get(file)):
                 if self._options.fail_on_data_loss:
                     raise CaptureError(
@@ -144,6 +145,10 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             ends[file] = end
         return ends
+
+    def _file(self, name: str) -> str:
+        """A file of an offset, of which the options of the store are no part."""
+        return StoredPath(name, self._options.store_options) if is_elsewhere(name) else name
 
     def _change(self, file: str, end: int, known: str | None) -> str:
         try:
@@ -177,7 +182,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self) -> Ends:
         ends = {}
-        for file in captures(self._options.path, must_exist=False):
+        for file in captures(self._options.path, must_exist=False, options=self._options.store_options):
             try:
                 ends[file] = self._index(file, refresh=True).end
             except CaptureError:
@@ -191,10 +196,10 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             known = index_of(file, self._options.index_directory)
         elif refresh:
             try:
-                status = os.stat(file)
+                present = status_of(file)
             except OSError as error:
-                raise CaptureError(f"{file}: {error.strerror}") from error
-            if (status.st_size, status.st_mtime_ns) != (known.size, known.mtime_ns):
+                raise CaptureError(f"{file}: {error.strerror or error}") from error
+            if present != (known.size, known.mtime_ns):
                 known = build(file, known)
         self._indexes[file] = known
         return known
@@ -202,10 +207,11 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         parts: list[Part] = []
         begins = self._resumed(parse_capture_offset(start))
-        for file, stop in sorted(self._resumed(parse_capture_offset(end)).items()):
-            begin = begins.get(file, 0)
+        for name, stop in sorted(self._resumed(parse_capture_offset(end)).items()):
+            begin = begins.get(name, 0)
             if stop <= begin:
                 continue
+            file = self._file(name)
             try:
                 index = self._index(file, refresh=True)
             except CaptureError as error:
@@ -229,14 +235,15 @@ class CaptureSource(DataSource):
 
     Options, whose names Spark compares without regard to case:
 
-    - ``path``: a capture, a folder of captures, or a pattern. Required.
+    - ``path``: a capture, a folder of captures, or a pattern; or a URL of one, as of ``mainstem.recording``. Required.
+    - ``access_key``, ``endpoint_override``, ... or ``fs.s3a.endpoint``, ...: options of the store of a URL.
     - ``aeronPorts`` (``auto``): UDP ports that carry Aeron, with commas between them; ``auto`` recognises it, ``none`` skips it.
     - ``bymuxPorts``, ``jmuxPorts``: TCP ports of these protocols. Default: none.
     - ``payload`` (false): adds a column with the payload of each frame.
     - ``partitionBytes`` (32m): what one task reads at most.
     - ``minPartitions`` (1): at least so many tasks.
     - ``rowsPerBatch``: rows of one Arrow batch, 256 to 1048576 (8192).
-    - ``indexDirectory``: where the index of each capture is kept; by default beside the capture.
+    - ``indexDirectory``: where the index of each capture is kept; by default beside the capture; of a URL nowhere.
     - ``maxBytesPerTrigger``: the size of a micro-batch. Default: no limit.
     - ``failOnDataLoss`` (true): in a stream, fail where a file is another one than that of the checkpoint; ``false`` logs and
       reads it from its beginning.

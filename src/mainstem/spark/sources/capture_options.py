@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mainstem.capture import schema
 from mainstem.capture.planning import PART_BYTES, ROWS, FrameSelection
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sources.options import flag, positive
+from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ class CaptureOptions:
     """The options of ``mainstem.capture``. Names are compared without regard to case, as Spark does."""
 
     path: str
+    store_options: dict[str, str] = field(default_factory=dict, repr=False)
     aeron_ports: tuple[int, ...] | None = None
     bymux_ports: tuple[int, ...] = ()
     jmux_ports: tuple[int, ...] = ()
@@ -61,7 +63,8 @@ class CaptureOptions:
 
 def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
-    texts = {key.lower(): value for key, value in options.items()}
+    store_options = {key: value for key, value in options.items() if is_store_option(key)}
+    texts = {key.lower(): value for key, value in options.items() if key not in store_options}
     if unknown := sorted(set(texts) - KNOWN):
         raise ConfigurationError(f"mainstem.capture has no option {unknown[0]!r}; it has {', '.join(sorted(KNOWN))}")
     if not texts.get("path"):
@@ -72,6 +75,7 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     aeron = texts.get("aeronports", "auto").strip().lower()
     return CaptureOptions(
         path=texts["path"],
+        store_options=store_options,
         aeron_ports=None if aeron == "auto" else () if aeron == "none" else _ports(aeron, "aeronPorts"),
         bymux_ports=_ports(texts.get("bymuxports", ""), "bymuxPorts"),
         jmux_ports=_ports(texts.get("jmuxports", ""), "jmuxPorts"),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.archive import Archive, DirectoryArchive, archives_at
-from mainstem.recording.fetching import in_threads
 from mainstem.store import is_url, open_store
+from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
