@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # A sender does not resend twice within this time, and NAKs that were on their way still come: they are for the same loss.
 LATE_NAK_NS = 20 * NS_PER_MS
+# At most so long are NAKs for the same loss, where the receiver is far: more is no way, but a NAK that was lost itself.
+LATEST_NAK_NS = 1000 * NS_PER_MS
 # Gaps of one path that are followed at once; with more the oldest is given as it stands.
 MAX_GAPS = 1024
 
@@ -202,9 +204,15 @@ def note_consumed(state: PathState, time_ns: int, revision: int) -> None:
         state.closed.append(gap)
 
 
+def _late_ns(gap: Gap) -> int:
+    """How long NAKs for a gap still come that left before its repair arrived: as long as the first came after the hole passed."""
+    reaction_ns = gap.first_nak_ns - gap.noticed_ns if gap.naks else 0
+    return min(max(LATE_NAK_NS, reaction_ns), LATEST_NAK_NS)
+
+
 def settle(state: PathState, now_ns: int, out: list[Row]) -> None:
     """Gives the gaps that no NAK on its way can concern any more."""
-    old = [gap for gap in state.closed if now_ns - gap.ended_ns > LATE_NAK_NS]
+    old = [gap for gap in state.closed if now_ns - gap.ended_ns > _late_ns(gap)]
     for gap in old:
         state.closed.remove(gap)
         out.append(row_of(state, gap))

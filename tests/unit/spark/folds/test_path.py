@@ -120,6 +120,27 @@ def test_a_range_of_which_the_capture_saw_a_part_was_lost_on_both_sides() -> Non
     assert gaps == [(128, "after the capture", "repaired"), (256, "before the capture", "repaired")]
 
 
+def test_naks_from_afar_that_crossed_the_repair_are_for_the_same_loss() -> None:
+    wire = Wire()
+    wire.setup()
+    first = wire.data(0)
+    wire.data(first + 128)
+    wire.wait(100)  # there and back behind the capture
+    wire.nak(first, first + 128)
+    wire.wait(60)
+    wire.data(first)
+    wire.wait(90)
+    wire.nak(first, first + 128)
+    (gap,) = told(wire, "gaps")
+    assert (gap["place"], gap["status"], gap["naks"]) == ("before the capture", "repaired", 2)
+    wire.wait(30)
+    wire.nak(first, first + 128)
+    assert sorted((gap["place"], gap["naks"]) for gap in told(wire, "gaps")) == [
+        ("after the capture", 1),
+        ("before the capture", 2),
+    ]
+
+
 def test_one_nak_for_what_the_capture_missed_and_what_it_saw_was_lost_on_both_sides() -> None:
     wire = Wire()
     wire.setup()
