@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -46,6 +47,42 @@ with Aeron.connect(sys.argv[1]) as client:
         except RegistrationError:
             time.sleep(0.1)
 print("written")
+"""
+# Adds a stream and waits for a line, by which time the file system is full; then writes until the driver reports that it holds the
+# stream back, waits for another line, by which time there is space again, and writes four terms.
+HELD_BACK = """
+import sys
+from mainstem import Aeron
+from mainstem.aeron.cnc import CncFile
+from mainstem.aeron.error_log import read_errors
+from mainstem.aeron.files import MappedFiles
+directory, channel, kind = sys.argv[1:]
+count = 0
+with Aeron.connect(directory) as client:
+    errors = CncFile.map(MappedFiles(), directory).error_log
+    subscription = client.add_subscription(channel, 1)
+    publication = getattr(client, "add_" + kind)(channel, 1)
+
+    def write() -> None:
+        global count
+        count += publication.offer(bytes(8000)) > 0
+        subscription.poll(lambda fragment: None, 10)
+
+    while not count:
+        write()
+    print("connected", flush=True)
+    input()
+    while not any("held back" in error.text for error in read_errors(errors)):
+        write()
+    before, tries = count, 0
+    while tries < 1000:
+        tries += 1
+        write()
+    print("held", count * 8000, flush=True)
+    input()
+    while count < 600:
+        write()
+print("written", flush=True)
 """
 
 
@@ -93,3 +130,47 @@ def test_a_driver_reports_in_one_sentence_that_its_own_files_have_no_room(mount:
     assert driver.returncode == 1
     assert "cnc.dat needs" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("kind", ["publication", "exclusive_publication"])
+@pytest.mark.parametrize(
+    "channel",
+    ["aeron:ipc?", "aeron:udp?endpoint=localhost:40477|", "aeron:ipc?term-offset=4128|init-term-id=1|term-id=1|"],
+)
+def test_a_sparse_log_is_held_back_while_another_program_fills_the_file_system(
+    mount: Path, channel: str, kind: str
+) -> None:
+    driver = launch(mount / "aeron")
+    channel += "term-length=1m|linger=0s"
+    command = [sys.executable, "-c", HELD_BACK, str(mount / "aeron"), channel, kind]
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        ) as client:
+            try:
+                assert client.stdin
+                assert client.stdout
+                assert client.stderr
+                assert client.stdout.readline() == "connected\n"
+                fill(mount / "filler")
+                client.stdin.write("\n")
+                held, _, length = client.stdout.readline().partition(" ")
+                assert held == "held", (client.wait(PATIENCE_S), client.stderr.read())
+                assert int(length) < 3 << 20
+                (mount / "filler").unlink()
+                client.stdin.write("\n")
+                assert client.stdout.readline() == "written\n"
+                assert client.wait(PATIENCE_S) == 0
+            finally:
+                client.kill()
+        assert driver.poll() is None
+    finally:
+        driver.terminate()
+        driver.communicate(timeout=PATIENCE_S)
+
+
+def fill(path: Path) -> None:
+    """Takes every block of the file system."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))

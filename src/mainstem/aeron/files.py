@@ -39,6 +39,7 @@ class Files(Protocol):
     """Named regions of memory. Paths are absolute and use ``/``; a missing file raises FileNotFoundError."""
 
     page_size: int
+    is_sparse: bool  # whether a page takes its space when it is first touched
 
     def create(self, path: str, length: int, *, sparse_length: int = 0) -> AtomicBuffer:
         """Creates and maps a zeroed file of ``length`` bytes.
@@ -107,6 +108,8 @@ def _user_name(uid: int) -> str:
 
 class MappedFiles:
     """Files of the operating system, mapped shared."""
+
+    is_sparse = True
 
     def __init__(self) -> None:
         self.page_size = mmap.PAGESIZE
@@ -203,6 +206,8 @@ class MemoryFiles:
 
     ``space`` is how many bytes all files together may take, so that a full disk can be tried.
     """
+
+    is_sparse = False
 
     def __init__(self, *, space: int = 1 << 40, page_size: int = 4096) -> None:
         self.page_size = page_size

@@ -1,4 +1,4 @@
-"""Whether the fields of a control frame from the network make sense together (docs/protocols/aeron.md, 14.4 and 15.1)."""
+"""Whether the fields of a frame from the network make sense together (docs/protocols/aeron.md, 14.4, 15.1 and 15.3)."""
 
 from __future__ import annotations
 
@@ -30,3 +30,36 @@ def before_beginning(term_id: cython.int, initial_term_id: cython.int) -> cython
     terms: cython.longlong = term_id
     terms -= initial_term_id
     return ((terms >> 31) & 1) != 0
+
+
+def frames_length(
+    base: cython.p_const_uchar, at: cython.longlong, length: cython.int, term_length: cython.longlong
+) -> cython.longlong:
+    """How far the frames of a datagram move the stream, -1 when one breaks a rule (docs/protocols/aeron.md, 15.3)."""
+    first: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
+    ids: cython.longlong = get64(base, at + FRAME_SESSION_ID_OFFSET)
+    term_id: cython.int = get32(base, at + FRAME_TERM_ID_OFFSET)
+    done: cython.longlong = 0
+    frame: cython.int
+    kind: cython.int
+    while done < length:
+        if length - done < DATA_HEADER_LENGTH:
+            return -1
+        frame = get32(base, at + done + FRAME_LENGTH_OFFSET)
+        kind = get16(base, at + done + FRAME_TYPE_OFFSET)
+        if (
+            frame < DATA_HEADER_LENGTH
+            or get8(base, at + done + FRAME_VERSION_OFFSET) != 0
+            or get32(base, at + done + FRAME_TERM_OFFSET_OFFSET) != first + done
+            or get64(base, at + done + FRAME_SESSION_ID_OFFSET) != ids
+            or get32(base, at + done + FRAME_TERM_ID_OFFSET) != term_id
+            or first + done + align_frame(frame) > term_length
+        ):
+            return -1
+        if kind == TYPE_PAD:
+            # Only its header travels, as the last of the datagram.
+            return done + align_frame(frame) if done + DATA_HEADER_LENGTH == length else -1
+        if kind != TYPE_DATA or done + align_frame(frame) > length:
+            return -1
+        done += align_frame(frame)
+    return done

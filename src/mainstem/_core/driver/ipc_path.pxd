@@ -1,4 +1,5 @@
 # Written from ipc_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.driver.backing cimport Backing
 from mainstem._core.driver.loop cimport Cycle
 from mainstem._core.driver.positions cimport PositionSet
 from mainstem._core.driver.table cimport PathTable
@@ -11,6 +12,7 @@ from mainstem._core.memory.buffer cimport AtomicBuffer
 cdef class IpcPath:
     cdef readonly AtomicBuffer log
     cdef readonly PositionSet subscribers
+    cdef public Backing backing
     cdef readonly int initial_term_id
     cdef readonly long long term_length
     cdef readonly long long window_length
@@ -31,7 +33,7 @@ cdef class IpcPath:
     cdef long long first_position
     cdef long long populated_position
 
-    cdef int work(self) noexcept nogil
+    cdef int work(self, long long now_ns) noexcept nogil
     cdef bint populate_ahead(self, long long produced) noexcept nogil
 
 

@@ -26,7 +26,7 @@ limit is stored with release. Here it is stored before the bytes behind the cons
 the new limit was checked against what earlier cycles cleaned; the zeroes of this cycle serve limits to come.
 
 ``populate_ahead`` touches pages before producers do. It writes nothing: MADV_POPULATE_WRITE maps pages and keeps their
-content.
+content. A sparse log has a ``Backing`` instead: its limit stays where pages have their blocks.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ if not cython.compiled:
     from mainstem._core.log.term import bits_of, check_stream, clean_to, tail_position
     from mainstem._core.memory.plain import *
 
+from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.positions import PositionSet
 from mainstem._core.driver.table import PathTable
@@ -61,6 +62,7 @@ class IpcPath:
 
     log: readonly[AtomicBuffer]
     subscribers: readonly[PositionSet]
+    backing: public[Backing | None]
     initial_term_id: readonly[cython.int]
     term_length: readonly[cython.longlong]
     window_length: readonly[cython.longlong]
@@ -117,6 +119,7 @@ class IpcPath:
         self.draining = False
         self.is_connected = False
         self.key = 0
+        self.backing = None
 
     @property
     def connected(self) -> bool:
@@ -138,14 +141,16 @@ class IpcPath:
             self.publisher_limit = position
             st64(self.cells, self.limit_at, position)
 
-    def work(self) -> cython.int:
+    def work(self, now_ns: cython.longlong) -> cython.int:
         """One duty cycle; whether the limit moved or pages were mapped."""
+        backed: cython.longlong
+        before: cython.longlong
         consumed: cython.longlong
         limit: cython.longlong
         ahead: cython.longlong
         produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
         st64(self.cells, self.produced_at, produced)
-        populated: cython.bint = self.populate_ahead(produced)
+        populated: cython.bint = self.backing is None and self.populate_ahead(produced)
         if self.subscribers.count == 0:
             if not self.draining and self.publisher_limit > self.consumer_position:
                 self.publisher_limit = self.consumer_position
@@ -160,13 +165,22 @@ class IpcPath:
         limit = consumed + self.window_length
         if self.draining or limit <= self.trip_limit:
             return populated
+        backed = limit
+        if self.backing is not None:
+            before = self.backing.position
+            backed = self.backing.limit(limit, produced, now_ns)
+            if self.backing.position != before:
+                populated = True
+            if backed <= self.publisher_limit:
+                return populated
         # What a producer may write must not reach what is not clean yet, three terms behind it. Nearly always there is a
         # term between them, so the producers get their room first, and what was read is cleaned afterwards.
         ahead = (limit >> self.bits) - (self.clean_position >> self.bits)
         if ahead < 2 or (ahead == 2 and (self.clean_position & (self.term_length - 1)) != 0):
-            self.publisher_limit = limit
-            st64(self.cells, self.limit_at, limit)
-            self.trip_limit = limit + self.window_length // LIMIT_STEPS
+            self.publisher_limit = backed
+            st64(self.cells, self.limit_at, backed)
+            # Held back by the blocks that are there, the limit moves with each step that is taken of them.
+            self.trip_limit = backed + (self.window_length // LIMIT_STEPS if backed == limit else 0)
         self.clean_position = clean_to(self.base, self.term_length, self.clean_position, consumed)
         return 1
 
@@ -188,9 +202,9 @@ class IpcPath:
         self.populated_position = at + POPULATE_STEP
         return True
 
-    def do_work(self) -> int:
+    def do_work(self, now_ns: cython.longlong = 0) -> int:
         """One duty cycle of this publication alone."""
-        return self.work()
+        return self.work(now_ns)
 
 
 @cython.cclass
@@ -220,7 +234,7 @@ class IpcCycle(Cycle):
         i: cython.int
         work: cython.int = 0
         for i in range(self.path_table.count):
-            work += cython.cast(IpcPath, self.path_table.entries[i]).work()
+            work += cython.cast(IpcPath, self.path_table.entries[i]).work(now_ns)
         return work
 
     def do_work(self, now_ns: cython.longlong) -> int:

@@ -1,4 +1,5 @@
 # Written from ipc_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.loop import Cycle
 from mainstem._core.driver.positions import PositionSet
 from mainstem._core.memory.buffer import AtomicBuffer
@@ -12,6 +13,7 @@ class IpcPath:
 
     log: AtomicBuffer
     subscribers: PositionSet
+    backing: Backing | None
     initial_term_id: int
     term_length: int
     window_length: int
@@ -38,7 +40,7 @@ class IpcPath:
         """Where the producers are, from the tail."""
     def clamp_limit(self, position: int) -> None:
         """Pulls the publishers' limit down to ``position`` if it is above."""
-    def do_work(self) -> int:
+    def do_work(self, now_ns: int = 0) -> int:
         """One duty cycle of this publication alone."""
 
 class IpcCycle(Cycle):

@@ -1,9 +1,10 @@
 # Written from receive_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.driver.backing cimport Backing
 from mainstem._core.driver.datagram cimport Address, Transport
 from mainstem._core.driver.delay cimport StaticDelay
 from mainstem._core.driver.events cimport EventBuffer
 from mainstem._core.driver.events cimport WHOLE_FRAME
-from mainstem._core.driver.frame_checks cimport sound_setup
+from mainstem._core.driver.frame_checks cimport frames_length, sound_setup
 from mainstem._core.driver.loss_detector cimport LossDetector
 from mainstem._core.driver.loss_detector cimport MAX_GAPS
 from mainstem._core.driver.positions cimport PositionSet
@@ -62,6 +63,7 @@ cdef class ReceivePath:
     cdef public bint rejected
     cdef public bint status_events
     cdef public bint reports_loss_at_once
+    cdef public Backing backing
     cdef readonly LossDetector detector
     cdef bint is_reliable
     cdef long long naks_at
@@ -116,7 +118,6 @@ cdef class ReceivePath:
     cdef int term_id_at(self, long long position) noexcept nogil
     cdef long long scan_limit(self, long long position) noexcept nogil
     cdef int connection_of(self, Transport transport, int index) noexcept nogil
-    cdef long long frames_length(self, const unsigned char *base, long long at, int length) noexcept nogil
     cdef bint on_data(self, Transport transport, int index, long long now_ns) noexcept nogil
     cdef void raise_mark(self, long long position) noexcept nogil
     cdef void on_heartbeat(self, long long position, int flags, int row, long long now_ns) noexcept nogil

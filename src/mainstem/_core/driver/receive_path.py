@@ -57,12 +57,11 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from mainstem._core.driver.events import WHOLE_FRAME
-    from mainstem._core.driver.frame_checks import sound_setup
+    from mainstem._core.driver.frame_checks import frames_length, sound_setup
     from mainstem._core.driver.loss_detector import MAX_GAPS
     from mainstem._core.layout import *
     from mainstem._core.log.term import (
         NO_TIMESTAMP,
-        aligned,
         bits_of,
         check_stream,
         clean_to,
@@ -79,6 +78,7 @@ if not cython.compiled:
     MAX_CONNECTIONS = 16
     MAX_TRANSPORTS = 16
 
+from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.delay import StaticDelay
 from mainstem._core.driver.events import EventBuffer
@@ -303,6 +303,7 @@ class ReceivePath:
     rejected: public[cython.bint]
     status_events: public[cython.bint]
     reports_loss_at_once: public[cython.bint]
+    backing: public[Backing | None]
     detector: readonly[LossDetector]
     is_reliable: cython.bint
     naks_at: cython.longlong
@@ -415,6 +416,7 @@ class ReceivePath:
         self.media_timestamp_offset = NO_TIMESTAMP
         self.channel_timestamp_offset = NO_TIMESTAMP
         self.events = None
+        self.backing = None
         self.scratch = AtomicBuffer(bytearray(64))
         self.frame = self.scratch.base
         self.references = []
@@ -560,36 +562,6 @@ class ReceivePath:
                 return i
         return -1
 
-    def frames_length(self, base: cython.p_const_uchar, at: cython.longlong, length: cython.int) -> cython.longlong:
-        """How far the frames of a datagram move the stream, -1 when one breaks a rule (docs/protocols/aeron.md, 15.3)."""
-        first: cython.longlong = get32(base, at + FRAME_TERM_OFFSET_OFFSET)
-        ids: cython.longlong = get64(base, at + FRAME_SESSION_ID_OFFSET)
-        term_id: cython.int = get32(base, at + FRAME_TERM_ID_OFFSET)
-        done: cython.longlong = 0
-        frame: cython.int
-        kind: cython.int
-        while done < length:
-            if length - done < DATA_HEADER_LENGTH:
-                return -1
-            frame = get32(base, at + done + FRAME_LENGTH_OFFSET)
-            kind = get16(base, at + done + FRAME_TYPE_OFFSET)
-            if (
-                frame < DATA_HEADER_LENGTH
-                or get8(base, at + done + FRAME_VERSION_OFFSET) != 0
-                or get32(base, at + done + FRAME_TERM_OFFSET_OFFSET) != first + done
-                or get64(base, at + done + FRAME_SESSION_ID_OFFSET) != ids
-                or get32(base, at + done + FRAME_TERM_ID_OFFSET) != term_id
-                or first + done + aligned(frame) > self.term_length
-            ):
-                return -1
-            if kind == TYPE_PAD:
-                # Only its header travels, as the last of the datagram.
-                return done + aligned(frame) if done + DATA_HEADER_LENGTH == length else -1
-            if kind != TYPE_DATA or done + aligned(frame) > length:
-                return -1
-            done += aligned(frame)
-        return done
-
     def on_data(self, transport: Transport, index: cython.int, now_ns: cython.longlong) -> cython.bint:
         """A datagram of data or a heartbeat; false when it is malformed."""
         base = transport.base
@@ -610,13 +582,15 @@ class ReceivePath:
         position = (terms << self.bits) + offset
         if get32(base, at + FRAME_LENGTH_OFFSET) != 0:
             # Checked whole before any of it is copied, so that a malformed datagram leaves nothing in the log.
-            moved = self.frames_length(base, at, transport.length)
+            moved = frames_length(base, at, transport.length, self.term_length)
             if moved < 0:
                 return False
         elif transport.length != DATA_HEADER_LENGTH:
             return False
-        # Beyond this no status message has allowed the sender to go, and the memory may not be clean.
-        if position + moved > self.last_status_position + self.term_length // 2:
+        # Beyond this no status message has allowed the sender to go, and the memory may not be clean, or have no blocks.
+        if position + moved > self.last_status_position + self.term_length // 2 or (
+            self.backing is not None and not self.backing.admits(position + moved)
+        ):
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
         # After the checks: a malformed datagram keeps no connection alive.
@@ -696,6 +670,10 @@ class ReceivePath:
     def work(self, now_ns: cython.longlong) -> cython.int:
         """One duty cycle: positions, gaps, the status message that is due; how much there was to do."""
         work: cython.int = 0
+        # A window that was too small for want of blocks is announced anew with each step.
+        if self.backing is not None and self.backing.follow(self.scheduled_position + self.scheduled_window, now_ns):
+            self.force_status = True
+            work = 1
         self.rebuild(now_ns)
         # By consumption, so that a fast stream gets its window in time; by time, so that a quiet receiver is known to live.
         if self.schedule_status() or now_ns >= self.status_due_ns:
@@ -813,6 +791,9 @@ class ReceivePath:
     def send_status(self, now_ns: cython.longlong) -> cython.void:
         """Sends the status message that was scheduled last to every connection that lives."""
         length: cython.int = SM_LENGTH
+        window: cython.longlong = self.scheduled_window
+        if self.backing is not None:
+            window = self.backing.window(self.scheduled_position, window)
         self.status_due_ns = now_ns + self.status_interval_ns
         if self.status_events or self.rejected:
             self.events.put(EVENT_STATUS_DUE, self.endpoint_key, self.key, now_ns, 0)
@@ -831,7 +812,7 @@ class ReceivePath:
             SM_CONSUMPTION_TERM_OFFSET_OFFSET,
             cython.cast(cython.int, self.scheduled_position & (self.term_length - 1)),
         )
-        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET, cython.cast(cython.int, self.scheduled_window))
+        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET, cython.cast(cython.int, window))
         put64(self.frame, SM_RECEIVER_ID_OFFSET, self.receiver_id)
         if self.has_group_tag:
             put64(self.frame, SM_GROUP_TAG_OFFSET, self.group_tag)

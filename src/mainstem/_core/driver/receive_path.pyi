@@ -1,6 +1,7 @@
 # Written from receive_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from typing_extensions import Buffer
 
+from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.events import EventBuffer
 from mainstem._core.driver.loss_detector import LossDetector
@@ -63,6 +64,7 @@ class ReceivePath:
     rejected: bool
     status_events: bool
     reports_loss_at_once: bool
+    backing: Backing | None
     detector: LossDetector
     status_interval_ns: int
     connection_timeout_ns: int

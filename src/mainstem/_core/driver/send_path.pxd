@@ -1,4 +1,5 @@
 # Written from send_path.py by tools/write_core_stubs.py: edit that file, then run the tool.
+from mainstem._core.driver.backing cimport Backing
 from mainstem._core.driver.datagram cimport Address, Transport
 from mainstem._core.driver.destinations cimport DestinationList
 from mainstem._core.driver.events cimport EventBuffer
@@ -40,6 +41,7 @@ cdef class SendEndpointCore:
 
 cdef class SendPath:
     cdef readonly AtomicBuffer log
+    cdef public Backing backing
     cdef readonly PositionSet spies
     cdef readonly SendEndpointCore endpoint
     cdef readonly Address destination
@@ -99,13 +101,14 @@ cdef class SendPath:
     cdef long long expiry_due_ns
     cdef bint counts_pressure
     cdef long long spoilt_position
+    cdef bint has_taken_blocks
 
     cdef long long term_at(self, long long position) noexcept nogil
     cdef int term_id_at(self, long long position) noexcept nogil
     cdef long long position_of(self, int term_id, long long offset) noexcept nogil
     cdef long long work(self, long long now_ns) noexcept nogil
     cdef void set_connected(self, bint connected) noexcept nogil
-    cdef void move_limits(self) noexcept nogil
+    cdef void move_limits(self, long long now_ns) noexcept nogil
     cdef void follow_spies(self) noexcept nogil
     cdef long long send_data(self, long long now_ns) noexcept nogil
     cdef void stamp_header(self, int length, int flags, int kind) noexcept nogil

@@ -69,6 +69,7 @@ if not cython.compiled:
     )
     from mainstem._core.memory.plain import *
 
+from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.destinations import DestinationList
 from mainstem._core.driver.events import EventBuffer
@@ -290,6 +291,7 @@ class SendPath:
     """
 
     log: readonly[AtomicBuffer]
+    backing: public[Backing | None]
     spies: readonly[PositionSet]
     endpoint: readonly[SendEndpointCore]
     destination: readonly[Address | None]
@@ -349,6 +351,7 @@ class SendPath:
     expiry_due_ns: cython.longlong
     counts_pressure: cython.bint
     spoilt_position: cython.longlong
+    has_taken_blocks: cython.bint
 
     def __init__(
         self,
@@ -408,6 +411,8 @@ class SendPath:
     def _begin(self, now_ns: cython.longlong) -> None:
         """The state of a publication that no receiver knows yet."""
         self.endpoint = None
+        self.backing = None
+        self.has_taken_blocks = False
         self.destination = None
         self.events = None
         self.batch = RunBatch()
@@ -479,7 +484,7 @@ class SendPath:
         return (terms << self.bits) + offset
 
     def work(self, now_ns: cython.longlong) -> cython.longlong:
-        """One duty cycle; the bytes that left."""
+        """One duty cycle; the bytes that left, and 1 for blocks that were taken."""
         sent: cython.longlong = 0
         # Only Python knows the flags and the TTL of a SETUP. Where the event does not fit, the next cycle asks again.
         if (not self.has_initial_connection or self.setup_elicited) and now_ns >= self.setup_due_ns:
@@ -502,25 +507,29 @@ class SendPath:
             # A receiver that left or was discounted may have been the one that held the limit.
             if self.tracks_minimum and self.table.count > 0 and not self.limit_frozen:
                 self.set_sender_limit(self.table.lowest_edge(self.sender_limit))
-        self.move_limits()
+        self.move_limits(now_ns)
         if now_ns >= self.retransmit.deadline_ns:
             self.repeat_delayed(now_ns)
         if now_ns >= self.expiry_due_ns:
             self.expire_receivers(now_ns)
-        return sent
+        # Work too, so that the next step follows at once.
+        return sent + 1 if self.has_taken_blocks else sent
 
     def set_connected(self, connected: cython.bint) -> cython.void:
         if connected != self.connected:
             self.connected = connected
             st32(self.base, self.meta + LOG_IS_CONNECTED_OFFSET, 1 if connected else 0)
 
-    def move_limits(self) -> cython.void:
+    def move_limits(self, now_ns: cython.longlong) -> cython.void:
         """The publisher's limit, cleaning, and what was produced (docs/protocols/aeron.md, 11.6)."""
         limit: cython.longlong
         consumer: cython.longlong
         ahead: cython.longlong
+        before: cython.longlong
+        self.has_taken_blocks = False
         # For operators and for draining; producers do not read it.
-        st64(self.cells, self.produced_at, tail_position(self.base, self.meta, self.term_length, self.initial_term_id))
+        produced: cython.longlong = tail_position(self.base, self.meta, self.term_length, self.initial_term_id)
+        st64(self.cells, self.produced_at, produced)
         self.set_connected(
             not self.revoked
             and (
@@ -541,6 +550,10 @@ class SendPath:
         if consumer > self.sender_position:
             consumer = self.sender_position
         limit = consumer + self.window_length
+        if self.backing is not None:
+            before = self.backing.position
+            limit = self.backing.limit(limit, produced, now_ns)
+            self.has_taken_blocks = self.backing.position != before
         # It only rises while connected: a spy that joins behind must not take back what producers were allowed.
         if limit > self.publisher_limit:
             # A whole term behind the consumers, so that NAKs for what was sent lately find it in the log.

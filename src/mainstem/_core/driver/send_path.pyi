@@ -3,6 +3,7 @@ from collections.abc import Callable
 
 from typing_extensions import Buffer
 
+from mainstem._core.driver.backing import Backing
 from mainstem._core.driver.datagram import Address, Transport
 from mainstem._core.driver.destinations import DestinationList
 from mainstem._core.driver.events import EventBuffer
@@ -49,6 +50,7 @@ class SendPath:
     """
 
     log: AtomicBuffer
+    backing: Backing | None
     spies: PositionSet
     endpoint: SendEndpointCore
     destination: Address | None

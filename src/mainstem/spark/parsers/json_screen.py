@@ -55,7 +55,7 @@ class Screen:
         for name, kind in _fields(schema):
             patterns.setdefault(name, set()).add(_misfit(kind))
         # A name that stands for values of different types at different depths says nothing.
-        known = [(name, each) for name, found in patterns.items() for each in found if each and len(found) == 1]
+        known = [(name, each) for name, misfits in patterns.items() for each in misfits if each and len(misfits) == 1]
         self._misfits = "|".join(f'"{re.escape(name)}"{SPACE}:{SPACE}(?:{each})' for name, each in known)
 
     def passes(self, lines: Sequence[bytes]) -> list[bool]:

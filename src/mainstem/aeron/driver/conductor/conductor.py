@@ -42,6 +42,7 @@ from typing import TYPE_CHECKING
 
 from mainstem.aeron.cnc import DRIVER_SHUT_DOWN
 from mainstem.aeron.command import commands as command
+from mainstem.aeron.command.error_code import ErrorCode
 from mainstem.aeron.driver.conductor.agent_messages import AgentMessageAdapter
 from mainstem.aeron.driver.conductor.channels import Channels
 from mainstem.aeron.driver.conductor.client_command_adapter import ClientCommandAdapter
@@ -169,6 +170,9 @@ class DriverConductor:
         self.network.on_timer(now_ns)
         self.images.on_timer(now_ns)
         self._commands.on_timer(now_ns)
+        for path in self._resources.logs.held_back():
+            text = f"{path}: its file system is full; the stream is held back until there is space"
+            self._resources.errors.record(text, code=ErrorCode.STORAGE_SPACE)
 
     def _on_terminate(self, command: TerminateDriver, now_ns: int) -> None:  # noqa: ARG002 - every handler gets the time
         """TERMINATE_DRIVER, accepted by the validator ``allow`` alone. There is no response either way.

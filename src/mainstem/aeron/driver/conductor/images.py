@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # How long no image is made again of a session whose subscription has rejoin=false: for good.
 FOR_EVER_NS = 1 << 62
+# Bytes of an image whose blocks are taken before its first datagram; the rest of a longer window follows in steps.
+MOST_TAKEN_AT_ONCE = 1 << 20
 
 
 class Images(StreamRegistry[PublicationImage]):
@@ -84,6 +86,8 @@ class Images(StreamRegistry[PublicationImage]):
                 group_tag=channel.endpoint.group_tag,
                 now_ns=now_ns,
             )
+            taken = min(window_length, MOST_TAKEN_AT_ONCE)
+            path.backing = resources.logs.back(memory.log, memory.log_file, position, margin=0, length=taken)
             receiver_image = make_receiver_image(
                 resources, path, channel, params, message, stream=memory.counters, counters=counters, now_ns=now_ns
             )

@@ -89,7 +89,7 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
 
     def _path(self, request: PublicationRequest, memory: StreamMemory, counters: SendCounters, now_ns: int) -> SendPath:
         params = request.params
-        return SendPath(
+        path = SendPath(
             memory.log.buffer,
             counters=self._resources.counter_values,
             session_id=memory.counters.session_id,
@@ -107,6 +107,8 @@ class NetworkPublications(PublicationRegistry[NetworkPublication]):
             spies_simulate_connection=params.spies_simulate_connection,
             now_ns=now_ns,
         )
+        path.backing = self._back(memory, path.sender_position, is_exclusive=request.is_exclusive)
+        return path
 
     def _on_step(self, stream: NetworkPublication, before: StreamState, now_ns: int) -> None:  # noqa: ARG002 - as declared
         if stream.state is StreamState.DONE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstem._core import layout
 from mainstem.aeron.driver.conductor.life_cycle import Stream, StreamMemory, StreamState
 from mainstem.aeron.driver.conductor.params import PublicationParams, first_term_ids
 from mainstem.aeron.driver.conductor.stream_counters import StreamCounters
@@ -16,6 +17,7 @@ from mainstem.aeron.system_counter import SystemCounter
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mainstem._core.driver.backing import Backing
     from mainstem._core.driver.positions import PositionSet
     from mainstem._core.memory.counters import CounterCell
     from mainstem.aeron.channel import ChannelUri
@@ -138,6 +140,19 @@ class PublicationRegistry(StreamRegistry[B]):
                 f"existing publication has clashing session id {session_id} for stream id {request.stream_id} on {place}"
             )
         return session_id
+
+    def _back(self, memory: StreamMemory, start: int, *, is_exclusive: bool) -> Backing | None:
+        """What takes the blocks of the log ahead of its publishers. Raises StorageSpaceError where there is no room.
+
+        Publishers that race overrun the limit by a claim each: there is room for two of the greatest length, and for
+        thousands of ordinary ones.
+        """
+        log = memory.log
+        longest = log.max_message_length + layout.DATA_HEADER_LENGTH * (
+            1 + log.max_message_length // max(1, log.max_payload_length)
+        )
+        margin = min(log.term_length, longest if is_exclusive else 2 * longest)
+        return self._resources.logs.back(log, memory.log_file, start, margin=margin)
 
     def _create_memory(self, request: PublicationRequest, session_id: int) -> StreamMemory:
         """Returns a new log and no counters yet. Raises StorageSpaceError when there is too little room for it."""

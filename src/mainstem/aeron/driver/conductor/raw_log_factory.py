@@ -10,9 +10,11 @@ block, unless there is certain to be one:
   start, and so has a log that is not sparse. Too little room is an error where the file is made: StorageSpaceError.
 - The terms of a sparse log take their blocks as they are written. What its terms have not taken is promised to it: a new log is
   made only where the free space covers its own length and all promises. The logs that exist can always be written to their end.
+- The promise holds against the logs of this driver; another program that fills the file system takes what was promised. So the
+  paths take the blocks before anyone may touch them (``_core/driver/backing.py``). Where that fails the stream is held back: its
+  publishers see back pressure, its senders a closed window, and it goes on when there is space.
 
-The promise holds against the logs of this driver. Another program that fills the file system takes what was promised; only logs
-that are not sparse are safe from that. Without storage checks nothing is promised.
+Without storage checks nothing is promised, and nothing is held back.
 
 ``_promised`` is the sum of the sparse logs' lengths, an upper bound: only where the free space does not cover it are the
 blocks that each has taken read from the file system.
@@ -24,6 +26,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
+from mainstem._core.driver.backing import Backing
 from mainstem.aeron.directory import image_path, publication_path
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters
 from mainstem.aeron.system_counter import SystemCounter
@@ -54,6 +57,8 @@ class RawLogFactory:
         self._system_counters = system_counters
         self._warn = warn
         self._check_storage = check_storage
+        self._backings: dict[str, Backing] = {}  # of sparse logs that lack blocks, by path
+        self._held: set[str] = set()
         self._sparse: dict[str, int] = {}  # lengths by path
         self._promised = 0
         self._deleted: deque[tuple[LogBuffers, str]] = deque()
@@ -80,8 +85,33 @@ class RawLogFactory:
         self._system_counters.increment(SystemCounter.BYTES_CURRENTLY_MAPPED, length)
         return LogBuffers.create(buffer, parameters), path
 
+    def back(self, log: LogBuffers, path: str, start: int, *, margin: int, length: int = 0) -> Backing | None:
+        """What takes the blocks of a sparse log ahead of its writers; None for a log that has all of them, or is not checked.
+
+        The blocks for ``length`` bytes from the position ``start``, and for the page there, are taken now: a reader waits at
+        ``start`` before anything is written. Raises StorageSpaceError where there is no room for them.
+        """
+        if not self._check_storage or not self._files.is_sparse or path not in self._sparse:
+            return None
+        backing = Backing(log.buffer, log.term_length, start, margin)
+        if not backing.back_up(start + length if length else start + self._files.page_size - backing.margin):
+            available = self._files.free_space(self._directory)
+            raise StorageSpaceError(
+                f"{path}: no space for the first page", needed=self._files.page_size, available=available
+            )
+        self._backings[path] = backing
+        return backing
+
+    def held_back(self) -> list[str]:
+        """The paths of logs that are held back for want of space since the last call."""
+        for path in [path for path, backing in self._backings.items() if backing.is_complete]:
+            del self._backings[path]
+        before, self._held = self._held, {path for path, backing in self._backings.items() if backing.is_held}
+        return sorted(self._held - before)
+
     def delete(self, log: LogBuffers, path: str) -> None:
         """Has ``free_some`` unmap the log and remove its file; what other processes have mapped stays mapped there."""
+        self._backings.pop(path, None)
         self._deleted.append((log, path))
 
     @property

@@ -1,0 +1,131 @@
+"""The blocks of a sparse log, taken before anyone may touch its pages.
+
+Theory of operation. A page of a mapped file that has no block takes one when it is first touched, by a load as by a
+store. Where the file system is full by then, the kernel ends the process that touched it by SIGBUS: a publisher, a
+subscriber or the driver. So the driver takes the blocks itself, by MADV_POPULATE_WRITE, which reports a full file system
+as an error; and it lets no one go where they are not: a publication's limit stays behind them, and an image's window.
+A stream that is held back goes on when there is space again.
+
+Only the first lap through the log needs that: a page that has its block keeps it. Positions from ``first`` to
+``position`` have their blocks, contiguously; when a whole log's length is reached, ``position`` becomes the greatest
+there is, and nothing is held back any more.
+
+How far ahead. ``margin`` is what may be touched beyond a limit: a message is checked where it begins, so one of the
+greatest length may lie behind it, and a reader loads the length word behind the last frame. Beyond margin and limit a
+stream that has written little is given little, so that a sparse log stays one: most streams are small.
+
+Who writes what: the thread that runs the stream's path calls ``take``; ``is_held`` and ``position`` may be read by any.
+
+Where the kernel cannot populate (before Linux 5.14), nothing is held back, and a full file system ends the process that
+touches a new page, as it would without this.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    from mainstem._core.layout import *
+    from mainstem._core.memory.plain import *
+
+from mainstem._core.memory.buffer import AtomicBuffer
+
+PAGE_LENGTH = cython.declare(cython.longlong, 4096)
+# Taken in steps that keep no other stream waiting: 64 pages, about 0.2 ms.
+STEP_LENGTH = cython.declare(cython.longlong, 256 * 1024)
+# A limit goes no further beyond the producers than they have written already, within these two.
+LEAST_AHEAD = cython.declare(cython.longlong, 64 * 1024)
+MOST_AHEAD = cython.declare(cython.longlong, 4 * 1024 * 1024)
+# A full file system is asked again this often: a failed attempt costs a call to the kernel.
+RETRY_NS = cython.declare(cython.longlong, 10_000_000)
+NOT_SUPPORTED = cython.declare(cython.int, 22)  # EINVAL
+
+
+@cython.cclass
+class Backing:
+    """What of a sparse log has its blocks. ``start`` is the stream's first position, ``margin`` in bytes."""
+
+    log: AtomicBuffer
+    base: cython.p_uchar
+    length: cython.longlong
+    first: cython.longlong
+    margin: readonly[cython.longlong]
+    position: readonly[cython.longlong]
+    is_held: readonly[cython.bint]
+    retry_ns: cython.longlong
+    missed: cython.longlong
+
+    def __init__(
+        self, log: AtomicBuffer, term_length: cython.longlong, start: cython.longlong, margin: cython.longlong
+    ) -> None:
+        log.check(0, PARTITION_COUNT * term_length)
+        self.log = log
+        self.base = log.base
+        self.length = PARTITION_COUNT * term_length
+        self.first = start - start % PAGE_LENGTH
+        self.margin = margin + PAGE_LENGTH
+        self.position = self.first
+        self.is_held = False
+        self.retry_ns = 0
+        self.missed = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every page has its block."""
+        return self.position == NEVER_NS
+
+    def take(self, goal: cython.longlong, now_ns: cython.longlong) -> cython.bint:
+        """Takes the next step of the blocks up to ``goal`` and the margin; whether there was one and it was taken."""
+        at: cython.longlong
+        step: cython.longlong
+        error: cython.int
+        if self.position == NEVER_NS or self.position >= goal + self.margin:
+            self.is_held = False
+            return False
+        if self.is_held and now_ns < self.retry_ns:
+            return False
+        at = self.position % self.length
+        step = goal + self.margin - self.position
+        step += (PAGE_LENGTH - step % PAGE_LENGTH) % PAGE_LENGTH
+        step = min(step, STEP_LENGTH, self.length - at, self.first + self.length - self.position)
+        error = back_pages(self.base, at, step)
+        if error != 0 and error != NOT_SUPPORTED:
+            self.is_held = True
+            self.retry_ns = now_ns + RETRY_NS
+            return False
+        self.is_held = False
+        self.position += step
+        if error == NOT_SUPPORTED or self.position >= self.first + self.length:
+            self.position = NEVER_NS
+        return True
+
+    def limit(self, goal: cython.longlong, produced: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
+        """How far publishers may go towards ``goal`` that have written up to ``produced``."""
+        ahead: cython.longlong
+        if self.position == NEVER_NS:
+            return goal
+        ahead = produced + max(LEAST_AHEAD, min(produced - self.first, MOST_AHEAD))
+        self.take(min(goal, ahead), now_ns)
+        return min(goal, self.position - self.margin)
+
+    def back_up(self, goal: cython.longlong) -> bool:
+        """Takes the blocks up to ``goal`` and the margin, all of them; false where the file system has no room."""
+        while self.take(goal, 0):
+            pass
+        return not self.is_held
+
+    def admits(self, end: cython.longlong) -> cython.bint:
+        """Whether data up to ``end`` may be written; what may not is dropped, comes again, and then has its blocks."""
+        if end <= self.position - self.margin:
+            return True
+        if end > self.missed:
+            self.missed = end
+        return False
+
+    def follow(self, goal: cython.longlong, now_ns: cython.longlong) -> cython.bint:
+        """``take`` up to a window's end, or to the end of what was not admitted where that is further."""
+        return self.take(max(goal, self.missed), now_ns)
+
+    def window(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
+        """As much of a window from ``position`` as has its blocks."""
+        return max(0, min(length, self.position - self.margin - position))
