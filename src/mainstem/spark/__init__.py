@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from mainstem.spark.lags import Lag
+    from mainstem.spark.sources.skip_report import Skipped
 
-__all__ = ["create_session", "lag", "recordings", "register"]
+__all__ = ["create_session", "lag", "recordings", "register", "skipped"]
 
 
 def register(spark: SparkSession) -> None:
@@ -122,3 +123,22 @@ def lag(query: StreamingQuery, path: Path | str) -> list[Lag]:
     from mainstem.spark.lags import lag as measured
 
     return measured(query, path)
+
+
+def skipped(report: Path | str) -> list[Skipped]:
+    """Sums what ``failOnDataLoss=false`` has passed over, in batches and in streaming queries, at any time.
+
+    Args:
+        report: The directory that was given as the option ``skipReport``, as this process sees it.
+
+    Returns:
+        A ``Skipped`` (recording_id, ranges, bytes, reasons) for each recording of which something was passed over. A range
+        counts once, however often it was read.
+
+    Example:
+        >>> sum(each.bytes for each in skipped("/data/skipped"))
+        0
+    """
+    from mainstem.spark.sources.skip_report import read_report
+
+    return read_report(str(report))

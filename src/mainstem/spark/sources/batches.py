@@ -15,6 +15,7 @@ from mainstem.recording.archive import Archive, DirectoryArchive, archives_at
 from mainstem.recording.replay import BYTES_PER_BATCH
 from mainstem.recording.rows.reading import read_rows, schema_of
 from mainstem.recording.verify import end_fault
+from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,7 @@ class RecordingRange(InputPartition):
     timestamp_from: str = ""
     archive_id: str = ""
     host: str = ""
+    skip_report: str = ""
     store_options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def ranges(self) -> list[RecordingRange]:
@@ -165,13 +167,14 @@ def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tup
                 if position < fault.position:
                     yield position, fault.position
                 position = reader.boundary_after(fault.position, part.end)
-                _log_skipped(reader, SkippedRange(fault.position, position, fault.text))
+                _on_skipped(part, SkippedRange(fault.position, position, fault.text))
     if position < part.end:
         yield position, part.end
 
 
-def _log_skipped(reader: RecordingReader, skipped: SkippedRange) -> None:
-    recording = reader.descriptor.recording_id
+def _on_skipped(part: RecordingRange, skipped: SkippedRange) -> None:
+    recording = part.descriptor.recording_id
+    note(part.skip_report, recording, skipped.start, skipped.end, skipped.reason)
     log.warning("recording %d: %d to %d are skipped: %s", recording, skipped.start, skipped.end, skipped.reason)
 
 
@@ -185,6 +188,6 @@ def _rows_between(reader: RecordingReader, part: RecordingRange, start: int, end
         rows_per_batch=part.rows_per_batch,
         timestamp_from=part.timestamp_from,
         strict=part.strict,
-        on_skip=lambda skipped: _log_skipped(reader, skipped),
+        on_skip=lambda skipped: _on_skipped(part, skipped),
         constants={"archive": part.archive_id, "host": part.host or None},
     )

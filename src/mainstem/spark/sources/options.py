@@ -55,6 +55,7 @@ class RecordingOptions:
     partition_bytes: int = PARTITION_BYTES
     rows_per_batch: int = ROWS_PER_BATCH
     fail_on_data_loss: bool = True
+    skip_report: str = ""
     verify: bool = False
 
     def takes(self, descriptor: RecordingDescriptor) -> bool:
@@ -73,7 +74,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     known = {
         "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
         "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
-        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom", "unknowntimes", "paths",
+        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom", "unknowntimes", "skipreport", "paths",
         "archivecolumns", "parallelism",
     }  # fmt: skip
     store_options = {key: value for key, value in options.items() if is_store_option(key)}
@@ -119,6 +120,7 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         rows_per_batch=positive(texts, "rowsperbatch", ROWS_PER_BATCH),
         fail_on_data_loss=flag(texts, "failondataloss", True) and rows != "problems",
         verify=flag(texts, "verify", False),
+        skip_report=texts.get("skipreport", ""),
     )
 
 

@@ -53,6 +53,7 @@ from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
 from mainstem.spark.sources.offsets import UNNAMED, ArchiveOffset, Finished, Offset, identity_sum
 from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, require_times, resolve
 from mainstem.spark.sources.places import Place, Places
+from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:
     from mainstem.recording import RecordingDescriptor
@@ -442,7 +443,7 @@ class Planner:
     def _advance_one(self, key: Key, begin: int, target: int, max_bytes: int | None, max_rows: int | None) -> int:
         first = self._recordings[key].start_position
         if begin < first:
-            self._lost(f"recording {key[1]}: positions {begin} to {first} were purged")
+            self._lost(f"recording {key[1]}: positions {begin} to {first} were purged", key, begin, first)
             begin = first
         reader = self.reader(key)
         try:
@@ -455,13 +456,16 @@ class Planner:
         if fault is None:
             return end
         # Without this the query would stay here for ever, without an error.
-        self._lost(fault.text)
-        return reader.boundary_after(fault.position, target)
+        end = reader.boundary_after(fault.position, target)
+        self._lost(fault.text, key, fault.position, end)
+        return end
 
-    def _lost(self, what: str) -> None:
+    def _lost(self, what: str, key: Key = ("", 0), start: int = 0, end: int = 0) -> None:
+        """Data of a recording is lost: positions from ``start`` to ``end``, where they are known."""
         if self._options.fail_on_data_loss:
             raise RecordingError(f"{what}; set failOnDataLoss to false to read on")
         log.warning("%s; reading goes on", what)
+        note(self._options.skip_report, key[1], start, end, what)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
@@ -493,7 +497,7 @@ class Planner:
                 continue
             begin, stop = self.within(key, self.begin_of(key, start), stop)
             if begin < stop and begin < (first := self._recordings[key].start_position):
-                self._lost(f"recording {key[1]}: positions {begin} to {first} were purged")
+                self._lost(f"recording {key[1]}: positions {begin} to {first} were purged", key, begin, first)
                 begin = first
             spans.append((key, begin, stop))
         return spans
@@ -504,8 +508,10 @@ class Planner:
         if place is not None and key[1] in place.by_id:
             # The options leave it out.
             return
-        if max(start.positions.get(key, NULL), start.deleted.get(key, NULL)) < stop:
-            self._lost(f"recording {key[1]} is gone from {place.url if place is not None else key[0]}")
+        reached = max(start.positions.get(key, NULL), start.deleted.get(key, NULL))
+        if reached < stop:
+            place_name = place.url if place is not None else key[0]
+            self._lost(f"recording {key[1]} is gone from {place_name}", key, max(reached, 0), stop)
 
     def _range(self, key: Key, start: int, end: int) -> RecordingRange:
         recording = self._recordings[key]
@@ -523,6 +529,7 @@ class Planner:
             self._options.timestamp_from,
             key[0],
             archive.host if "host" in self._names else "",
+            self._options.skip_report,
             self._options.store_options,
         )
 

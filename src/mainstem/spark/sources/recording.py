@@ -146,6 +146,7 @@ class RecordingSource(DataSource):
     - ``partitionBytes`` (512m): what one task reads at most.
     - ``rowsPerBatch`` (20000): rows of one Arrow batch.
     - ``failOnDataLoss`` (true): fail where positions are gone or damaged; ``false`` logs and reads on.
+    - ``skipReport``: a directory for what ``failOnDataLoss=false`` passes over, which ``mainstem.spark.skipped`` sums.
     - ``verify`` (false): compare the checksums of the index before reading.
     """
 

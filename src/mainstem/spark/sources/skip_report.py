@@ -1,0 +1,82 @@
+"""What ``failOnDataLoss=false`` passed over, kept where a user can sum it: a file for each range, in a directory of the user's.
+
+Spark takes no metrics from sources written in Python, and a task's log is on some worker. The planner and every task write
+into the directory of the option ``skipReport``, which all of them see, as they see the recordings. A file is named after its
+range, so that a task that runs again, or the next query over the same recordings, adds nothing. Ranges that overlap count once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".skipped"
+# A directory of more files is slow to list; a recording with so many holes needs no exact sum. What is beyond them is only logged.
+MOST_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What was passed over of one recording.
+
+    Attributes:
+        recording_id: The recording.
+        ranges: How many separate ranges of positions.
+        bytes: How many bytes of the stream they have, frame headers included.
+        reasons: Why, each reason once.
+
+    Example:
+        >>> Skipped(recording_id=0, ranges=1, bytes=4096, reasons=("positions 0 to 4096 were purged",))
+    """
+
+    recording_id: int
+    ranges: int
+    bytes: int
+    reasons: tuple[str, ...]
+
+
+def note(directory: str, recording_id: int, start: int, end: int, reason: str) -> None:
+    """Adds a range to the report; nothing where there is no directory. What cannot be written is logged, and fails nothing."""
+    if not directory or end <= start:
+        return
+    path = os.path.join(directory, f"{recording_id}-{start}-{end}{SUFFIX}")
+    try:
+        os.makedirs(directory, exist_ok=True)
+        if len(os.listdir(directory)) >= MOST_FILES:
+            log.warning("%s has %d files: %s is not added", directory, MOST_FILES, os.path.basename(path))
+            return
+        with suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
+            json.dump({"recording_id": recording_id, "start": start, "end": end, "reason": reason}, file)
+    except OSError as error:
+        log.warning("%s is not added to the report: %s", os.path.basename(path), error)
+
+
+def read_report(directory: str) -> list[Skipped]:
+    """What the report holds, by recording. A directory that is missing holds nothing."""
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    reasons: dict[int, dict[str, None]] = {}
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = sorted(name for name in os.listdir(directory) if name.endswith(SUFFIX))
+    for name in names:
+        key, start, end = (int(part) for part in name.removesuffix(SUFFIX).split("-"))
+        ranges.setdefault(key, []).append((start, end))
+        # The name is whole when the file is there; its text may still be on its way.
+        with suppress(ValueError, KeyError), open(os.path.join(directory, name), encoding="utf-8") as file:
+            reasons.setdefault(key, {})[json.load(file)["reason"]] = None
+    return [_sum(key, sorted(pairs), tuple(reasons.get(key, ()))) for key, pairs in sorted(ranges.items())]
+
+
+def _sum(recording_id: int, ranges: list[tuple[int, int]], reasons: tuple[str, ...]) -> Skipped:
+    count = length = 0
+    reached = -1
+    for start, end in ranges:
+        count += start > reached
+        length += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return Skipped(recording_id, count, length, reasons)
