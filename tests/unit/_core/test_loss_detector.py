@@ -19,19 +19,137 @@ def core(request: pytest.FixtureRequest) -> Modules:
     return modules(compiled=request.param)
 
 
-def detector(core: Modules, first_ns: int = 1_000, retry_ns: int = 100_000) -> Any:
-    return core.loss_detector.LossDetector(core.delay.StaticDelay(first_ns, retry_ns))
+MS = 1_000_000
+LINGER_MS = 10
 
 
-def test_reports_a_gap_once_its_delay_has_passed_and_again_after_each_retry_delay(core: Modules) -> None:
+def detector(core: Modules, first_ns: int = 1_000, retry_ns: int = 100_000, *, group: bool = False) -> Any:
+    return core.loss_detector.LossDetector(core.delay.StaticDelay(first_ns, retry_ns), group)
+
+
+def respond(losses: Any, gap: tuple[int, int], at_ns: int, took_ns: int) -> None:
+    """One gap that is requested at ``at_ns`` and filled ``took_ns`` later."""
+    losses.on_scan([gap], at_ns - 1_000)
+    assert losses.due(at_ns) == [gap]
+    losses.on_scan([], at_ns + took_ns)
+
+
+def test_reports_a_gap_once_its_delay_has_passed_and_again_once_senders_forgot_it(core: Modules) -> None:
     losses = detector(core)
     assert losses.deadline_ns == NEVER_NS
     losses.on_scan([(64, 128)], 0)
     assert losses.due(999) == []
     assert losses.due(1_000) == [(64, 128)]
-    assert losses.deadline_ns == 101_000
-    assert losses.due(100_999) == []
-    assert losses.due(101_000) == [(64, 128)]
+    again = 1_000 + LINGER_MS * MS
+    assert losses.deadline_ns == again
+    assert losses.due(again - 1) == []
+    assert losses.due(again) == [(64, 128)]
+
+
+def test_a_longer_retry_delay_is_kept(core: Modules) -> None:
+    losses = detector(core, retry_ns=50 * MS)
+    losses.on_scan([(64, 128)], 0)
+    assert losses.due(1_000) == [(64, 128)]
+    assert losses.deadline_ns == 1_000 + 50 * MS
+
+
+def test_what_is_missing_before_a_part_that_arrived_was_lost_and_the_rest_is_waited_for(core: Modules) -> None:
+    losses = detector(core)
+    losses.on_scan([(0, 640)], 0)
+    assert losses.due(1_000) == [(0, 640)]
+    losses.on_scan([(0, 64), (192, 448)], 2_000)
+    assert losses.due(2_000) == [(0, 64)]
+    assert losses.deadline_ns >= 1_000 + LINGER_MS * MS
+
+
+def test_a_retransmission_that_arrives_in_order_is_waited_for(core: Modules) -> None:
+    losses = detector(core)
+    losses.on_scan([(0, 640)], 0)
+    assert losses.due(1_000) == [(0, 640)]
+    for start in range(64, 640, 64):
+        losses.on_scan([(start, 640 - start)], 1_000 + 100 * start)
+        assert losses.due(1_000 + 100 * start) == []
+
+
+def test_how_long_a_response_takes_is_measured_and_waited_for(core: Modules) -> None:
+    losses = detector(core)
+    now_ns = MS
+    for number in range(20):
+        respond(losses, (64 * number, 64), now_ns, 100 * MS)
+        now_ns += 200 * MS
+    assert losses.response_ns == pytest.approx(100 * MS, rel=0.01)
+    losses.on_scan([(6_400, 64)], now_ns - 1_000)
+    assert losses.due(now_ns) == [(6_400, 64)]
+    assert now_ns + 100 * MS < losses.deadline_ns < now_ns + 120 * MS
+
+
+def test_each_wait_doubles_while_no_response_was_measured(core: Modules) -> None:
+    losses = detector(core)
+    losses.on_scan([(0, 64)], 0)
+    requested = []
+    while losses.deadline_ns < 1_000 * MS:
+        now_ns = losses.deadline_ns
+        assert losses.due(now_ns) == [(0, 64)]
+        requested.append(now_ns // MS)
+    assert requested == [0, 10, 30, 70, 150, 310, 630]
+
+
+def test_a_response_to_a_later_request_shows_that_an_earlier_one_was_lost(core: Modules) -> None:
+    losses = detector(core)
+    respond(losses, (0, 64), MS, MS)
+    losses.on_scan([(128, 64), (256, 64), (512, 64)], 9 * MS)
+    assert losses.due(10 * MS) == [(128, 64), (256, 64), (512, 64)]
+    losses.on_scan([(128, 64), (512, 64)], 11 * MS)
+    # Not the one behind: its turn comes after the one that was filled.
+    assert losses.due(11 * MS) == [(128, 64)]
+    losses.on_scan([(128, 64), (512, 64)], 11 * MS + 1)
+    assert losses.due(11 * MS + 1) == []
+
+
+def test_in_a_group_a_gap_may_be_filled_by_what_another_requested(core: Modules) -> None:
+    losses = detector(core, group=True)
+    respond(losses, (0, 64), MS, MS)
+    losses.on_scan([(128, 64), (256, 64)], 9 * MS)
+    assert len(losses.due(10 * MS)) == 2
+    losses.on_scan([(128, 64)], 11 * MS)
+    assert losses.due(11 * MS) == []
+
+
+def test_a_datagram_that_was_only_late_is_no_response(core: Modules) -> None:
+    losses = detector(core)
+    for number in range(20):
+        respond(losses, (64 * number, 64), MS + 200 * number * MS, 100 * MS)
+    now_ns = 5_000 * MS
+    losses.on_scan([(6_400, 64), (12_800, 64)], now_ns - 1_000)
+    assert len(losses.due(now_ns)) == 2
+    losses.on_scan([(6_400, 64)], now_ns + 2 * MS)
+    assert losses.due(now_ns + 2 * MS) == []
+
+
+def test_a_way_that_became_longer_is_noticed(core: Modules) -> None:
+    losses = detector(core)
+    for number in range(20):
+        respond(losses, (64 * number, 64), MS + 20 * number * MS, MS)
+    copies = []
+    for number in range(20):
+        begin_ns = (1 + number) * 1_000 * MS
+        gap = (6_400 + 64 * number, 64)
+        losses.on_scan([gap], begin_ns)
+        copies.append(0)
+        while losses.deadline_ns < begin_ns + 100 * MS:
+            copies[-1] += len(losses.due(losses.deadline_ns))
+        losses.on_scan([], begin_ns + 100 * MS)
+    assert copies[0] > 1
+    assert copies[5:] == [1] * 15
+
+
+def test_a_sender_that_stopped_for_long_slows_repair_down_to_a_second_at_most(core: Modules) -> None:
+    losses = detector(core)
+    respond(losses, (0, 64), MS, 9_000 * MS)
+    now_ns = 10_000 * MS
+    losses.on_scan([(64, 64)], now_ns - 1_000)
+    assert losses.due(now_ns) == [(64, 64)]
+    assert losses.deadline_ns == now_ns + 1_000 * MS
 
 
 def test_several_gaps_are_reported_together(core: Modules) -> None:
@@ -41,12 +159,26 @@ def test_several_gaps_are_reported_together(core: Modules) -> None:
     assert losses.due(1_000) == gaps
 
 
-def test_a_gap_that_is_found_again_keeps_its_timer_and_one_that_grew_starts_anew(core: Modules) -> None:
+def test_a_gap_that_grew_keeps_its_timer_and_what_is_new_gets_its_own(core: Modules) -> None:
     losses = detector(core)
     losses.on_scan([(0, 64), (128, 64)], 0)
     losses.on_scan([(0, 64), (128, 96)], 900)
-    assert losses.due(1_000) == [(0, 64)]
-    assert losses.due(1_900) == [(128, 96)]
+    assert losses.gaps == [(0, 64), (128, 96)]
+    assert losses.due(1_000) == [(0, 64), (128, 64)]
+    assert losses.due(1_900) == [(192, 32)]
+
+
+def test_parts_of_a_gap_that_are_due_together_are_one_request(core: Modules) -> None:
+    losses = detector(core)
+    losses.on_scan([(0, 64), (128, 64)], 0)
+    losses.on_scan([(0, 64), (128, 96)], 900)
+    assert losses.due(1_900) == [(0, 64), (128, 96)]
+
+
+def test_gaps_that_touch_stay_requests_of_their_own(core: Modules) -> None:
+    losses = detector(core)
+    losses.on_scan([(65_472, 64), (65_536, 64)], 0)
+    assert losses.due(1_000) == [(65_472, 64), (65_536, 64)]
 
 
 def test_a_gap_that_was_closed_is_forgotten(core: Modules) -> None:
@@ -84,8 +216,9 @@ def test_every_gap_that_stays_is_reported_within_its_delay(scans: list[list[tupl
         gaps = sorted((position * 160, length * 32) for position, length in found)
         losses.on_scan(gaps, now_ns)
         assert losses.gaps == gaps
-        assert losses.deadline_ns == NEVER_NS if not gaps else losses.deadline_ns <= now_ns + 50
+        assert losses.deadline_ns == NEVER_NS if not gaps else losses.deadline_ns <= now_ns + LINGER_MS * MS
         now_ns += 7
-        assert set(losses.due(now_ns)) <= set(gaps)
+        asked = losses.due(now_ns)
+        assert all(any(p <= q and q + m <= p + n for p, n in gaps) for q, m in asked)
         if gaps:
             assert losses.deadline_ns > now_ns

@@ -621,25 +621,51 @@ def test_loss_is_reported_once_and_in_the_time_that_it_is_gathered(core: Modules
     assert pair.receive_path.rebuild_position == 0
 
 
-def test_naks_every_gap_a_microsecond_after_it_was_seen_and_then_every_100(core: Modules) -> None:
+def test_naks_every_gap_a_microsecond_after_it_was_seen_and_again_once_senders_forgot_it(core: Modules) -> None:
     pair = Pair(core)
     pair.receive_path.set_nak_counter(SPY)
     receive(pair, frame(bytes(32), term_offset=64), frame(bytes(32), term_offset=256))
     pair.receiver_transport.take()
     start = pair.now_ns
     sent = []
-    for microsecond in range(400):
+    for microsecond in [*range(400), *range(9_900, 10_100)]:
         pair.now_ns = start + 1_000 * microsecond
         receive(pair)
         sent += [(microsecond, datagram) for _, datagram in pair.receiver_transport.take()]
     times = [(at, struct.unpack_from("<ii", datagram, layout.NAK_TERM_OFFSET_OFFSET)) for at, datagram in sent]
-    assert times == [(at, gap) for at in (1, 101, 201, 301) for gap in ((0, 64), (128, 128))]
+    assert times == [(at, gap) for at in (1, 10_001) for gap in ((0, 64), (128, 128))]
     assert sent[0][1] == struct.pack("<iBBHiiiii", 28, 0, 0, 2, SESSION_ID, STREAM_ID, INITIAL_TERM_ID, 0, 64)
-    assert pair.value(layout.SYSTEM_NAKS_SENT) == pair.value(SPY) == 8
+    assert pair.value(layout.SYSTEM_NAKS_SENT) == pair.value(SPY) == 4
     receive(pair, frame(bytes(32), term_offset=0))
-    pair.now_ns += MS
+    pair.now_ns += 100 * MS
     receive(pair)
     assert len(pair.receiver_transport.take()) == 1
+
+
+def test_a_retransmission_behind_an_open_gap_is_noticed_without_new_data(core: Modules) -> None:
+    pair = Pair(core)
+    receive(
+        pair, frame(bytes(32), term_offset=64), frame(bytes(32), term_offset=192), frame(bytes(32), term_offset=320)
+    )
+    pair.now_ns += 1_000
+    receive(pair)
+    pair.receiver_transport.take()
+    for offset in (0, 256):
+        pair.now_ns += MS
+        receive(pair, frame(bytes(32), term_offset=offset))
+    # The response to the last request has arrived, and that to the one before it has not.
+    (nak,) = naks(pair)
+    assert nak == (128, 64)
+
+
+def naks(pair: Pair) -> list[tuple[int, int]]:
+    """Offset and length of each NAK that was sent."""
+    control = [datagram for _, datagram in pair.receiver_transport.take()]
+    return [
+        struct.unpack_from("<ii", datagram, layout.NAK_TERM_OFFSET_OFFSET)
+        for datagram in control
+        if struct.unpack_from("<H", datagram, layout.FRAME_TYPE_OFFSET)[0] == layout.TYPE_NAK
+    ]
 
 
 def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:

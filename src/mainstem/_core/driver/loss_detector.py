@@ -1,4 +1,22 @@
-"""Which gaps of an image are to be reported now. Several at once, each with its own timer (docs/protocols/aeron.md, 16.1)."""
+"""Which gaps of an image are to be reported now. Several at once, each with its own timer (docs/protocols/aeron.md, 16.1).
+
+Theory of operation. A scan of an image's log yields the gaps of the moment. They are kept as pieces: bytes that became known
+to be missing, and were requested, together. A piece stays what it is when its gap grows, shrinks or breaks up, so a
+retransmission that arrives datagram by datagram, or in part, leads to no new request for the rest.
+
+A sender responds to a repeated request by repeated bytes: the reference's sender on unicast remembers one request, the last,
+and recognises no other repeat. So a piece is requested again only when there is reason to believe that its retransmission
+was lost:
+
+- The response is overdue. The time from a request to its response is measured (RFC 6298: a smoothed time and four
+  deviations) from what is filled between two scans. The first repeat does not come before senders cease to suppress it.
+- A response to a later request has arrived (as RFC 8985 does for TCP). Senders handle requests in order, and the network
+  keeps the order mostly. Not in a group: there a gap may be filled by what another receiver requested.
+
+A piece that was requested twice is filled by one of two responses, so its time is not measured (RFC 6298, 3). Where every
+piece is requested twice, because the round trip has become longer than the estimate, the time from the first request is
+waited for until a piece is filled after one.
+"""
 
 from __future__ import annotations
 
@@ -18,78 +36,253 @@ if not cython.compiled:
 
 from mainstem._core.driver.delay import DelayGenerator
 
+# Senders ignore repeats for so long (docs/protocols/aeron.md, 16.4): without a reason none is sent before.
+LINGER_NS = cython.declare(cython.longlong, 10_000_000)
+# The least time that a response is waited for after that. Over loopback responses take less, and a processor that is busy longer.
+LEAST_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000)
+# A response that takes longer is not waited for: a sender that stopped for a while must not slow down repair for long.
+MAX_OVERDUE_NS = cython.declare(cython.longlong, 1_000_000_000)
+# Doublings of the wait while no response was measured: 10 ms becomes 640 ms, longer than round trips are.
+MAX_DOUBLINGS = cython.declare(cython.int, 6)
+# Gaps that were requested twice and filled, one after the other, before the measured time is taken to be out of date. One in
+# five is requested twice at a loss of 20 %, and five of them in a row are rare.
+MAX_DOUBTS = cython.declare(cython.int, 4)
+
 
 @cython.cclass
 class LossDetector:
     """Keeps a timer for each gap, a (position, length), that a scan of an image's log has found (docs/protocols/aeron.md, 16.1).
 
-    A gap that is found again as it was keeps its timer; any other is new. Sixty-four are tracked at once. ``deadline_ns`` is when
-    ``due`` has something to say, 2**63 - 1 while nothing is missing.
+    What was missing before keeps its timer, however its gap changes; what was not is new. Sixty-four are tracked at once.
+    ``deadline_ns`` is when ``due`` has something to say, 2**63 - 1 while nothing is missing. ``response_ns`` is the usual time
+    from a request to its response, 0 before one was measured. In a ``group`` gaps are filled by what others requested, too.
     """
 
     delay: readonly[DelayGenerator]
+    group: readonly[cython.bint]
     deadline_ns: readonly[cython.longlong]
+    response_ns: readonly[cython.longlong]
+    deviation_ns: readonly[cython.longlong]
+    request_length: readonly[cython.longlong]
     counted_to: cython.longlong
+    requests: cython.longlong
     count: cython.int
     before: cython.int
     cursor: cython.int
+    reached: cython.longlong
+    doubts: cython.int
+    doubt_ns: cython.longlong
+    responded_order: cython.longlong
+    responded_to: cython.longlong
+    # Of each piece: its place, whether the piece before it belongs to the same gap, when it is due, when it was requested last and
+    # first, how often (0 for never), and the number of its last request.
     position: cython.longlong[MAX_GAPS]
     length: cython.longlong[MAX_GAPS]
+    continues: cython.bint[MAX_GAPS]
     timer: cython.longlong[MAX_GAPS]
+    asked: cython.longlong[MAX_GAPS]
+    first_asked: cython.longlong[MAX_GAPS]
+    times: cython.int[MAX_GAPS]
+    order: cython.longlong[MAX_GAPS]
     old_position: cython.longlong[MAX_GAPS]
     old_length: cython.longlong[MAX_GAPS]
     old_timer: cython.longlong[MAX_GAPS]
+    old_asked: cython.longlong[MAX_GAPS]
+    old_first_asked: cython.longlong[MAX_GAPS]
+    old_times: cython.int[MAX_GAPS]
+    old_order: cython.longlong[MAX_GAPS]
 
-    def __init__(self, delay: DelayGenerator) -> None:
+    def __init__(self, delay: DelayGenerator, group: cython.bint = False) -> None:
         if not cython.compiled:
             self.position = [0] * MAX_GAPS
             self.length = [0] * MAX_GAPS
+            self.continues = [False] * MAX_GAPS
             self.timer = [0] * MAX_GAPS
+            self.asked = [0] * MAX_GAPS
+            self.first_asked = [0] * MAX_GAPS
+            self.times = [0] * MAX_GAPS
+            self.order = [0] * MAX_GAPS
             self.old_position = [0] * MAX_GAPS
             self.old_length = [0] * MAX_GAPS
             self.old_timer = [0] * MAX_GAPS
+            self.old_asked = [0] * MAX_GAPS
+            self.old_first_asked = [0] * MAX_GAPS
+            self.old_times = [0] * MAX_GAPS
+            self.old_order = [0] * MAX_GAPS
         self.delay = delay
+        self.group = group
         self.count = 0
         self.before = 0
         self.cursor = 0
+        self.reached = 0
         self.counted_to = 0
+        self.requests = 0
+        self.request_length = 0
+        self.response_ns = 0
+        self.deviation_ns = 0
+        self.doubts = 0
+        self.doubt_ns = 0
+        self.responded_order = 0
+        self.responded_to = 0
         self.deadline_ns = NEVER_NS
 
     def begin(self) -> cython.void:
+        """A scan begins: what is tracked becomes what its gaps are compared with."""
         i: cython.int
         for i in range(self.count):
             self.old_position[i] = self.position[i]
             self.old_length[i] = self.length[i]
             self.old_timer[i] = self.timer[i]
+            self.old_asked[i] = self.asked[i]
+            self.old_first_asked[i] = self.first_asked[i]
+            self.old_times[i] = self.times[i]
+            self.old_order[i] = self.order[i]
         self.before = self.count
         self.cursor = 0
         self.count = 0
+        self.reached = 0
+        self.responded_order = 0
+        self.responded_to = 0
 
     def found(self, position: cython.longlong, length: cython.longlong, now_ns: cython.longlong) -> cython.longlong:
-        """One gap of the scan; the bytes of it that were never reported missing before."""
-        i: cython.int = self.count
-        fresh: cython.longlong = 0
-        if i == MAX_GAPS:
+        """One gap of the scan, behind those before it; the bytes of it that were never reported missing before."""
+        at: cython.longlong = position
+        end: cython.longlong = position + length
+        stop: cython.longlong
+        first: cython.bint = True
+        self.pass_to(position, now_ns)
+        while at < end and self.count < MAX_GAPS:
+            if self.cursor < self.before and self.old_position[self.cursor] <= at:
+                # The rest of an old piece, as far as it is still missing.
+                stop = self.old_position[self.cursor] + self.old_length[self.cursor]
+                self.keep(at, stop if stop < end else end, first)
+                if stop <= end:
+                    self.cursor += 1
+            else:
+                stop = end
+                if self.cursor < self.before and self.old_position[self.cursor] < end:
+                    stop = self.old_position[self.cursor]
+                self.add(at, stop, first, now_ns)
+            at = stop if stop < end else end
+            first = False
+        self.reached = at
+        if at <= self.counted_to:
             return 0
+        length = at - (position if position > self.counted_to else self.counted_to)
+        self.counted_to = at
+        return length
+
+    def add(
+        self, position: cython.longlong, end: cython.longlong, first: cython.bint, now_ns: cython.longlong
+    ) -> cython.void:
+        """A piece that was not missing before."""
+        i: cython.int = self.count
         self.count = i + 1
         self.position[i] = position
-        self.length[i] = length
-        while self.cursor < self.before and self.old_position[self.cursor] < position:
-            self.cursor += 1
-        if (
-            self.cursor < self.before
-            and self.old_position[self.cursor] == position
-            and self.old_length[self.cursor] == length
-        ):
-            self.timer[i] = self.old_timer[self.cursor]
-            return 0
+        self.length[i] = end - position
+        self.continues[i] = not first
         self.timer[i] = now_ns + self.delay.first()
-        if position + length > self.counted_to:
-            fresh = position + length - (position if position > self.counted_to else self.counted_to)
-            self.counted_to = position + length
-        return fresh
+        self.asked[i] = 0
+        self.first_asked[i] = 0
+        self.times[i] = 0
+        self.order[i] = 0
 
-    def finish(self) -> cython.void:
+    def keep(self, position: cython.longlong, end: cython.longlong, first: cython.bint) -> cython.void:
+        """What is left of the old piece at the cursor."""
+        i: cython.int = self.count
+        j: cython.int = self.cursor
+        # Pieces of one gap that were requested together are one from then on.
+        if (
+            not first
+            and self.order[i - 1] > 0
+            and self.order[i - 1] == self.old_order[j]
+            and self.times[i - 1] == self.old_times[j]
+        ):
+            self.length[i - 1] += end - position
+            return
+        self.count = i + 1
+        self.position[i] = position
+        self.length[i] = end - position
+        self.continues[i] = not first
+        self.timer[i] = self.old_timer[j]
+        self.asked[i] = self.old_asked[j]
+        self.first_asked[i] = self.old_first_asked[j]
+        self.times[i] = self.old_times[j]
+        self.order[i] = self.old_order[j]
+
+    def pass_to(self, position: cython.longlong, now_ns: cython.longlong) -> cython.void:
+        """Of the old pieces, what lies between the gap before and ``position`` has been filled."""
+        start: cython.longlong
+        end: cython.longlong
+        stop: cython.longlong
+        while self.cursor < self.before and self.old_position[self.cursor] < position:
+            start = self.old_position[self.cursor]
+            end = start + self.old_length[self.cursor]
+            stop = end if end < position else position
+            if start < self.reached:
+                start = self.reached
+            if start < stop and self.old_times[self.cursor] > 0:
+                self.on_response(self.cursor, stop, now_ns)
+            if end > position:
+                return
+            self.cursor += 1
+
+    def on_response(self, j: cython.int, end: cython.longlong, now_ns: cython.longlong) -> cython.void:
+        """Old piece ``j``, which was requested, has been filled up to ``end``, or a part of it that ends there."""
+        took: cython.longlong = now_ns - self.old_asked[j]
+        plausible: cython.bint = 2 * took >= self.response_ns
+        if self.old_times[j] == 1:
+            self.measure(took)
+            self.doubts = 0
+        else:
+            self.doubts += 1
+            self.doubt_ns = now_ns - self.old_first_asked[j]
+            if self.response_ns == 0:
+                self.measure(self.doubt_ns)
+        # Too soon for a response: a datagram that was late and not lost, or the response to an earlier request.
+        if not plausible:
+            return
+        if self.old_order[j] > self.responded_order or (
+            self.old_order[j] == self.responded_order and end > self.responded_to
+        ):
+            self.responded_order = self.old_order[j]
+            self.responded_to = end
+
+    def measure(self, took: cython.longlong) -> cython.void:
+        """Takes a response's time into the estimate (RFC 6298, 2)."""
+        off: cython.longlong
+        if self.response_ns == 0:
+            # At least 1: 0 says that nothing was measured.
+            self.response_ns = took + 1
+            self.deviation_ns = took // 2
+            return
+        off = took - self.response_ns
+        self.response_ns += off // 8
+        if self.response_ns < 1:
+            self.response_ns = 1
+        self.deviation_ns += ((off if off > 0 else -off) - self.deviation_ns) // 4
+
+    def finish(self, now_ns: cython.longlong) -> cython.void:
+        """The scan ends. What was requested before something that has been filled since was lost once more, and is due."""
+        i: cython.int
+        # A full table ends a scan early: what lies behind it is unknown, and not filled.
+        if self.count < MAX_GAPS:
+            self.pass_to(NEVER_NS, now_ns)
+        if self.responded_order > 0 and not self.group:
+            for i in range(self.count):
+                if self.times[i] > 0 and (
+                    self.order[i] < self.responded_order
+                    or (self.order[i] == self.responded_order and self.position[i] < self.responded_to)
+                ):
+                    self.timer[i] = now_ns
+        self.set_deadline()
+
+    def forget(self, now_ns: cython.longlong) -> cython.void:
+        """Nothing is missing: a scan that finds no gap."""
+        self.begin()
+        self.finish(now_ns)
+
+    def set_deadline(self) -> cython.void:
         i: cython.int
         self.deadline_ns = NEVER_NS
         for i in range(self.count):
@@ -97,18 +290,60 @@ class LossDetector:
                 self.deadline_ns = self.timer[i]
 
     def next_due(self, start: cython.int, now_ns: cython.longlong) -> cython.int:
-        """The first gap from ``start`` on whose time has come, its timer started again; -1 where there is none."""
+        """The first piece from ``start`` on whose time has come, its timer started again; -1 where there is none.
+
+        ``request_length`` is to be requested from its position on: the pieces of the same gap behind it that are due, too.
+        """
         i: cython.int
+        first: cython.int = -1
         for i in range(start, self.count):
+            if first >= 0 and not self.continues[i]:
+                break
             if self.timer[i] <= now_ns:
-                self.timer[i] = now_ns + self.delay.retry()
-                return i
-        return -1
+                if first < 0:
+                    first = i
+                    self.requests += 1
+                    self.request_length = 0
+                self.request_length += self.length[i]
+                self.times[i] += 1
+                self.order[i] = self.requests
+                if self.times[i] == 1:
+                    self.first_asked[i] = now_ns
+                self.asked[i] = now_ns
+                self.timer[i] = now_ns + self.patience(self.times[i])
+                if self.timer[i] < self.first_asked[i] + LINGER_NS:
+                    self.timer[i] = self.first_asked[i] + LINGER_NS
+            elif first >= 0:
+                break
+        return first
+
+    def patience(self, times: cython.int) -> cython.longlong:
+        """How long to wait for the response to a request that was made so many times."""
+        wait: cython.longlong = self.delay.retry()
+        usual: cython.longlong = self.response_ns + 4 * self.deviation_ns
+        if self.response_ns == 0:
+            # Nothing is known of the round trip: each wait is twice the last one, so that a long one gets few copies.
+            usual = LINGER_NS << (times - 1 if times <= MAX_DOUBLINGS else MAX_DOUBLINGS)
+        elif self.doubts > MAX_DOUBTS and usual < self.doubt_ns + self.doubt_ns // 8:
+            usual = self.doubt_ns + self.doubt_ns // 8
+        if usual < LEAST_OVERDUE_NS:
+            usual = LEAST_OVERDUE_NS
+        if usual > MAX_OVERDUE_NS:
+            usual = MAX_OVERDUE_NS
+        return wait if wait > usual else usual
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
         """What is known to be missing, in order."""
-        return [(self.position[i], self.length[i]) for i in range(self.count)]
+        result: list[tuple[int, int]] = []
+        i: cython.int
+        for i in range(self.count):
+            if self.continues[i]:
+                start, length = result.pop()
+                result.append((start, length + self.length[i]))
+            else:
+                result.append((self.position[i], self.length[i]))
+        return result
 
     def on_scan(self, gaps: Iterable[tuple[int, int]], now_ns: cython.longlong) -> int:
         """Takes in what a scan found, in order. Returns the bytes that were never reported missing before."""
@@ -116,7 +351,7 @@ class LossDetector:
         self.begin()
         for position, length in gaps:
             fresh += self.found(position, length, now_ns)
-        self.finish()
+        self.finish(now_ns)
         return fresh
 
     def due(self, now_ns: cython.longlong) -> list[tuple[int, int]]:
@@ -124,7 +359,7 @@ class LossDetector:
         result = []
         i: cython.int = self.next_due(0, now_ns)
         while i >= 0:
-            result.append((self.position[i], self.length[i]))
+            result.append((self.position[i], self.request_length))
             i = self.next_due(i + 1, now_ns)
-        self.finish()
+        self.set_deadline()
         return result

@@ -103,6 +103,7 @@ cdef class ReceivePath:
     cdef long long status_due_ns
     cdef long long noticed_gap
     cdef long long noticed_mark
+    cdef bint filled
     cdef long long gap_scan_due_ns
     cdef list references
     cdef void *conn_transport[MAX_CONNECTIONS]

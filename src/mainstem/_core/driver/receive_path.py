@@ -343,6 +343,7 @@ class ReceivePath:
     status_due_ns: cython.longlong
     noticed_gap: cython.longlong
     noticed_mark: cython.longlong
+    filled: cython.bint
     gap_scan_due_ns: cython.longlong
     references: list
     conn_transport: cython.p_void[MAX_CONNECTIONS]
@@ -449,6 +450,7 @@ class ReceivePath:
         self.reports_loss_at_once = False
         self.noticed_gap = NO_END
         self.noticed_mark = NO_END
+        self.filled = False
         self.gap_scan_due_ns = now_ns
         self.connect_due_ns = now_ns
 
@@ -629,6 +631,8 @@ class ReceivePath:
         if position > self.high_water_mark:
             self.high_water_mark = position
             st64(self.cells, self.high_at, position)
+        else:
+            self.filled = True
 
     def on_heartbeat(
         self, position: cython.longlong, flags: cython.int, row: cython.int, now_ns: cython.longlong
@@ -705,16 +709,16 @@ class ReceivePath:
         if not gap:
             if self.noticed_gap != NO_END:
                 self.noticed_gap = NO_END
-                self.detector.begin()
-                self.detector.finish()
+                self.detector.forget(now_ns)
         # Scanning all that is behind a gap costs by its length. So only for a new gap, a deadline, or after an interval.
         elif (
             position != self.noticed_gap
             or now_ns >= self.detector.deadline_ns
-            or (self.high_water_mark != self.noticed_mark and now_ns >= self.gap_scan_due_ns)
+            or ((self.filled or self.high_water_mark != self.noticed_mark) and now_ns >= self.gap_scan_due_ns)
         ):
             self.noticed_gap = position
             self.noticed_mark = self.high_water_mark
+            self.filled = False
             self.gap_scan_due_ns = now_ns + self.gap_scan_interval_ns
             self.find_gaps(now_ns)
             self.repair(now_ns)
@@ -730,9 +734,8 @@ class ReceivePath:
         limit: cython.longlong
         gap: cython.longlong
         fresh: cython.longlong = 0
-        n: cython.int = 0
         self.detector.begin()
-        while position < self.high_water_mark and n < MAX_GAPS:
+        while position < self.high_water_mark and self.detector.count < MAX_GAPS:
             offset = position & (self.term_length - 1)
             limit = self.scan_limit(position)
             gap = first_gap(self.base, self.term_at(position), offset, limit)
@@ -741,8 +744,7 @@ class ReceivePath:
                 limit = gap_end(self.base, self.term_at(position), gap, limit)
                 fresh += self.detector.found(position, limit - gap, now_ns)
                 position += limit - gap
-                n += 1
-        self.detector.finish()
+        self.detector.finish(now_ns)
         if fresh > 0:
             if self.bytes_lost == 0:
                 self.loss_due_ns = now_ns + LOSS_REPORT_DELAY_NS
@@ -756,11 +758,11 @@ class ReceivePath:
         i = self.detector.next_due(0, now_ns)
         while i >= 0:
             if self.is_reliable:
-                self.put_nak(self.detector.position[i], self.detector.length[i], now_ns)
-            elif self.fill(self.detector.position[i], self.detector.length[i]):
+                self.put_nak(self.detector.position[i], self.detector.request_length, now_ns)
+            elif self.fill(self.detector.position[i], self.detector.request_length):
                 fadd64(self.cells, SYSTEM_GAP_FILLS * COUNTER_VALUE_LENGTH, 1)
             i = self.detector.next_due(i + 1, now_ns)
-        self.detector.finish()
+        self.detector.set_deadline()
 
     def schedule_status(self) -> cython.bint:
         """Whether consumers moved far enough, or the window changed; cleans behind them first (docs/protocols/aeron.md, 15.4)."""

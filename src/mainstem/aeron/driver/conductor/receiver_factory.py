@@ -63,7 +63,7 @@ def make_receiver_image(
         path,
         message,
         registration_id=stream.registration_id,
-        loss_detector=LossDetector(_delay(resources, channel, params, is_group=group)),
+        loss_detector=LossDetector(_delay(resources, channel, params, is_group=group), group=group),
         congestion_control=_congestion_control(settings, path, channel, stream, now_ns=now_ns),
         reliable=params.reliable,
         one_way=_one_way(settings, stream),
