@@ -144,6 +144,31 @@ def test_a_sender_that_is_held_back_says_where_it_is_after_10_ms_and_then_ever_m
     assert sent == [(0, 1056), (10, 32), (30, 32), (70, 32), (150, 32), (250, 32)]
 
 
+def test_a_sender_that_padded_past_its_limit_says_where_the_padding_begins_too(core: Modules) -> None:
+    pair = Pair(core)
+    pair.send_path.add_receiver(99, TERM_LENGTH - 512, pair.now_ns)
+    # The last one does not fit the term, which is padded by 1,024 bytes.
+    for length in [992] * (TERM_LENGTH // 1_024 - 1) + [1_376]:
+        pair.writer.append(bytes(length))
+    while pair.send_path.sender_position < TERM_LENGTH:
+        pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.take()
+    assert pair.send_path.sender_position > pair.send_path.sender_limit
+    pair.send_path.end_of_stream = True
+    pair.send_path.heartbeat_now()
+    pair.sender.run_cycle(pair.now_ns)
+    fields = [struct.unpack("<iBBHiiiiq", datagram) for _, datagram in pair.sender_transport.take()]
+    # The stream does not end where the padding begins.
+    assert [(flags, offset, term) for _, _, flags, _, offset, _, _, term, _ in fields] == [
+        (0xC0, TERM_LENGTH - 1_024, INITIAL_TERM_ID),
+        (0xE0, 0, INITIAL_TERM_ID + 1),
+    ]
+    pair.send_path.add_receiver(99, TERM_LENGTH, pair.now_ns)
+    pair.send_path.heartbeat_now()
+    pair.sender.run_cycle(pair.now_ns)
+    assert len(pair.sender_transport.take()) == 1
+
+
 @pytest.mark.parametrize(("revoked", "flags"), [(False, 0xE0), (True, 0xF0)])
 def test_a_heartbeat_tells_the_end_of_the_stream(core: Modules, revoked: bool, flags: int) -> None:
     pair = Pair(core)
@@ -666,6 +691,40 @@ def naks(pair: Pair) -> list[tuple[int, int]]:
         for datagram in control
         if struct.unpack_from("<H", datagram, layout.FRAME_TYPE_OFFSET)[0] == layout.TYPE_NAK
     ]
+
+
+def test_a_sender_that_padded_past_its_limit_shows_what_was_lost_before(core: Modules) -> None:
+    pair = Pair(core)
+    half = TERM_LENGTH // 2
+    # The window begins behind the first 24 KiB, which were consumed, and ends in the padding, 8 KiB before the term does.
+    receive(pair, *(frame(bytes(992), term_offset=offset) for offset in range(0, 24 << 10, 1_024)))
+    pair.set_value(SUBSCRIBER, 24 << 10)
+    receive(pair)
+    pair.receiver_transport.take()
+    edge = (24 << 10) + half
+    # All of the window is lost. The sender stands at the end of its padding, beyond what it may send.
+    end = frame(b"", term_offset=0, term_id=INITIAL_TERM_ID + 1, length=0)
+    receive(pair, end)
+    assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
+    assert pair.value(layout.SYSTEM_HEARTBEATS_RECEIVED) == 1
+    assert pair.receive_path.last_packet_ns == pair.now_ns
+    pair.now_ns += 1_000
+    receive(pair)
+    assert naks(pair) == [(24 << 10, half)]
+    receive(pair, *(frame(bytes(992), term_offset=offset) for offset in range(24 << 10, edge - 1_024, 1_024)))
+    padding = frame(b"", term_offset=edge - 1_024, kind=layout.TYPE_PAD, length=TERM_LENGTH - edge + 1_024)
+    receive(pair, padding)
+    assert pair.receive_path.rebuild_position == TERM_LENGTH
+    assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
+
+
+def test_a_heartbeat_a_term_beyond_the_window_is_an_over_run(core: Modules) -> None:
+    pair = Pair(core)
+    receive(pair, frame(b"", term_offset=0, term_id=INITIAL_TERM_ID + 1, length=0))
+    assert pair.value(layout.SYSTEM_OVER_RUNS) == 0
+    assert pair.receive_path.high_water_mark == TERM_LENGTH // 2
+    receive(pair, frame(b"", term_offset=32, term_id=INITIAL_TERM_ID + 1, length=0))
+    assert pair.value(layout.SYSTEM_OVER_RUNS) == 1
 
 
 def test_an_unreliable_gap_becomes_padding(core: Modules) -> None:

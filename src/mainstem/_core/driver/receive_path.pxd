@@ -10,7 +10,7 @@ from mainstem._core.driver.loss_detector cimport MAX_GAPS
 from mainstem._core.driver.positions cimport PositionSet
 from mainstem._core.driver.table cimport PathTable
 from mainstem._core.layout cimport *
-from mainstem._core.log.term cimport NO_TIMESTAMP, aligned, bits_of, check_stream, clean_to, fill_with_padding, first_gap, gap_end, insert_frames, stamp_frames, wrap32
+from mainstem._core.log.term cimport NO_TIMESTAMP, bits_of, check_stream, clean_to, fill_with_padding, first_gap, gap_end, insert_frames, stamp_frames, wrap32
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 

@@ -32,7 +32,7 @@ Invariants:
   scheduled position.
 - A datagram is inserted only between the last status message's position and half a term beyond it. So it lies in memory
   that was cleaned, and no subscriber is in it: before that it is an under-run, behind it an over-run, counted and
-  dropped.
+  dropped. Padding that begins before that edge may end behind it: only its header is written.
 - A datagram is checked whole before any of it is inserted: frames of one session, stream and term that follow one
   another, and do not run over the term. What is inserted once is never changed: repeats are dropped by
   ``insert_frames``.
@@ -576,6 +576,7 @@ class ReceivePath:
         moved: cython.longlong = 0
         moment: cython.longlong
         position: cython.longlong
+        excess: cython.longlong
         if offset < 0 or offset >= self.term_length or (offset & (FRAME_ALIGNMENT - 1)) != 0:
             return False
         # Before the beginning of the stream: of an earlier life of it, and dropped. Rejected: the sender is notified by ERR frames.
@@ -589,9 +590,12 @@ class ReceivePath:
                 return False
         elif transport.length != DATA_HEADER_LENGTH:
             return False
-        # Beyond this no status message has allowed the sender to go, and the memory may not be clean, or have no blocks.
-        if position + moved > self.last_status_position + self.term_length // 2 or (
-            self.backing is not None and not self.backing.admits(position + moved)
+        # Beyond half a term no status message has allowed the sender to go, and the memory may not be clean. Padding may lead
+        # beyond, of which only the header is written, and then the sender's heartbeats lie there, which write nothing. What is
+        # written must have blocks.
+        excess = position + moved - self.last_status_position - self.term_length // 2
+        if (excess > 0 and (2 * excess > self.term_length or (moved > 0 and excess > moved - transport.length))) or (
+            moved > 0 and self.backing is not None and not self.backing.admits(position + min(moved, transport.length))
         ):
             fadd64(self.cells, SYSTEM_OVER_RUNS * COUNTER_VALUE_LENGTH, 1)
             return True
@@ -644,8 +648,9 @@ class ReceivePath:
         self.last_packet_ns = now_ns
         if row >= 0:
             self.conn_ns[row] = now_ns
-        # A heartbeat says how far the sender is: what is missing before it was lost, and is asked for.
-        self.raise_mark(position)
+        # A heartbeat says how far the sender is: what is missing before it was lost, and is asked for, as far as it would be
+        # inserted.
+        self.raise_mark(min(position, self.last_status_position + self.term_length // 2))
         if flags & FLAG_EOS:
             self.on_end(position, (flags & FLAG_REVOKED) != 0, row, now_ns)
 

@@ -96,6 +96,7 @@ cdef class SendPath:
     cdef long long sender_limit_at
     cdef long long pressure_at
     cdef long long heartbeat_due_ns
+    cdef long long padding_position
     cdef long long probe_due_ns
     cdef long long probe_interval_ns
     cdef long long expiry_due_ns
@@ -111,8 +112,10 @@ cdef class SendPath:
     cdef void move_limits(self, long long now_ns) noexcept nogil
     cdef void follow_spies(self) noexcept nogil
     cdef long long send_data(self, long long now_ns) noexcept nogil
-    cdef void stamp_header(self, int length, int flags, int kind) noexcept nogil
+    cdef void stamp_header(self, int length, int flags, int kind, long long position) noexcept nogil
     cdef void send_heartbeat(self, long long now_ns) noexcept nogil
+    cdef bint is_behind_padding(self) noexcept nogil
+    cdef void announce(self, long long position, int flags) noexcept nogil
     cdef void set_sender_limit(self, long long limit) noexcept nogil
     cdef bint report(self, int kind, Transport transport, long long now_ns) noexcept nogil
     cdef bint on_status_message(self, Transport transport, long long now_ns) noexcept nogil

@@ -346,6 +346,7 @@ class SendPath:
     sender_limit_at: cython.longlong
     pressure_at: cython.longlong
     heartbeat_due_ns: cython.longlong
+    padding_position: cython.longlong
     probe_due_ns: cython.longlong
     probe_interval_ns: cython.longlong
     expiry_due_ns: cython.longlong
@@ -443,6 +444,7 @@ class SendPath:
         self.receiver_timeout_ns = 5_000_000_000
         self.next_python_ns = NEVER_NS
         self.heartbeat_due_ns = now_ns
+        self.padding_position = -1
         self.probe_due_ns = now_ns
         self.probe_interval_ns = FIRST_PROBE_NS
         self.expiry_due_ns = now_ns
@@ -625,6 +627,9 @@ class SendPath:
         for i in range(accepted):
             bytes_sent += self.batch.length[i]
         self.sender_position = position + self.batch.advance[accepted - 1]
+        # Padding ends a term, so it ends a batch too.
+        if self.sender_position > position + bytes_sent:
+            self.padding_position = position + bytes_sent - DATA_HEADER_LENGTH
         st64(self.cells, self.sent_at, self.sender_position)
         fadd64(self.cells, SYSTEM_BYTES_SENT * COUNTER_VALUE_LENGTH, bytes_sent)
         self.counts_pressure = True
@@ -635,13 +640,15 @@ class SendPath:
         self.probe_due_ns = now_ns + FIRST_PROBE_NS
         return bytes_sent
 
-    def stamp_header(self, length: cython.int, flags: cython.int, kind: cython.int) -> cython.void:
-        """Writes the common header and the sender's place into the scratch frame."""
+    def stamp_header(
+        self, length: cython.int, flags: cython.int, kind: cython.int, position: cython.longlong
+    ) -> cython.void:
+        """Writes the common header and a place in the stream into the scratch frame."""
         put32(self.frame, FRAME_LENGTH_OFFSET, length)
         put8(self.frame, FRAME_VERSION_OFFSET, 0)
         put8(self.frame, FRAME_FLAGS_OFFSET, flags)
         put16(self.frame, FRAME_TYPE_OFFSET, kind)
-        put32(self.frame, 8, cython.cast(cython.int, self.sender_position & (self.term_length - 1)))
+        put32(self.frame, 8, cython.cast(cython.int, position & (self.term_length - 1)))
         put32(self.frame, 12, self.session_id)
         put32(self.frame, 16, self.stream_id)
 
@@ -653,21 +660,36 @@ class SendPath:
             # Revoked implies ended: a receiver that does not know the flag sees an ordinary end of the stream.
             if self.revoked:
                 flags |= FLAG_REVOKED
+        # Padding may lead past the limit, to where a receiver takes no heartbeat. One that begins with the padding is taken, and
+        # shows the loss of what lies before; the end of the stream is not there.
+        if self.sender_position > self.sender_limit and self.is_behind_padding():
+            self.announce(self.padding_position, FLAG_UNFRAGMENTED)
+        self.announce(self.sender_position, flags)
+        self.last_send_ns = now_ns
+        self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
+        self.probe_due_ns = now_ns + self.probe_interval_ns
+
+    def is_behind_padding(self) -> cython.bint:
+        """Whether the last frame that was sent is the padding at the end of a term."""
+        return (
+            self.padding_position >= 0
+            and self.sender_position == ((self.padding_position >> self.bits) + 1) << self.bits
+        )
+
+    def announce(self, position: cython.longlong, flags: cython.int) -> cython.void:
+        """Sends one heartbeat."""
         # A frame length of 0 distinguishes a heartbeat from a data frame without payload.
-        self.stamp_header(0, flags, TYPE_DATA)
-        put32(self.frame, FRAME_TERM_ID_OFFSET, self.term_id_at(self.sender_position))
+        self.stamp_header(0, flags, TYPE_DATA, position)
+        put32(self.frame, FRAME_TERM_ID_OFFSET, self.term_id_at(position))
         put64(self.frame, FRAME_RESERVED_VALUE_OFFSET, 0)
         if self.endpoint.put_frame(self.destination, self.frame, 0, DATA_HEADER_LENGTH):
             fadd64(self.cells, SYSTEM_HEARTBEATS_SENT * COUNTER_VALUE_LENGTH, 1)
         else:
             fadd64(self.cells, SYSTEM_SHORT_SENDS * COUNTER_VALUE_LENGTH, 1)
-        self.last_send_ns = now_ns
-        self.heartbeat_due_ns = now_ns + self.heartbeat_interval_ns
-        self.probe_due_ns = now_ns + self.probe_interval_ns
 
     def send_setup(self, flags: cython.int, ttl: cython.int) -> bool:
         """Sends a SETUP frame with the place where the stream is now; True when it left."""
-        self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP)
+        self.stamp_header(SETUP_LENGTH, flags, TYPE_SETUP, self.sender_position)
         put32(self.frame, SETUP_INITIAL_TERM_ID_OFFSET, self.initial_term_id)
         put32(self.frame, SETUP_ACTIVE_TERM_ID_OFFSET, self.term_id_at(self.sender_position))
         put32(self.frame, SETUP_TERM_LENGTH_OFFSET, cython.cast(cython.int, self.term_length))

@@ -390,10 +390,12 @@ class ReceiveSide:
             frame.check(TERM_LENGTH)
         position = ((first["term_id"] - INITIAL_TERM_ID) & 0xFFFFFFFF) * TERM_LENGTH + first["term_offset"]
         end = position + sum(frame.aligned_length for frame in frames)
-        if end > WINDOW:
+        if end > 2 * WINDOW:
             return {"over-runs": 1}
         if isinstance(frames[0], Heartbeat):
-            return {"heartbeats": 1, "high-water mark": end, **self.of_end(frames[0], end)}
+            return {"heartbeats": 1, "high-water mark": min(end, WINDOW), **self.of_end(frames[0], end)}
+        if position + len(datagram) > WINDOW:
+            return {"over-runs": 1}
         return {"high-water mark": end, "log": (bytes(position) + datagram).rstrip(b"\0")}
 
     def of_end(self, heartbeat: Heartbeat, position: int) -> Effects:
