@@ -31,6 +31,7 @@ cdef class LossDetector:
     cdef long long asked[MAX_GAPS]
     cdef long long first_asked[MAX_GAPS]
     cdef int times[MAX_GAPS]
+    cdef int copies[MAX_GAPS]
     cdef long long order[MAX_GAPS]
     cdef long long old_position[MAX_GAPS]
     cdef long long old_length[MAX_GAPS]
@@ -38,6 +39,7 @@ cdef class LossDetector:
     cdef long long old_asked[MAX_GAPS]
     cdef long long old_first_asked[MAX_GAPS]
     cdef int old_times[MAX_GAPS]
+    cdef int old_copies[MAX_GAPS]
     cdef long long old_order[MAX_GAPS]
 
     cdef void begin(self) noexcept nogil
@@ -51,4 +53,5 @@ cdef class LossDetector:
     cdef void forget(self, long long now_ns) noexcept nogil
     cdef void set_deadline(self) noexcept nogil
     cdef int next_due(self, int start, long long now_ns) noexcept nogil
+    cdef void request(self, int i, long long now_ns) noexcept nogil
     cdef long long patience(self, int times) noexcept nogil
