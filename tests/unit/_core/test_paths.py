@@ -169,6 +169,21 @@ def test_a_sender_that_padded_past_its_limit_says_where_the_padding_begins_too(c
     assert len(pair.sender_transport.take()) == 1
 
 
+def test_a_sender_that_padded_past_its_limit_takes_the_status_messages_of_a_slow_receiver(core: Modules) -> None:
+    pair = Pair(core)
+    half = TERM_LENGTH // 2
+    pair.send_path.add_receiver(99, TERM_LENGTH - 512, pair.now_ns)
+    for length in [992] * (TERM_LENGTH // 1_024 - 1) + [1_376]:
+        pair.writer.append(bytes(length))
+    while pair.send_path.sender_position < TERM_LENGTH:
+        pair.sender.run_cycle(pair.now_ns)
+    pair.now_ns += MS
+    pair.sender_transport.deliver(status(half - 512, half), RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    assert pair.value(layout.SYSTEM_STATUS_MESSAGES_REJECTED) == 0
+    assert pair.send_path.last_status_ns == pair.now_ns
+
+
 @pytest.mark.parametrize(("revoked", "flags"), [(False, 0xE0), (True, 0xF0)])
 def test_a_heartbeat_tells_the_end_of_the_stream(core: Modules, revoked: bool, flags: int) -> None:
     pair = Pair(core)

@@ -744,6 +744,9 @@ class SendPath:
             return False
         position = self.position_of(term_id, offset)
         distance = position - self.sender_position
+        # Behind padding that leads past the limit the sender is further from a slow receiver than any window.
+        if self.sender_position > self.sender_limit and self.is_behind_padding():
+            distance = position - self.padding_position
         if 2 * distance > self.term_length or -2 * distance > self.term_length:
             # Half a term away from the sender: of an earlier life of the stream, or forged. Counted, and not malformed.
             fadd64(self.cells, SYSTEM_STATUS_MESSAGES_REJECTED * COUNTER_VALUE_LENGTH, 1)
