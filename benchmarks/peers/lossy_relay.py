@@ -1,0 +1,131 @@
+"""A lossy way for datagrams, which loses data only: ``lossy_relay.py KEY=VALUE ...``.
+
+``port`` and ``back``: what comes to 127.0.0.1:port leaves for 127.0.0.1:back, and what comes back returns to its sender.
+``port`` and ``branches``: what is sent to the group 224.20.30.1 leaves for so many groups, 224.20.30.11, .13 and so on, each with
+a loss of its own, and what is sent to their control groups leaves for that of the sender.
+
+``loss`` is the part of data frames that is lost, ``delay_ms`` the delay in each direction, ``seed`` decides which frames they
+are: a hash of the seed, the place in the stream and how often that place was seen, so that receivers lose the same frames
+whatever they ask for and when. Prints ``ready``, and at the end of its input how many datagrams and bytes of data came and were
+lost, as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from collections import deque
+
+HOST = "127.0.0.1"
+BATCH = 64  # datagrams taken from one socket before the others have their turn
+BUFFER_BYTES = 1 << 22
+DATA_TYPES = (0, 1)  # a PAD is data too
+HEADER = struct.Struct("<iBBHiiii")
+
+
+class Branch:
+    """One direction towards a receiver: where it leads, and what it loses."""
+
+    def __init__(self, to: tuple[str, int], *, seed: int, number: int, loss: float) -> None:
+        self.to = to
+        self._key = seed, number
+        self._limit = int(loss * (1 << 32))
+        self._first_term: int | None = None
+        self._seen: dict[tuple[int, int], int] = {}
+        self.data = self.lost = self.data_bytes = self.lost_bytes = 0
+
+    def loses(self, datagram: bytes) -> bool:
+        if len(datagram) < HEADER.size:
+            return False
+        length, _, _, kind, offset, _, _, term = HEADER.unpack_from(datagram)
+        if kind not in DATA_TYPES or length == 0:
+            return False
+        if self._first_term is None:
+            self._first_term = term
+        place = term - self._first_term, offset
+        times = self._seen[place] = self._seen.get(place, 0) + 1
+        digest = hashlib.blake2b(struct.pack("<5q", *self._key, *place, times), digest_size=4).digest()
+        self.data += 1
+        self.data_bytes += len(datagram)
+        if int.from_bytes(digest, "little") >= self._limit:
+            return False
+        self.lost += 1
+        self.lost_bytes += len(datagram)
+        return True
+
+
+def bound(address: tuple[str, int], *, group: bool) -> socket.socket:
+    bound_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    if group:
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        membership = socket.inet_aton(address[0]) + socket.inet_aton(HOST)
+        bound_socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        bound_socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(HOST))
+    bound_socket.bind(address)
+    bound_socket.setblocking(False)
+    return bound_socket
+
+
+def main() -> None:
+    options = dict(word.split("=", 1) for word in sys.argv[1:])
+    port, loss, seed = int(options["port"]), float(options["loss"]), int(options["seed"])
+    delay = float(options["delay_ms"]) / 1000
+    count = int(options.get("branches", "0"))
+    sender: tuple[str, int] | None = None
+    if count:
+        front = bound(("224.20.30.1", port), group=True)
+        branches = [Branch((f"224.20.30.{11 + 2 * i}", port), seed=seed, number=i, loss=loss) for i in range(count)]
+        controls = [bound((f"224.20.30.{12 + 2 * i}", port), group=True) for i in range(count)]
+        sender = ("224.20.30.2", port)
+    else:
+        front = bound((HOST, port), group=False)
+        branches = [Branch((HOST, int(options["back"])), seed=seed, number=0, loss=loss)]
+        controls = [bound((HOST, 0), group=False)]
+    forward, backward = controls[0], front
+    learns = not count
+    flights: deque[tuple[float, socket.socket, bytes, tuple[str, int]]] = deque()
+    poller = select.poll()
+    sockets = {each.fileno(): each for each in (front, *controls)}
+    for each in sockets:
+        poller.register(each, select.POLLIN)
+    poller.register(sys.stdin, select.POLLIN | select.POLLHUP)
+    print("ready", flush=True)
+    while True:
+        wait_ms = 100.0
+        if flights:
+            wait_ms = max(0.0, min(wait_ms, (flights[0][0] - time.monotonic()) * 1000))
+        ready = [number for number, _ in poller.poll(wait_ms)]
+        if sys.stdin.fileno() in ready:
+            break
+        due = time.monotonic() + delay
+        for number in ready:
+            source = sockets[number]
+            for _ in range(BATCH):
+                try:
+                    datagram, address = source.recvfrom(65_536)
+                except BlockingIOError:
+                    break
+                if source is front:
+                    if learns:
+                        sender = address
+                    for branch in branches:
+                        if not branch.loses(datagram):
+                            flights.append((due, forward, datagram, branch.to))
+                elif sender is not None:
+                    flights.append((due, backward, datagram, sender))
+        now = time.monotonic()
+        while flights and flights[0][0] <= now:
+            _, way, datagram, to = flights.popleft()
+            way.sendto(datagram, to)
+    facts = ("data", "lost", "data_bytes", "lost_bytes")
+    print(json.dumps({fact: sum(getattr(branch, fact) for branch in branches) for fact in facts}))
+
+
+if __name__ == "__main__":
+    main()

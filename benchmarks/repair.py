@@ -1,0 +1,278 @@
+"""What does the repair of loss cost: time, requests and bytes that are sent again?
+
+``python benchmarks/repair.py [--json] [--table] [--quick] [--seeds=N] [--loss=0.01,...] [--ways=unicast,multicast]
+[--delays=0,50] [--senders=reference,mainstem]``.
+
+A publication under a reference driver, or under Mainstem's (``--senders``), sends through a relay that loses data and nothing
+else. The same frames are lost for Mainstem's receiver and for the reference's, one after the other, in one run: seed by seed.
+Over multicast three receivers lose frames independently of one another. Every driver runs with its defaults. The binary of the
+reference driver is named by MAINSTEM_AERONMD.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.comparison import chosen
+from harness.processes import PEERS
+from harness.report import Report, wants_json
+
+import mainstem
+from mainstem.aeron.system_counter import SystemCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOSSES = "0.01,0.02,0.05,0.1,0.2"
+# Three take a quarter of an hour; most of it is the reference's receiver, one gap at a time.
+SEEDS, QUICK_SEEDS = 3, 1
+LENGTH = 200
+STREAM = 1001
+# A round trip of 100 ms leaves no more than ten windows a second, and the reference's receiver repairs ten gaps a second.
+MESSAGES, DELAYED_MESSAGES = 100_000, 5_000
+RECEIVERS = 3  # over multicast
+FIRST_PORT = 21_000
+PATIENCE_S = 300.0
+SETTLE_S = 0.2
+# As many bytes again as the reference's receiver has sent, and a tenth more.
+BYTES_GOAL = 1 / 1.1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table."""
+
+    sender: str
+    way: str
+    delay_ms: int
+    loss: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.sender} sends, {self.way}, {self.delay_ms} ms, {self.loss:.0%}"
+
+
+@dataclass
+class Driver:
+    """A media driver's process and a client of it."""
+
+    kind: str
+    process: subprocess.Popen[bytes]
+    aeron: mainstem.Aeron
+
+    def count(self, counter: SystemCounter) -> int:
+        return self.aeron.counters.value(counter)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one transfer took."""
+
+    seconds: float
+    naks: int
+    bytes_again: int
+
+
+@dataclass
+class Outcome:
+    """The transfers of one case: receiver, then seed by seed."""
+
+    costs: dict[str, list[Cost]] = field(default_factory=lambda: {"mainstem": [], "reference": []})
+
+
+@contextmanager
+def driver(kind: str) -> Iterator[Driver]:
+    """A driver of one implementation, with a client, until the block ends."""
+    command = [os.environ["MAINSTEM_AERONMD"]] if kind == "reference" else [sys.executable, "-m", "mainstem", "driver"]
+    parent = Path(tempfile.mkdtemp(prefix="mainstem-repair-", dir="/dev/shm"))
+    directory = parent / "aeron"
+    environment = {**os.environ, "AERON_DIR": str(directory), "AERON_THREADING_MODE": "SHARED"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        cnc = directory / "cnc.dat"
+        deadline = time.monotonic() + 30
+        while not (cnc.exists() and cnc.stat().st_size > 128 and cnc.read_bytes()[:4] != bytes(4)):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the {kind} driver did not start")
+            time.sleep(0.05)
+        with mainstem.Aeron.connect(directory) as aeron:
+            yield Driver(kind, process, aeron)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        shutil.rmtree(parent, ignore_errors=True)
+
+
+@contextmanager
+def relay(case: Case, port: int, seed: int) -> Iterator[None]:
+    """The lossy way between ``port`` and the next one, or among groups."""
+    options = {"port": port, "loss": case.loss, "delay_ms": case.delay_ms, "seed": seed}
+    options |= {"back": port + 1} if case.way == "unicast" else {"branches": RECEIVERS}
+    words = [f"{key}={value}" for key, value in options.items()]
+    process = subprocess.Popen(
+        [sys.executable, str(PEERS / "lossy_relay.py"), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline() != "ready\n":
+            raise SystemExit("the relay did not start")
+        yield
+    finally:
+        process.communicate("\n", timeout=20)
+
+
+def channels(case: Case, port: int) -> tuple[str, list[str]]:
+    """Where the publication sends, and where each subscription receives."""
+    if case.way == "unicast":
+        return f"aeron:udp?endpoint=127.0.0.1:{port}", [f"aeron:udp?endpoint=127.0.0.1:{port + 1}"]
+    groups = [f"aeron:udp?endpoint=224.20.30.{11 + 2 * i}:{port}|interface=localhost" for i in range(RECEIVERS)]
+    return f"aeron:udp?endpoint=224.20.30.1:{port}|interface=localhost|fc=min,g:/{RECEIVERS}", groups
+
+
+def carry(case: Case, near: Driver, far: Driver, port: int, seed: int) -> Cost:
+    """One transfer from ``near`` to ``far``: every message, in order, at every receiver."""
+    there, here = channels(case, port)
+    messages = DELAYED_MESSAGES if case.delay_ms else MESSAGES
+    deadline = time.monotonic() + PATIENCE_S
+    with ExitStack() as held, relay(case, port, seed):
+        subscriptions = [held.enter_context(far.aeron.add_subscription(channel, STREAM)) for channel in here]
+        publication = held.enter_context(near.aeron.add_exclusive_publication(there, STREAM))
+        while not (publication.is_connected and all(each.is_connected for each in subscriptions)):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{case.name}: no connection")
+            time.sleep(0.01)
+        time.sleep(SETTLE_S)
+        naks, again = far.count(SystemCounter.NAKS_SENT), near.count(SystemCounter.RETRANSMITTED_BYTES)
+        sent, received = 0, [0] * len(subscriptions)
+        body = bytes(LENGTH - 4)
+
+        def reader(index: int):  # type: ignore[no-untyped-def]
+            def on_message(fragment) -> None:  # type: ignore[no-untyped-def]
+                number = int.from_bytes(bytes(fragment[:4]), "big")
+                if number != received[index]:
+                    raise SystemExit(f"{case.name}: message {number} where {received[index]} was due")
+                received[index] += 1
+
+            return on_message
+
+        readers = [reader(index) for index in range(len(subscriptions))]
+        begin = time.monotonic()
+        while min(received) < messages:
+            work = 0
+            while sent < messages and work < 64 and publication.offer(sent.to_bytes(4, "big") + body) > 0:
+                sent += 1
+                work += 1
+            for subscription, on_message in zip(subscriptions, readers, strict=True):
+                work += subscription.poll(on_message, 256)
+            if not work:
+                time.sleep(0.0002)
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"{case.name}: {received} of {messages} arrived")
+        seconds = time.monotonic() - begin
+        # What is still under way was asked for by this transfer.
+        time.sleep(SETTLE_S + 2 * case.delay_ms / 1000)
+        return Cost(
+            seconds,
+            far.count(SystemCounter.NAKS_SENT) - naks,
+            near.count(SystemCounter.RETRANSMITTED_BYTES) - again,
+        )
+
+
+def compare(case: Case, drivers: dict[str, Driver], near: Driver, seeds: int, ports: Iterator[int]) -> Outcome:
+    outcome = Outcome()
+    for seed in range(1, seeds + 1):
+        for kind, costs in outcome.costs.items():
+            costs.append(carry(case, near, drivers[kind], next(ports), seed))
+    return outcome
+
+
+def add(report: Report, case: Case, outcome: Outcome) -> None:
+    ours, theirs = outcome.costs["mainstem"], outcome.costs["reference"]
+    for kind, costs in outcome.costs.items():
+        for cost in costs:
+            report.figure(f"{kind} receives: {case.name} [s]", cost.seconds)
+            report.figure(f"{kind} receives: {case.name} [NAKs]", cost.naks)
+            report.figure(f"{kind} receives: {case.name} [bytes again]", cost.bytes_again)
+    for our, their in zip(ours, theirs, strict=True):
+        peer = "reference"
+        report.pair(f"{case.name}: time", peer=peer, ours=our.seconds, theirs=their.seconds, smaller_is_better=True)
+        ours_naks, theirs_naks = max(1, our.naks), max(1, their.naks)
+        report.pair(f"{case.name}: NAKs", peer=peer, ours=ours_naks, theirs=theirs_naks, smaller_is_better=True)
+        report.pair(
+            f"{case.name}: bytes",
+            peer=peer,
+            ours=max(1, our.bytes_again),
+            theirs=max(1, their.bytes_again),
+            goal=BYTES_GOAL,
+            smaller_is_better=True,
+        )
+
+
+def row(case: Case, outcome: Outcome) -> str:
+    """A line of the table in docs/performance.md: medians of the seeds, and the reference's divided by Mainstem's."""
+    cells = [case.sender, case.way, f"{case.delay_ms} ms", f"{case.loss:.0%}"]
+    for read in (
+        lambda cost: cost.seconds,
+        lambda cost: cost.naks,
+        lambda cost: cost.bytes_again / 1e6,
+    ):
+        ours, theirs = ([read(cost) for cost in outcome.costs[kind]] for kind in ("mainstem", "reference"))
+        ratio = statistics.median(their / max(our, 1e-6) for our, their in zip(ours, theirs, strict=True))
+        shown = [
+            f"{statistics.median(each):,.2f}" if max(theirs) < 1000 else f"{statistics.median(each):,.0f}"
+            for each in (ours, theirs)
+        ]
+        cells += [*shown, f"{ratio:.2f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    report = Report()
+    if not os.environ.get("MAINSTEM_AERONMD"):
+        report.skipped["reference"] = "MAINSTEM_AERONMD names no reference driver"
+        report.print(as_json=wants_json())
+        return
+    quick = "--quick" in sys.argv
+    seeds = int(chosen("seeds", str(QUICK_SEEDS if quick else SEEDS)))
+    cases = [
+        Case(sender, way, int(delay), float(loss))
+        for sender in chosen("senders", "reference").split(",")
+        for way in chosen("ways", "unicast,multicast").split(",")
+        for delay in chosen("delays", "0,50").split(",")
+        for loss in chosen("loss", LOSSES).split(",")
+    ]
+    ports = iter(range(int(chosen("port", str(FIRST_PORT))), 32_000, 2))
+    with ExitStack() as held:
+        senders = {kind: held.enter_context(driver(kind)) for kind in {case.sender for case in cases}}
+        drivers = {kind: held.enter_context(driver(kind)) for kind in ("mainstem", "reference")}
+        for case in cases:
+            outcome = compare(case, drivers, senders[case.sender], seeds, ports)
+            add(report, case, outcome)
+            if "--table" in sys.argv:
+                print(row(case, outcome), flush=True)
+            else:
+                print(
+                    json.dumps({case.name: {k: [c.__dict__ for c in v] for k, v in outcome.costs.items()}}),
+                    file=sys.stderr,
+                )
+    if "--table" not in sys.argv:
+        report.print(as_json=wants_json())
+
+
+if __name__ == "__main__":
+    main()
