@@ -57,6 +57,8 @@ DOORS: dict[str, set[str]] = {
     "demo/traffic.py": {"socket", "threading", "time"},
     "recording/persistent/aio.py": {"asyncio"},
     "recording/persistent/subscription.py": {"time"},
+    "recording/shipping/patient_store.py": {"threading"},
+    "recording/shipping/status.py": {"threading"},
     "spark/java.py": {"subprocess"},
     "spark/jvm.py": {"signal", "time"},
     "spark/sources/background_recorder.py": {"threading", "time"},

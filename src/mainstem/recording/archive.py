@@ -99,7 +99,7 @@ class Archive(Protocol):
         """The recordings that are there, in the order of the catalog. Raises RecordingError where there is no archive."""
         ...
 
-    def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+    def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
         """The length in bytes of each segment of a recording that is there, by base, ascending."""
         ...
 

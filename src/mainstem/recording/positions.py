@@ -183,6 +183,16 @@ class Positions:
         words = memoryview(self._packed(start, end)).cast("q")
         return words[0 :: ENTRY_LENGTH // 8], words[1 :: ENTRY_LENGTH // 8]
 
+    def inside(self, start: int, end: int, most: int) -> tuple[int, bytes]:
+        """The first entry at or after ``start`` by number, and the entries from it to ``end`` as in the file, ``most`` of them."""
+        first = self._first(lambda entry: entry.position >= start)
+        last = self._first(lambda entry: entry.position >= end)
+        return first, self._read(first, min(last, first + most)) if first < last else b""
+
+    def numbered(self, number: int) -> IndexEntry:
+        """An entry by its number, from 0 on."""
+        return self._at(number)
+
     def _packed(self, start: int, end: int) -> bytes:
         first = max(self._past(start) - 1, 0)
         last = min(self._first(lambda entry: entry.position >= end) + 1, self.count)
@@ -242,6 +252,11 @@ class PositionsReader(Positions):
     def recorded_position(self) -> int:
         """As ``Positions.recorded_position``."""
         return _checked(self._name, self._words[RECORDED_POSITION_OFFSET // 8])
+
+    @property
+    def recorded_time_ns(self) -> int:
+        """The epoch time of the last write; 0 where the recorder has started again and written nothing yet."""
+        return self._words[RECORDED_TIME_OFFSET // 8]
 
     def _read(self, first: int, last: int) -> bytes:
         return os.pread(self._fd, (last - first) * ENTRY_LENGTH, HEADER_LENGTH + first * ENTRY_LENGTH)

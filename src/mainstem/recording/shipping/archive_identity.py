@@ -1,0 +1,76 @@
+"""Who an archive is: a random id and its host's name, in a file of the recorder's directory, and the lock of its shipper."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.errors import RecordingError
+from mainstem.recording.archive import IDENTITY_FILE
+from mainstem.recording.catalog import open_file
+from mainstem.recording.shipping.layout import is_archive_id, nonce
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCK_FILE = "mainstem-shipper.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveIdentity:
+    """``id`` is the same wherever the directory is moved to; ``host`` is where it was given."""
+
+    id: str
+    host: str
+
+
+def identity_of(directory: Path) -> ArchiveIdentity:
+    """The identity of a directory; it is given one where it has none.
+
+    Raises RecordingError where the file holds something else.
+    """
+    path = directory / IDENTITY_FILE
+    if not path.exists():
+        fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
+        fresh.write_text(json.dumps({"id": nonce(), "host": platform.node()}) + "\n")
+        try:
+            # Of two programs at once one gives the identity, and both read it.
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    try:
+        value = json.loads(path.read_text())
+        identity = ArchiveIdentity(str(value["id"]), str(value["host"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordingError(f"{path} holds no identity of an archive: {error}") from error
+    if not is_archive_id(identity.id):
+        raise RecordingError(f"{path}: {identity.id!r} is no archive id")
+    return identity
+
+
+class ShipperLock:
+    """Keeps other shippers out of a directory, until it closes or the process dies."""
+
+    def __init__(self, directory: Path) -> None:
+        path = directory / LOCK_FILE
+        self._fd = open_file(path)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            other = os.pread(self._fd, 1024, 0).decode("utf-8", "replace").strip()
+            os.close(self._fd)
+            raise RecordingError(f"{directory} is being shipped already, by {other or 'another process'}") from error
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"process {os.getpid()} on {platform.node()}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Lets others in; may be called twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,256 @@
+"""Compaction: pieces of a segment become one object, as long as the segment; and objects that nothing refers to are deleted.
+
+A segment is compacted once nothing is added to it any more. Its pieces are copied through a local file, so that memory does not
+grow with the segment, each against its checksum; the new object is read back, and a manifest with it in their place is
+committed. The old objects stay for a period of grace (``garbage``). A shipper may go on all the while.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import RecordingError
+from mainstem.recording.segments import segment_base
+from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, garbage_names, listed
+from mainstem.recording.shipping.layout import piece_name
+from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, ShippedRecording
+from mainstem.recording.shipping.page_tree import Pages, between, spliced
+from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.verified_put import RANGE_LENGTH, put_verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mainstem.store import Store
+
+# Segments for one commit: a commit writes their pages anew, and what is done is not done again after a kill.
+SEGMENTS_PER_COMMIT = 16
+# An object that nothing refers to may be one that a shipper is about to refer to. It does so within minutes.
+MIN_ORPHAN_AGE_NS = 24 * 3600 * NS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What compaction did: so many pieces are so many objects now."""
+
+    pieces: int
+    objects: int
+    octets: int
+
+
+def compact(
+    store: Store,
+    archive_id: str,
+    now_ns: Callable[[], int],
+    *,
+    grace_ns: int = DEFAULT_GRACE_NS,
+    stops: Callable[[], bool] = lambda: False,
+) -> Compacted:
+    """Makes one object of the pieces of each segment that is complete.
+
+    Args:
+        store: The store.
+        archive_id: The archive.
+        now_ns: Returns the epoch time in nanoseconds.
+        grace_ns: For how long the pieces stay, for readers of the manifest before.
+        stops: Whether to end early, between two segments.
+
+    Returns:
+        How much there was. Killed at any point it may be run again.
+
+    Raises:
+        RecordingError: A piece is missing or damaged: it is left as it is, and nothing refers to a copy of it.
+
+    Example:
+        ``compact(store, archive_id, clock.epoch_ns)``
+    """
+    chain, pages = ManifestChain(store, archive_id), Pages(store, archive_id)
+    recording_pages = RecordingPages(store, archive_id)
+    done = Compacted(0, 0, 0)
+    manifest = chain.latest(probe=True)
+    if manifest is None:
+        return done
+    batch: list[tuple[int, list[Piece], Piece]] = []
+
+    def commit() -> None:
+        nonlocal done
+        if batch:
+            pieces, octets = _replace(chain, recording_pages, pages, batch, now_ns() + grace_ns, now_ns())
+            done = Compacted(done.pieces + pieces, done.objects + len(batch), done.octets + octets)
+            batch.clear()
+
+    for key, entry in recording_pages.all(manifest).items():
+        for group in _groups(entry, pages):
+            if stops():
+                break
+            batch.append((key, group, _merged(store, archive_id, key, group)))
+            if len(batch) >= SEGMENTS_PER_COMMIT:
+                commit()
+    commit()
+    return done
+
+
+def _groups(entry: ShippedRecording, pages: Pages) -> Iterator[list[Piece]]:
+    """The pieces of each segment that has several and is complete."""
+    d = entry.descriptor
+    for base, group in groupby(
+        between(entry.tree, entry.start, entry.end, pages), lambda piece: segment_base(d, piece.start)
+    ):
+        pieces = list(group)
+        is_closed = entry.is_complete or pieces[-1].end == base + d.segment_file_length
+        touches = all(a.end == b.start for a, b in pairwise(pieces))
+        if len(pieces) > 1 and is_closed and touches:
+            yield pieces
+
+
+def _merged(store: Store, archive_id: str, recording_id: int, pieces: Sequence[Piece]) -> Piece:
+    """Puts one object with what the pieces have, and returns its piece."""
+    first, last = pieces[0], pieces[-1]
+    checksum, index = 0, b""
+    with tempfile.NamedTemporaryFile(prefix="mainstem-compact-") as file:
+        for piece in pieces:
+            sum_of_piece = 0
+            for start, data in _ranges(store, f"{archive_id}/{piece.name}", piece.octets):
+                sum_of_piece = crc32(data, sum_of_piece)
+                of_frames = data[: max(piece.length - start, 0)]
+                index += data[len(of_frames) :]
+                checksum = crc32(of_frames, checksum)
+                file.write(of_frames)
+            if sum_of_piece != piece.crc32:
+                raise RecordingError(f"{store.url}: {archive_id}/{piece.name} is damaged: its checksum differs")
+        file.write(index)
+        file.flush()
+        merged = Piece(
+            start=first.start,
+            end=last.end,
+            name=piece_name(recording_id, first.start, last.end),
+            crc32=crc32(index, checksum),
+            first_entry=first.first_entry,
+            entries=sum(piece.entries for piece in pieces),
+            before=first.before,
+            messages=sum(piece.messages for piece in pieces),
+            first_ns=first.first_ns,
+            last_ns=last.last_ns,
+        )
+        put_verified(store, f"{archive_id}/{merged.name}", Path(file.name), merged.crc32)
+    return merged
+
+
+def _ranges(store: Store, name: str, length: int) -> Iterator[tuple[int, bytes]]:
+    for start in range(0, length, RANGE_LENGTH):
+        end = min(start + RANGE_LENGTH, length)
+        try:
+            data = bytes(store.read(name, start, end))
+        except FileNotFoundError:
+            raise RecordingError(f"{store.url}: {name} is missing") from None
+        if len(data) != end - start:
+            raise RecordingError(f"{store.url}: {name} has {start + len(data)} bytes, not {length}")
+        yield start, data
+
+
+def _replace(
+    chain: ManifestChain,
+    recording_pages: RecordingPages,
+    pages: Pages,
+    batch: Sequence[tuple[int, list[Piece], Piece]],
+    after_ns: int,
+    now_ns: int,
+) -> tuple[int, int]:
+    """Commits merged pieces; returns how many pieces they replace, and their bytes."""
+    store, archive_id = chain.store, chain.archive_id
+    replaced: list[Piece] = []
+    unused: list[str] = []
+    lost: list[str] = []
+
+    def change(current: Manifest) -> Manifest | None:
+        replaced.clear()
+        unused.clear()
+        lost.extend(pages.written)
+        pages.written.clear()
+        recordings, names = dict(current.recordings), list[str]()
+        everything = recording_pages.all(current)
+        for key, group, merged in batch:
+            entry = recordings.get(key) or everything.get(key)
+            present = list(between(entry.tree, merged.start, merged.end, pages)) if entry is not None else []
+            if entry is None or present != group:
+                # Removed, or compacted by another program, meanwhile.
+                unused.append(merged.name)
+                continue
+            splice = spliced(entry.tree, key, merged.start, merged.end, [merged], pages)
+            recordings[key] = replace(entry, tree=splice.tree)
+            names += [*splice.pages, *(piece.name for piece in splice.pieces)]
+            replaced.extend(splice.pieces)
+        if not replaced:
+            return None
+        # A page that this change wrote and replaced again was never referred to.
+        fresh = set(pages.written)
+        unused.extend(name for name in names if name in fresh)
+        names = [name for name in names if name not in fresh]
+        refs = listed(store, archive_id, names, after_ns, current.number + 1)
+        return replace(current.following(now_ns), recordings=recordings, garbage=(*current.garbage, *refs))
+
+    chain.transact(None, change)
+    pages.written.clear()
+    for name in (*unused, *lost):
+        store.delete(f"{archive_id}/{name}")
+    return len(replaced), sum(piece.octets for piece in replaced)
+
+
+def referred(manifest: Manifest, recording_pages: RecordingPages, pages: Pages) -> Iterator[str]:
+    """The names of all objects that a manifest refers to, those of its garbage excepted. Reads every page."""
+    yield from (ref.name for ref in manifest.pages)
+    yield from (ref.name for ref in manifest.garbage)
+
+    def of(items: Sequence[object]) -> Iterator[str]:
+        for item in items:
+            yield item.name  # type: ignore[attr-defined]
+            if not isinstance(item, Piece):
+                yield from of(pages.read(item))  # type: ignore[arg-type]
+
+    for entry in recording_pages.all(manifest).values():
+        yield from of(entry.tree.items)
+
+
+def sweep_orphans(store: Store, archive_id: str, now_ns: int, *, age_ns: int = MIN_ORPHAN_AGE_NS) -> int:
+    """Deletes objects that nothing refers to and that are older than ``age_ns``: what killed programs left.
+
+    Args:
+        store: The store.
+        archive_id: The archive. All its objects are listed, and all its pages read.
+        now_ns: Epoch time in nanoseconds.
+        age_ns: Younger objects stay: a shipper may be about to commit them.
+
+    Returns:
+        The number of objects deleted. Those whose age the store does not know stay.
+
+    Raises:
+        RecordingError: The archive cannot be read.
+
+    Example:
+        ``sweep_orphans(store, archive_id, clock.epoch_ns())``
+    """
+    # First the listing, then the manifest: what is committed in between is referred to.
+    candidates = {
+        file.name.removeprefix(f"{archive_id}/")
+        for file in store.list(f"{archive_id}/")
+        if file.modified_ns is not None
+        and now_ns - file.modified_ns >= age_ns
+        and not file.name.startswith(f"{archive_id}/manifests/")
+    }
+    chain = ManifestChain(store, archive_id)
+    manifest = chain.latest(probe=True)
+    if manifest is None:
+        return 0
+    recording_pages, pages = RecordingPages(store, archive_id), Pages(store, archive_id)
+    candidates.difference_update(referred(manifest, recording_pages, pages))
+    for ref in manifest.garbage:
+        candidates.difference_update(garbage_names(chain, ref))
+    for name in candidates:
+        store.delete(f"{archive_id}/{name}")
+    return len(candidates)

@@ -1,0 +1,62 @@
+"""The journal of a shipper: names of objects that it was about to put, in the recorder's directory.
+
+It is only there to find what a killed shipper left in the store without a manifest that refers to it; a journal that is lost
+costs room in the store and nothing else (``mainstem recordings compact --sweep`` finds such objects by a listing).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mainstem.recording.shipping.page_tree import between
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from mainstem.recording.shipping.manifest import ShippedRecording
+    from mainstem.recording.shipping.page_tree import Pages
+    from mainstem.store import Store
+
+JOURNAL_FILE = "mainstem-shipper.pending"
+MAX_JOURNAL_LENGTH = 1 << 20
+
+_PIECE = re.compile(r"(\d+)/(\d{20})-(\d{20})-[0-9a-f]{12}\.seg")
+
+
+class Journal:
+    """The first line is the store's URL; the others are names, added before their objects are put."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._path, self._url = directory / JOURNAL_FILE, url
+
+    def add(self, name: str) -> None:
+        """Adds a name; in the file when this returns."""
+        with self._path.open("a") as file:
+            if file.tell() == 0:
+                file.write(f"{self._url}\n")
+            file.write(f"{name}\n")
+
+    def clear(self) -> None:
+        """Forgets all names: a manifest refers to their objects."""
+        self._path.unlink(missing_ok=True)
+
+    def delete_unreferred(
+        self, store: Store, archive_id: str, recordings: Mapping[int, ShippedRecording], pages: Pages
+    ) -> int:
+        """Deletes the objects that are named and to which no piece refers; returns how many."""
+        try:
+            lines = self._path.read_text(errors="replace")[:MAX_JOURNAL_LENGTH].splitlines()
+        except FileNotFoundError:
+            return 0
+        count = 0
+        if lines and lines[0] == self._url:
+            for match in filter(None, map(_PIECE.fullmatch, lines[1:])):
+                entry = recordings.get(int(match[1]))
+                pieces = between(entry.tree, int(match[2]), int(match[3]), pages) if entry is not None else ()
+                if all(piece.name != match[0] for piece in pieces):
+                    store.delete(f"{archive_id}/{match[0]}")
+                    count += 1
+        self.clear()
+        return count

@@ -1,0 +1,75 @@
+"""Names of objects in a store of shipped recordings (docs/protocols/recordings.md, 8.1).
+
+Each name begins with the archive id, so that any number of recorders ship to one place. Each object but a manifest has a nonce
+in its name: no object is ever written twice with different bytes, whatever two programs do at once.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from mainstem.errors import RecordingError
+
+MANIFESTS = "manifests"
+DIGITS = 20
+
+_ARCHIVE_ID = re.compile(r"[0-9a-z]{8,64}")
+_NAME = re.compile(r"(?:[0-9A-Za-z_-][0-9A-Za-z._-]*/)*[0-9A-Za-z_-][0-9A-Za-z._-]*")
+_MANIFEST = re.compile(rf"([0-9a-z]{{8,64}})/{MANIFESTS}/(\d{{{DIGITS}}})\.json")
+
+
+def nonce() -> str:
+    """Returns a text that no other call returns."""
+    return uuid.uuid4().hex
+
+
+def is_archive_id(text: str) -> bool:
+    """Whether a text can be an archive id: 8 to 64 digits and small letters."""
+    return _ARCHIVE_ID.fullmatch(text) is not None
+
+
+def manifest_prefix(archive_id: str) -> str:
+    """The prefix of an archive's manifests."""
+    return f"{archive_id}/{MANIFESTS}/"
+
+
+def manifest_name(archive_id: str, number: int) -> str:
+    """The name of an archive's manifest of that number."""
+    return f"{manifest_prefix(archive_id)}{number:0{DIGITS}d}.json"
+
+
+def manifest_number(name: str) -> tuple[str, int] | None:
+    """Archive id and number of a manifest by its name; None for any other object."""
+    match = _MANIFEST.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
+
+
+def piece_name(recording_id: int, start: int, end: int) -> str:
+    """A fresh name for the frames ``[start, end)`` of a recording, below its archive."""
+    return f"{recording_id}/{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.seg"
+
+
+def page_name(recording_id: int, level: int, start: int, end: int) -> str:
+    """A fresh name for a page of pieces, or of pages, below its archive."""
+    return f"pages/{recording_id}/{level}-{start:0{DIGITS}d}-{end:0{DIGITS}d}-{nonce()[:12]}.json"
+
+
+def recordings_page_name(first: int, last: int) -> str:
+    """A fresh name for a page of recordings that ended, below its archive."""
+    return f"recordings/{first:010d}-{last:010d}-{nonce()[:12]}.json"
+
+
+def garbage_name() -> str:
+    """A fresh name for a list of objects to delete, below its archive."""
+    return f"garbage/{nonce()}.json"
+
+
+def checked_name(name: object) -> str:
+    """Returns a name below an archive that a manifest or a page holds.
+
+    Raises RecordingError where it could lead elsewhere: such a name is deleted, or read, as it stands.
+    """
+    if not isinstance(name, str) or len(name) > 512 or _NAME.fullmatch(name) is None:
+        raise RecordingError(f"{name!r} is no name of an object of an archive")
+    return name

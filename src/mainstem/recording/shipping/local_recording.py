@@ -1,0 +1,173 @@
+"""What a recorder's directory has to ship: how far each recording is, and pieces of them as bytes.
+
+It reads as any other reader does, without a lock and beside the recorder. Nothing stays open between two calls.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem._core.log.columns import FrameWalk
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import CATALOG_FILE, NULL, read_catalog
+from mainstem.recording.ends import find_end
+from mainstem.recording.positions import ENTRY_LENGTH, PositionsReader, positions_file
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.segments import checksum, segment_base, segment_name, segments_of
+from mainstem.recording.shipping.pieces import UNKNOWN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.recording.catalog import RecordingDescriptor
+
+# 2 MiB of index in a piece, at most: a stream of a message each 100 ms has more index than frames.
+MAX_ENTRIES = 1 << 16
+# A file's time has the grain of the kernel's clock: what changed so recently may change again under the same time.
+CATALOG_GRAIN_NS = 2 * NS_PER_SECOND
+
+
+class LocalCatalog:
+    """The catalog of a directory, decoded again only when the file has changed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._seen: tuple[int, int] | None = None
+        self._descriptors: list[RecordingDescriptor] = []
+
+    def recordings(self, epoch_ns: int) -> list[RecordingDescriptor]:
+        """The recordings as they are now; none where there is no catalog yet."""
+        try:
+            status = (self._directory / CATALOG_FILE).stat()
+        except FileNotFoundError:
+            return []
+        seen = (status.st_mtime_ns, status.st_size)
+        if seen != self._seen or epoch_ns - status.st_mtime_ns < CATALOG_GRAIN_NS:
+            self._descriptors = read_catalog(self._directory)
+            self._seen = seen
+        return self._descriptors
+
+
+def local_end(directory: Path, descriptor: RecordingDescriptor, known: int) -> int:
+    """How far a recording is. ``known`` is a frame boundary up to which it is known to be."""
+    if descriptor.stop_position != NULL:
+        return descriptor.stop_position
+    if positions_file(directory, descriptor.recording_id).exists():
+        positions = PositionsReader(directory, descriptor.recording_id)
+        try:
+            return positions.recorded_position
+        finally:
+            positions.close()
+    return find_end(directory, descriptor, known=known).suspect
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A piece to ship. ``is_boundary`` says that a frame ends at ``end``: only there may what is shipped end."""
+
+    start: int
+    end: int
+    is_boundary: bool
+    first_entry: int
+    index: bytes
+    before: int
+    messages: int
+    first_ns: int
+    last_ns: int
+    has_index: bool
+
+
+def first_available(directory: Path, descriptor: RecordingDescriptor, position: int) -> int:
+    """The first position at or after ``position`` whose segment is still there; ``position`` where none is."""
+    step = descriptor.segment_file_length
+    bases = [base for base in segments_of(directory, descriptor) if base + step > position]
+    return max(position, bases[0]) if bases else position
+
+
+def cut(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, length: int, epoch_ns: int) -> Cut:
+    """The next piece of ``[start, end)``: within one segment, and ``length`` bytes at most. ``epoch_ns`` is the present time.
+
+    Raises RecordingError where a file of the recording is missing or damaged.
+    """
+    limit = min(end, segment_base(descriptor, start) + descriptor.segment_file_length)
+    with RecordingReader(directory, descriptor) as reader:
+        positions = reader.positions
+        if positions is None:
+            stop, is_boundary = _without_index(directory, descriptor, start, limit, length)
+            return Cut(start, stop, is_boundary, 0, b"", 0, 0, UNKNOWN, UNKNOWN, has_index=False)
+        assert isinstance(positions, PositionsReader)
+        stop, is_boundary = limit, True
+        if limit - start > length:
+            near = positions.at_or_before(start + length)
+            is_boundary = near is not None and near.position > start
+            stop = near.position if near is not None and is_boundary else start + length
+        first, index = positions.inside(start, stop, MAX_ENTRIES + 1)
+        if len(index) > MAX_ENTRIES * ENTRY_LENGTH:
+            stop, is_boundary = positions.numbered(first + MAX_ENTRIES).position, True
+            index = index[: MAX_ENTRIES * ENTRY_LENGTH]
+        entry, following = positions.at_or_before(start), positions.after(stop - 1)
+        # Never too early: retention goes by it.
+        last_ns = following.time_ns if following is not None else positions.recorded_time_ns or epoch_ns
+        first_ns = entry.time_ns if entry is not None else UNKNOWN
+        before = reader.messages_before(start)
+        messages = max(reader.messages_before(stop) - before, 0) if is_boundary else 0
+        return Cut(start, stop, is_boundary, first, index, before, messages, first_ns, last_ns, has_index=True)
+
+
+def _without_index(
+    directory: Path, descriptor: RecordingDescriptor, start: int, limit: int, length: int
+) -> tuple[int, bool]:
+    if limit - start <= length:
+        return limit, True
+    walk = FrameWalk()
+    walk.term_mask = descriptor.term_buffer_length - 1
+    walk.run(frames(directory, descriptor, start, start + length), 0, length)
+    # A padding frame may be longer than a piece.
+    return (start + walk.offset, True) if walk.offset else (start + length, False)
+
+
+def frames(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> bytes:
+    """The bytes ``[start, end)`` of one segment. Raises RecordingError where it is missing or short."""
+    base = segment_base(descriptor, start)
+    path = directory / segment_name(descriptor.recording_id, base)
+    try:
+        with path.open("rb", buffering=0) as file:
+            parts, at = [], start
+            while at < end and (part := os.pread(file.fileno(), end - at, at - base)):
+                parts.append(part)
+                at += len(part)
+    except FileNotFoundError as error:
+        raise RecordingError(f"segment {path} is missing") from error
+    except OSError as error:
+        raise RecordingError(f"segment {path}: {error.strerror}") from error
+    if at < end:
+        raise RecordingError(f"{path} ends before position {end}")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def checksum_of(directory: Path, descriptor: RecordingDescriptor, start: int, end: int) -> int:
+    """The CRC-32 that a piece of ``[start, end)`` would have now. Raises RecordingError where a segment is missing."""
+    value = checksum(directory, descriptor, start, end)
+    if positions_file(directory, descriptor.recording_id).exists():
+        positions = PositionsReader(directory, descriptor.recording_id)
+        try:
+            value = zlib.crc32(positions.inside(start, end, (end - start) // ENTRY_LENGTH)[1], value)
+        finally:
+            positions.close()
+    return value
+
+
+def recorded_since(directory: Path, descriptor: RecordingDescriptor, position: int, epoch_ns: int) -> int:
+    """Since when (epoch) what follows a position has been there; ``epoch_ns``, the present time, where that is not known."""
+    if not positions_file(directory, descriptor.recording_id).exists():
+        return epoch_ns
+    positions = PositionsReader(directory, descriptor.recording_id)
+    try:
+        entry = positions.at_or_before(position)
+    finally:
+        positions.close()
+    return min(entry.time_ns, epoch_ns) if entry is not None else epoch_ns

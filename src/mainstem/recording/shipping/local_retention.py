@@ -1,0 +1,130 @@
+"""What a shipper deletes of its own directory: segments that are in the archive, that are old enough, and that no reader has.
+
+A reader holds a shared lock on each segment file that it has mapped (``segments.SegmentMemory``). Segments of a recording are
+deleted from the oldest on, each with an exclusive lock that does not wait, and the first one that a reader has ends it: so what
+a replay reads is there, and all that follows. The last segment of a recording stays, because the recorder goes on there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+from mainstem.recording.segments import segment_name, segments_of
+from mainstem.recording.shipping.page_tree import between
+from mainstem.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.shipping.manifest import ShippedRecording
+    from mainstem.recording.shipping.page_tree import Pages
+
+_DURATION = re.compile(r"(\d+)(s|min|h|d)")
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What stays in the directory: what was written within ``age_ns``, or the youngest ``octets``. One of them is None."""
+
+    age_ns: int | None = None
+    octets: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Keep:
+        """Reads ``24h``, ``7d``, ``90min``, ``30s``, or ``100g``, ``512m``. Raises ConfigurationError."""
+        match = _DURATION.fullmatch(text.strip())
+        if match:
+            return cls(age_ns=int(match[1]) * _SECONDS[match[2]] * 1_000_000_000)
+        try:
+            return cls(octets=parse_size(text, name="--keep"))
+        except ConfigurationError:
+            raise ConfigurationError(
+                f"--keep: {text!r} is neither a time (24h, 7d, 90min, 30s) nor a size (100g, 512m)"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    path: Path
+    written_ns: int
+    octets: int
+
+
+def delete_shipped(
+    directory: Path,
+    recordings: Iterable[tuple[RecordingDescriptor, ShippedRecording]],
+    keep: Keep,
+    pages: Pages,
+    epoch_ns: int,
+) -> tuple[int, int]:
+    """Deletes the segments that need not stay; returns their number and their bytes on disk."""
+    candidates: dict[int, list[_Segment]] = {}
+    total = 0
+    for descriptor, entry in recordings:
+        segments = []
+        bases = segments_of(directory, descriptor)
+        for base in bases:
+            path = directory / segment_name(descriptor.recording_id, base)
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue
+            total += status.st_blocks * 512
+            if base != bases[-1] and _is_shipped(descriptor, entry, base, pages):
+                segments.append(_Segment(path, status.st_mtime_ns, status.st_blocks * 512))
+            elif base != bases[-1]:
+                break
+        candidates[descriptor.recording_id] = segments
+    count = octets = 0
+    # The oldest segment of each recording competes; a recording that a reader holds is out.
+    while heads := {key: segments[0] for key, segments in candidates.items() if segments}:
+        key = min(heads, key=lambda each: heads[each].written_ns)
+        head = heads[key]
+        is_old = keep.age_ns is not None and epoch_ns - head.written_ns > keep.age_ns
+        is_over = keep.octets is not None and total - octets > keep.octets
+        if not is_old and not is_over:
+            break
+        if not _deleted(head.path):
+            candidates[key] = []
+            continue
+        candidates[key].pop(0)
+        count += 1
+        octets += head.octets
+    return count, octets
+
+
+def _is_shipped(descriptor: RecordingDescriptor, entry: ShippedRecording, base: int, pages: Pages) -> bool:
+    """Whether each position of a segment is in the archive, or was there and has been removed by its retention."""
+    begin, end = max(base, descriptor.start_position), base + descriptor.segment_file_length
+    if entry.descriptor.identity != descriptor.identity or end > entry.end:
+        return False
+    at = begin
+    for piece in between(entry.tree, begin, end, pages):
+        if piece.start > at and piece.start > entry.start:
+            return False
+        at = piece.end
+    return at >= end or end <= entry.start
+
+
+def _deleted(path: Path) -> bool:
+    """Deletes a segment unless a reader has it."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,387 @@
+"""The manifest of a shipped archive: the one object that says what there is, replaced by a chain of numbered objects.
+
+Theory of operation
+-------------------
+
+``<archive>/manifests/<number>.json`` are written by put-if-absent, each number once, and the highest is the archive. Everything
+that a manifest refers to is there before it is written and is deleted only when no manifest that readers may hold refers to it
+(``garbage``). So there is one moment at which a commit happens, and a program that is killed at any other one leaves objects
+that nothing refers to.
+
+Writers are a shipper and, now and then, ``rm`` and ``compact``. Each reads the highest manifest, derives the next one, and puts
+it under the next number. Of two at once one gets it; the other derives its change anew from what the winner wrote
+(``transact``). A shipper writes its own id into the manifest when it begins, and never into one that names another shipper:
+that is an error which names both.
+
+Three faults need care:
+
+* A put that failed may have been applied, now or later. It is repeated with the same bytes under the same number until its
+  outcome is known; a manifest that is there with exactly these bytes is this one's.
+* Old manifests are deleted, so a writer with an old view could fill a gap far below the highest number. Each manifest names its
+  predecessor; after a put the writer lists, and where a higher number is not a successor of its own it has lost.
+* A listing may be late. A writer reads on from the highest number listed until there is none (``probe``).
+
+An entry is small whatever it describes (``page_tree``). Recordings that ended move into pages of ``RECORDINGS_PER_PAGE``; an
+entry in the manifest itself replaces that of a page, and a later page replaces an earlier one.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import NULL, RecordingDescriptor
+from mainstem.recording.shipping.layout import (
+    checked_name,
+    is_archive_id,
+    manifest_name,
+    manifest_number,
+    manifest_prefix,
+    nonce,
+    recordings_page_name,
+)
+from mainstem.recording.shipping.page_tree import PieceTree, read_checked
+from mainstem.recording.shipping.pieces import UNKNOWN
+from mainstem.recording.shipping.verified_put import put_verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mainstem.store import Store
+
+FORMAT = "mainstem-archive"
+VERSION = 1
+# Older manifests are deleted. Readers keep what they read, so a few are enough for those that are between listing and reading.
+RETAINED_MANIFESTS = 32
+# An entry has about 1 kB: 256 kB a page. Of 10,000 recordings a reader reads 40 pages, once.
+RECORDINGS_PER_PAGE = 256
+# A thousand growing recordings with full tails; more is not a manifest.
+MAX_MANIFEST_LENGTH = 256 << 20
+MAX_RECORDINGS_PAGE_LENGTH = 64 << 20
+# Each attempt loses to another writer's success; so many in a row do not happen to a few writers.
+MAX_ATTEMPTS = 100
+
+_DESCRIPTOR_FIELDS = [each.name for each in fields(RecordingDescriptor) if each.name != "entry_offset"]
+
+
+class LostRaceError(RecordingError):
+    """Another program has committed in a way that this one cannot go on from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedRecording:
+    """A recording as it is in the store: ``[start, end)`` of what the descriptor describes, less what was never there.
+
+    ``messages`` end at or before ``end``, and ``entries`` of the index lie before it; ``recorded_ns`` is the time of the last
+    of it.
+    """
+
+    descriptor: RecordingDescriptor
+    start: int
+    end: int
+    tree: PieceTree = field(default_factory=PieceTree)
+    messages: int = 0
+    entries: int = 0
+    has_index: bool = True
+    recorded_ns: int = UNKNOWN
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the recording ended and all of it was shipped."""
+        return self.descriptor.stop_position != NULL and self.end >= self.descriptor.stop_position
+
+    def as_json(self) -> dict[str, Any]:
+        """For a manifest."""
+        descriptor = {name: value for name, value in asdict(self.descriptor).items() if name in _DESCRIPTOR_FIELDS}
+        return {
+            "descriptor": descriptor,
+            "start": self.start,
+            "end": self.end,
+            "messages": self.messages,
+            "entries": self.entries,
+            "has_index": self.has_index,
+            "recorded_ns": self.recorded_ns,
+            **self.tree.as_json(),
+        }
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> ShippedRecording:
+        """What ``as_json`` made. Raises RecordingError, KeyError, TypeError or ValueError for what is none."""
+        descriptor = RecordingDescriptor(**{name: value["descriptor"][name] for name in _DESCRIPTOR_FIELDS})
+        descriptor.check()
+        return cls(
+            descriptor,
+            int(value["start"]),
+            int(value["end"]),
+            PieceTree.of(value),
+            int(value["messages"]),
+            int(value["entries"]),
+            bool(value["has_index"]),
+            int(value["recorded_ns"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """A reference to a page of recordings: its name below the archive, its checksum and its bytes."""
+
+    name: str
+    crc32: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageRef:
+    """A list of objects to which no manifest from ``number`` on refers, and from when on (epoch) they are deleted."""
+
+    name: str
+    crc32: int
+    length: int
+    after_ns: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shipper:
+    """The shipper that an archive belongs to at the moment."""
+
+    id: str
+    host: str
+    pid: int
+    directory: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} with {self.directory}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One manifest. ``number`` 0 is that of an archive that has none yet."""
+
+    archive_id: str
+    host: str = ""
+    number: int = 0
+    commit: str = ""
+    previous: str = ""
+    time_ns: int = 0
+    shipper: Shipper | None = None
+    recordings: dict[int, ShippedRecording] = field(default_factory=dict)
+    pages: tuple[ObjectRef, ...] = ()
+    garbage: tuple[GarbageRef, ...] = ()
+
+    def following(self, time_ns: int, **changes: Any) -> Manifest:
+        """The next manifest: this one with changes."""
+        return replace(self, number=self.number + 1, commit=nonce(), previous=self.commit, time_ns=time_ns, **changes)
+
+    def encode(self) -> bytes:
+        """The object's bytes."""
+        value = {
+            "format": FORMAT,
+            "version": VERSION,
+            "archive": self.archive_id,
+            "host": self.host,
+            "number": self.number,
+            "commit": self.commit,
+            "previous": self.previous,
+            "time_ns": self.time_ns,
+            "shipper": asdict(self.shipper) if self.shipper else None,
+            "recordings": [self.recordings[key].as_json() for key in sorted(self.recordings)],
+            "pages": [asdict(ref) for ref in self.pages],
+            "garbage": [asdict(ref) for ref in self.garbage],
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, name: str) -> Manifest:
+        """The manifest of an object's bytes. Raises RecordingError for what is none."""
+        try:
+            value = json.loads(data)
+            if value["format"] != FORMAT:
+                raise RecordingError(f"{name} is no manifest of an archive")
+            if value["version"] > VERSION:
+                raise RecordingError(f"{name} has version {value['version']}; this release reads up to {VERSION}")
+            entries = [ShippedRecording.of(each) for each in value["recordings"]]
+            manifest = cls(
+                archive_id=str(value["archive"]),
+                host=str(value["host"]),
+                number=int(value["number"]),
+                commit=str(value["commit"]),
+                previous=str(value["previous"]),
+                time_ns=int(value["time_ns"]),
+                shipper=Shipper(**value["shipper"]) if value["shipper"] else None,
+                recordings={entry.descriptor.recording_id: entry for entry in entries},
+                pages=tuple(ObjectRef(**each) for each in value["pages"]),
+                garbage=tuple(GarbageRef(**each) for each in value["garbage"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordingError(f"{name} cannot be read: {error}") from error
+        if manifest_number(name) != (manifest.archive_id, manifest.number):
+            raise RecordingError(f"{name} is the manifest {manifest.number} of archive {manifest.archive_id!r}")
+        for name_of_ref in [ref.name for ref in manifest.pages] + [ref.name for ref in manifest.garbage]:
+            checked_name(name_of_ref)
+        return manifest
+
+
+def archive_ids(store: Store) -> list[str]:
+    """The archives that a store has, in order. Reads no more than the names of its directories."""
+    return sorted(name for name in store.directories() if is_archive_id(name))
+
+
+class ManifestChain:
+    """The manifests of one archive: reads the highest, puts the next."""
+
+    def __init__(self, store: Store, archive_id: str) -> None:
+        self.store, self.archive_id = store, archive_id
+
+    def numbers(self) -> list[int]:
+        """The numbers of the manifests that a listing shows, in order."""
+        names = (manifest_number(file.name) for file in self.store.list(manifest_prefix(self.archive_id)))
+        return sorted(match[1] for match in names if match)
+
+    def read(self, number: int) -> Manifest:
+        """A manifest by its number. Raises FileNotFoundError, and RecordingError for what is no manifest."""
+        name = manifest_name(self.archive_id, number)
+        return Manifest.decode(self._bytes(name), name)
+
+    def _bytes(self, name: str) -> bytes:
+        size = self.store.size(name)
+        if size > MAX_MANIFEST_LENGTH:
+            raise RecordingError(f"{self.store.url}: {name} has {size} bytes, more than {MAX_MANIFEST_LENGTH}")
+        return bytes(self.store.read(name, 0, size))
+
+    def latest(self, *, probe: bool = False) -> Manifest | None:
+        """The archive's present manifest; None where there is none.
+
+        With ``probe`` later numbers are tried too: what a late listing does not show yet.
+        """
+        for _ in range(MAX_ATTEMPTS):
+            numbers = self.numbers()
+            manifest = None
+            try:
+                if numbers:
+                    manifest = self.read(numbers[-1])
+                elif not probe:
+                    return None
+            except FileNotFoundError:
+                continue  # deleted since the listing: there is a later one
+            while probe:
+                try:
+                    manifest = self.read((manifest.number if manifest else 0) + 1)
+                except FileNotFoundError:
+                    break
+            return manifest
+        raise RecordingError(f"{self.store.url}: the manifests of {self.archive_id} are listed and cannot be read")
+
+    def put(self, manifest: Manifest) -> bool:
+        """Puts a manifest under its number; False where another one has it. Then deletes those that are too old.
+
+        Raises LostRaceError where the archive has gone on without it, long since.
+        """
+        name, data = manifest_name(self.archive_id, manifest.number), manifest.encode()
+        if not self.store.put_if_absent(name, data):
+            try:
+                if self._bytes(name) != data:
+                    return False
+            except FileNotFoundError:
+                return False
+        numbers = self.numbers()
+        if numbers and numbers[-1] > manifest.number and not self._is_followed(manifest):
+            self.store.delete(name)
+            raise LostRaceError(
+                f"{self.store.url}: archive {self.archive_id} is at manifest {numbers[-1]}; {manifest.number} is too late"
+            )
+        for number in numbers[:-RETAINED_MANIFESTS]:
+            if number < manifest.number:
+                self.store.delete(manifest_name(self.archive_id, number))
+        return True
+
+    def delete_before(self, number: int) -> None:
+        """Deletes the manifests before a number, which is not the highest or is it."""
+        for each in self.numbers():
+            if each < number:
+                self.store.delete(manifest_name(self.archive_id, each))
+
+    def _is_followed(self, manifest: Manifest) -> bool:
+        try:
+            return self.read(manifest.number + 1).previous == manifest.commit
+        except FileNotFoundError:
+            return False
+
+    def transact(self, base: Manifest | None, change: Callable[[Manifest], Manifest | None]) -> Manifest:
+        """Commits ``change`` of the present manifest and returns the result; ``base`` is tried first.
+
+        ``change`` is called again for each manifest that is not superseded when it is put; it returns None where there is nothing
+        to change. What it raises leaves the archive as it is.
+        """
+        current = base or self.latest(probe=True) or Manifest(self.archive_id)
+        for _ in range(MAX_ATTEMPTS):
+            following = change(current)
+            if following is None:
+                return current
+            if self.put(following):
+                return following
+            current = self.latest(probe=True) or Manifest(self.archive_id)
+        raise LostRaceError(f"{self.store.url}: {MAX_ATTEMPTS} commits to {self.archive_id} were lost to other writers")
+
+
+class RecordingPages:
+    """The pages of recordings that ended; each is read once."""
+
+    def __init__(self, store: Store, archive_id: str) -> None:
+        self._store, self._archive_id = store, archive_id
+        self._cache: dict[str, tuple[ShippedRecording, ...]] = {}
+
+    def all(self, manifest: Manifest) -> dict[int, ShippedRecording]:
+        """Every recording of a manifest, by id: those of its pages, replaced by those that it holds itself."""
+        live = {ref.name for ref in manifest.pages}
+        for name in self._cache.keys() - live:
+            del self._cache[name]
+        recordings: dict[int, ShippedRecording] = {}
+        for ref in manifest.pages:
+            recordings |= {each.descriptor.recording_id: each for each in self._read(ref)}
+        return recordings | manifest.recordings
+
+    def _read(self, ref: ObjectRef) -> tuple[ShippedRecording, ...]:
+        if ref.name not in self._cache:
+            if not 0 < ref.length <= MAX_RECORDINGS_PAGE_LENGTH:
+                raise RecordingError(f"{self._store.url}: {ref.name} cannot have {ref.length} bytes")
+            data = read_checked(self._store, self._archive_id, ref.name, ref.length, ref.crc32)
+            try:
+                self._cache[ref.name] = tuple(ShippedRecording.of(each) for each in json.loads(data)["recordings"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise RecordingError(f"{self._store.url}: {ref.name} cannot be read: {error}") from error
+        return self._cache[ref.name]
+
+    def write(self, recordings: Iterable[ShippedRecording]) -> ObjectRef:
+        """Writes a page and returns the reference to it."""
+        entries = sorted(recordings, key=lambda each: each.descriptor.recording_id)
+        first, last = (each.descriptor.recording_id for each in (entries[0], entries[-1]))
+        data = json.dumps({"recordings": [each.as_json() for each in entries]}, separators=(",", ":")).encode()
+        ref = ObjectRef(recordings_page_name(first, last), zlib.crc32(data), len(data))
+        put_verified(self._store, f"{self._archive_id}/{ref.name}", data)
+        self._cache[ref.name] = tuple(entries)
+        return ref
+
+    def moved(self, manifest: Manifest) -> Manifest:
+        """The manifest with recordings that ended moved into pages, as far as they fill them."""
+        ended = [key for key, entry in sorted(manifest.recordings.items()) if entry.is_complete]
+        refs, moving = list(manifest.pages), set[int]()
+        for first in range(0, len(ended) - RECORDINGS_PER_PAGE + 1, RECORDINGS_PER_PAGE):
+            keys = ended[first : first + RECORDINGS_PER_PAGE]
+            refs.append(self.write(manifest.recordings[key] for key in keys))
+            moving.update(keys)
+        rest = {key: entry for key, entry in manifest.recordings.items() if key not in moving}
+        return replace(manifest, recordings=rest, pages=tuple(refs))
+
+    def superseded(self, manifest: Manifest) -> list[ObjectRef]:
+        """The pages of which a later page, or the manifest itself, has each recording."""
+        later, refs = set(manifest.recordings), list[ObjectRef]()
+        for ref in reversed(manifest.pages):
+            keys = {each.descriptor.recording_id for each in self._read(ref)}
+            if keys <= later:
+                refs.append(ref)
+            later |= keys
+        return refs

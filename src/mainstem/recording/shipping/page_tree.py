@@ -1,0 +1,278 @@
+"""The pieces of a recording as a tree of immutable pages: adding is O(1), and a query reads the pages on its way only.
+
+Theory of operation. A recording's entry in the manifest holds its youngest pieces themselves, the tail. Once there are
+``FANOUT`` of them they go into a page, an object of its own, and the entry has one reference instead; ``FANOUT`` references to
+pages of one level go into a page of the level above. So an entry holds at most ``FANOUT`` items for each level: of a million
+pieces there are 128 at most on each of three levels, and a position, a time or a number of messages is reached through as many
+pages as there are levels.
+
+Pages are never changed. ``spliced`` (retention and compaction) writes the pages that it touches anew and returns the names of those
+that they replace. Items are in the order of their positions: the oldest are in the highest level.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import OrderedDict
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import RecordingError
+from mainstem.recording.positions import ENTRY_LENGTH
+from mainstem.recording.shipping.layout import page_name
+from mainstem.recording.shipping.pieces import UNKNOWN, Piece, checked_row
+from mainstem.recording.shipping.verified_put import put_verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mainstem.store import Store
+
+# A page of so many rows has about 20 kB: a commit writes few of them, and a query reads one for each level.
+FANOUT = 128
+# What a page can have at most: rows have names of at most 512 bytes and nine numbers.
+MAX_PAGE_LENGTH = 1 << 20
+# 128 M pieces; the levels of a damaged page do not lead deeper.
+MAX_LEVEL = 8
+# Pages that a reader holds decoded.
+MAX_CACHED_PAGES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """A reference to a page: what lies in it, so that a query need not read it. The names are those of ``Piece``."""
+
+    start: int
+    end: int
+    name: str
+    crc32: int
+    level: int
+    first_entry: int
+    entries: int
+    before: int
+    messages: int
+    first_ns: int
+    last_ns: int
+    count: int
+    octets: int
+    page_length: int
+
+    @property
+    def length(self) -> int:
+        """Bytes of frames; less than ``end - start`` where some were never there."""
+        return self.octets - self.entries * ENTRY_LENGTH
+
+    def row(self) -> list[Any]:
+        """The values in the order of the fields, for JSON."""
+        return [getattr(self, each.name) for each in fields(self)]
+
+    @classmethod
+    def of(cls, row: object) -> PageRef:
+        """The reference of a row. Raises RecordingError for what is none."""
+        ref = cls(*checked_row(row, cls))
+        if not 1 <= ref.level <= MAX_LEVEL or not 0 < ref.page_length <= MAX_PAGE_LENGTH or ref.end <= ref.start:
+            raise RecordingError(f"a page of level {ref.level} with {ref.page_length} bytes is not possible")
+        return ref
+
+
+Item = Piece | PageRef
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTree:
+    """``levels[0]`` refers to pages of pieces, ``levels[1]`` to pages of such references, and so on; ``tail`` is the youngest."""
+
+    levels: tuple[tuple[PageRef, ...], ...] = ()
+    tail: tuple[Piece, ...] = ()
+
+    @property
+    def items(self) -> list[Item]:
+        """What the entry itself holds, in the order of positions."""
+        return [item for level in reversed(self.levels) for item in level] + list(self.tail)
+
+    @property
+    def count(self) -> int:
+        """How many pieces there are."""
+        return sum(item.count for item in self.items)
+
+    @property
+    def octets(self) -> int:
+        """Bytes of all pieces' objects."""
+        return sum(item.octets for item in self.items)
+
+    def as_json(self) -> dict[str, Any]:
+        """For a manifest."""
+        return {
+            "levels": [[ref.row() for ref in level] for level in self.levels],
+            "tail": [piece.row() for piece in self.tail],
+        }
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> PieceTree:
+        """The tree that ``as_json`` made. Raises RecordingError, KeyError or TypeError for what is none."""
+        levels = tuple(tuple(PageRef.of(row) for row in level) for level in value["levels"])
+        return cls(levels, tuple(Piece.of(row) for row in value["tail"]))
+
+
+class Pages:
+    """Reads and writes the pages of one archive. ``written`` are the names of those that were written."""
+
+    def __init__(self, store: Store, archive_id: str) -> None:
+        self._store, self._archive_id = store, archive_id
+        self._cache: OrderedDict[str, tuple[Item, ...]] = OrderedDict()
+        self.written: list[str] = []
+        self.reads = 0
+
+    def read(self, ref: PageRef) -> tuple[Item, ...]:
+        """The items of a page. Raises RecordingError where it is missing or damaged."""
+        items = self._cache.get(ref.name)
+        if items is None:
+            self.reads += 1
+            items = _decoded(read_checked(self._store, self._archive_id, ref.name, ref.page_length, ref.crc32), ref)
+            self._remember(ref.name, items)
+        self._cache.move_to_end(ref.name)
+        return items
+
+    def write(self, recording_id: int, level: int, items: Sequence[Item]) -> PageRef:
+        """Writes a page and returns the reference to it."""
+        first, last = items[0], items[-1]
+        name = page_name(recording_id, level, first.start, last.end)
+        rows = json.dumps({"level": level, "rows": [item.row() for item in items]}, separators=(",", ":")).encode()
+        self.written.append(name)
+        put_verified(self._store, f"{self._archive_id}/{name}", rows)
+        self._remember(name, tuple(items))
+        return PageRef(
+            start=first.start,
+            end=last.end,
+            name=name,
+            crc32=zlib.crc32(rows),
+            level=level,
+            first_entry=first.first_entry,
+            entries=sum(item.entries for item in items),
+            before=first.before,
+            messages=sum(item.messages for item in items),
+            first_ns=first.first_ns,
+            last_ns=UNKNOWN if any(item.last_ns == UNKNOWN for item in items) else max(item.last_ns for item in items),
+            count=sum(item.count for item in items),
+            octets=sum(item.octets for item in items),
+            page_length=len(rows),
+        )
+
+    def _remember(self, name: str, items: tuple[Item, ...]) -> None:
+        self._cache[name] = items
+        if len(self._cache) > MAX_CACHED_PAGES:
+            self._cache.popitem(last=False)
+
+
+def read_checked(store: Store, archive_id: str, name: str, length: int, crc32: int) -> bytes:
+    """The bytes of a small object. Raises RecordingError where it is missing, or not what was written."""
+    whole = f"{archive_id}/{name}"
+    try:
+        data = bytes(store.read(whole, 0, length))
+    except FileNotFoundError:
+        raise RecordingError(f"{store.url}: {whole} is missing: it was deleted, or the manifest is too old") from None
+    if len(data) != length or zlib.crc32(data) != crc32:
+        raise RecordingError(f"{store.url}: {whole} is damaged: its checksum differs")
+    return data
+
+
+def _decoded(data: bytes, ref: PageRef) -> tuple[Item, ...]:
+    try:
+        page = json.loads(data)
+        kind = Piece if page["level"] == 1 else PageRef
+        items: tuple[Item, ...] = tuple(kind.of(row) for row in page["rows"])
+        level = page["level"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RecordingError(f"page {ref.name} cannot be read: {error}") from error
+    deeper = [item for item in items if isinstance(item, PageRef) and item.level != level - 1]
+    if level != ref.level or not items or deeper:
+        raise RecordingError(f"page {ref.name} is not of level {ref.level}")
+    return items
+
+
+def appended(
+    tree: PieceTree, recording_id: int, pieces: Sequence[Piece], pages: Pages, most: int = FANOUT
+) -> PieceTree:
+    """The tree with pieces added at its end; the tail has less than ``most`` then."""
+    tail, levels = [*tree.tail, *pieces], [list(level) for level in tree.levels]
+    while len(tail) >= most:
+        if not levels:
+            levels.append([])
+        levels[0].append(pages.write(recording_id, 1, tail[:FANOUT]))
+        tail = tail[FANOUT:]
+    height = 0
+    while height < len(levels):
+        while len(levels[height]) >= FANOUT:
+            if height + 1 == len(levels):
+                levels.append([])
+            levels[height + 1].append(pages.write(recording_id, height + 2, levels[height][:FANOUT]))
+            levels[height] = levels[height][FANOUT:]
+        height += 1
+    return PieceTree(tuple(tuple(level) for level in levels), tuple(tail))
+
+
+def between(tree: PieceTree, start: int, end: int, pages: Pages) -> Iterator[Piece]:
+    """The pieces that have bytes of ``[start, end)``, in order. Reads the pages on the way only."""
+    yield from _between(tree.items, start, end, pages)
+
+
+def _between(items: Sequence[Item], start: int, end: int, pages: Pages) -> Iterator[Piece]:
+    for item in items:
+        if item.end <= start:
+            continue
+        if item.start >= end:
+            return
+        if isinstance(item, Piece):
+            yield item
+        else:
+            yield from _between(pages.read(item), start, end, pages)
+
+
+def last_where(tree: PieceTree, holds: Callable[[Item], bool], pages: Pages) -> Piece | None:
+    """The last piece for which ``holds``, which holds for a piece, or a page, whenever it holds for one that follows."""
+    items: Sequence[Item] = tree.items
+    while True:
+        item = next((each for each in reversed(items) if holds(each)), None)
+        if item is None or isinstance(item, Piece):
+            return item
+        items = pages.read(item)
+
+
+@dataclass(slots=True)
+class Splice:
+    """A tree in which pieces were replaced; what it no longer refers to are ``pieces`` and the pages named ``pages``."""
+
+    tree: PieceTree
+    pieces: list[Piece] = field(default_factory=list)
+    pages: list[str] = field(default_factory=list)
+
+
+def spliced(
+    tree: PieceTree, recording_id: int, start: int, end: int, replacement: Sequence[Piece], pages: Pages
+) -> Splice:
+    """The tree without the pieces that lie in ``[start, end)``, and with ``replacement`` in the place of the first of them."""
+    splice, left = Splice(tree), list(replacement)
+
+    def rewritten(items: Sequence[Item]) -> list[Item]:
+        result: list[Item] = []
+        for item in items:
+            if item.end <= start or item.start >= end:
+                result.append(item)
+            elif isinstance(item, PageRef):
+                children = rewritten(pages.read(item))
+                splice.pages.append(item.name)
+                if children:
+                    result.append(pages.write(recording_id, item.level, children))
+            elif start <= item.start and item.end <= end:
+                splice.pieces.append(item)
+                result += left
+                left.clear()
+            else:
+                result.append(item)
+        return result
+
+    levels = [tuple(rewritten(level)) for level in reversed(tree.levels)]
+    tail = tuple(rewritten(tree.tail))
+    splice.tree = PieceTree(tuple(reversed(levels)), tail)  # type: ignore[arg-type]
+    return splice

@@ -1,0 +1,141 @@
+"""Retention of what was shipped: whole segments from a recording's beginning on, by time, and never what a query has yet to read.
+
+Theory of operation. A limit for each recording is the position before which everything may go: by time the last segment whose
+frames were all recorded before it; by a query the position that its checkpoint has committed. Where both are given the lower
+one counts. Segments go as a whole, as in a directory, so that what is left begins between two messages and readers of a
+directory and of a store see the same. The segment that a growing recording is in stays.
+
+The manifest without the segments comes first, and with it the list of their objects (``garbage``); the objects go later, when
+no reader of an older manifest can be at them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mainstem.recording.segments import first_segment_base, segment_base
+from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, listed, tidied
+from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, ShippedRecording
+from mainstem.recording.shipping.page_tree import Item, Pages, spliced
+from mainstem.recording.shipping.pieces import UNKNOWN, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mainstem.store import Store
+
+# The position before which everything of a recording may go.
+Limit = Callable[[ShippedRecording, Pages], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What retention took out of one recording."""
+
+    recording_id: int
+    start: int
+    end: int
+    objects: int
+    octets: int
+
+
+def before_time(time_ns: int) -> Limit:
+    """The limit by time: everything before it was recorded before epoch ``time_ns``. A recording without times has none."""
+
+    def end_of(items: Sequence[Item], pages: Pages, end: int) -> int:
+        for item in items:
+            if UNKNOWN < item.last_ns < time_ns:
+                end = item.end
+                continue
+            # Times grow with positions: no later item is older.
+            return end if isinstance(item, Piece) else end_of(pages.read(item), pages, end)
+        return end
+
+    return lambda entry, pages: end_of(entry.tree.items, pages, entry.start)
+
+
+def before_positions(positions: Mapping[int, tuple[str, int]]) -> Limit:
+    """The limit by a query: identity and committed position by recording id; what it has not begun to read has none."""
+
+    def limit(entry: ShippedRecording, _: Pages) -> int:
+        identity, position = positions.get(entry.descriptor.recording_id, ("", 0))
+        return position if identity == entry.descriptor.identity else entry.start
+
+    return limit
+
+
+def lowest(limits: Sequence[Limit]) -> Limit:
+    """The limit that all of these allow."""
+    return lambda entry, pages: min(limit(entry, pages) for limit in limits)
+
+
+def removable(entry: ShippedRecording, limit: int) -> int:
+    """The end of the last whole segment that may go under a limit; at most ``entry.start`` where none may."""
+    d = entry.descriptor
+    if entry.is_complete and limit >= entry.end:
+        return entry.end
+    limit = min(limit, entry.end)
+    if limit <= first_segment_base(d):
+        return entry.start
+    # The segment with the last byte of a growing recording stays, whole as it may be.
+    return min(segment_base(d, limit), segment_base(d, max(entry.end - 1, 0)))
+
+
+def remove(
+    store: Store,
+    archive_id: str,
+    limit: Limit,
+    now_ns: int,
+    *,
+    grace_ns: int = DEFAULT_GRACE_NS,
+) -> list[Removed]:
+    """Removes from an archive what lies before a limit.
+
+    Args:
+        store: The store.
+        archive_id: The archive.
+        limit: Returns the position before which everything of a recording may go.
+        now_ns: Epoch time in nanoseconds.
+        grace_ns: For how long the objects stay, for readers of the manifest before.
+
+    Returns:
+        What was removed, by recording. Killed at any point nothing is lost that is referred to, and it may be run again.
+
+    Raises:
+        RecordingError: The archive cannot be read.
+        LostRaceError: Other writers commit all the time.
+
+    Example:
+        ``remove(store, archive_id, lambda entry, pages: positions[entry.descriptor.recording_id], now_ns)``
+    """
+    chain, recording_pages, pages = (
+        ManifestChain(store, archive_id),
+        RecordingPages(store, archive_id),
+        Pages(store, archive_id),
+    )
+    removed: list[Removed] = []
+
+    def change(current: Manifest) -> Manifest | None:
+        removed.clear()
+        while pages.written:
+            store.delete(f"{archive_id}/{pages.written.pop()}")
+        recordings, names = dict(current.recordings), list[str]()
+        for key, entry in recording_pages.all(current).items():
+            end = removable(entry, limit(entry, pages))
+            if end <= entry.start:
+                continue
+            splice = spliced(entry.tree, key, 0, end, (), pages)
+            recordings[key] = replace(entry, start=end, tree=splice.tree)
+            names += [*splice.pages, *(piece.name for piece in splice.pieces)]
+            octets = sum(piece.octets for piece in splice.pieces)
+            removed.append(Removed(key, entry.start, end, len(splice.pieces), octets))
+        if not removed:
+            return None
+        refs = listed(store, archive_id, names, now_ns + grace_ns, current.number + 1)
+        following = replace(current.following(now_ns), recordings=recordings, garbage=(*current.garbage, *refs))
+        return tidied(store, recording_pages, following, now_ns + grace_ns)
+
+    chain.transact(None, change)
+    return removed

@@ -1,0 +1,318 @@
+"""Reading what was shipped: an ``Archive`` over manifests and pieces, so that each reader of a directory reads a store as well.
+
+Theory of operation. ``refresh`` lists the manifests and reads the highest; everything else is a look-up in it and in the pages
+that a query needs. Pages and pieces are immutable, so they are read once and nothing that was read goes stale. A segment is
+what readers expect of one: memory in which the frame at position p lies at offset p - base; the pieces that it consists of are
+fetched by ranges. The index is searched from the manifest down: each piece and each page says where, when and after how many
+messages and entries it begins, which is enough to find the one piece whose entries a look-up needs.
+
+What readers see of a recording grows from one refresh to the next and never shrinks at its end: a recording is shown as stopped
+only when all of it is there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import NULL
+from mainstem.recording.fetching import FetchedSegment
+from mainstem.recording.positions import ENTRY_LENGTH, IndexEntry, Positions
+from mainstem.recording.segments import SegmentMemory, segment_base
+from mainstem.recording.shipping.manifest import ManifestChain, RecordingPages, archive_ids
+from mainstem.recording.shipping.page_tree import Pages, between, last_where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mainstem.recording.archive import ArchiveSegment
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.shipping.manifest import Manifest, ShippedRecording
+    from mainstem.recording.shipping.page_tree import Item, PieceTree
+    from mainstem.recording.shipping.pieces import Piece
+    from mainstem.store import Store
+
+# How often a reader that asks for the end of a recording sees a newer manifest: each is a listing.
+REFRESH_NS = NS_PER_SECOND
+# Index blocks that a reader holds: a block has the entries of a piece, 64 kB for 128 MiB of frames.
+MAX_BLOCKS = 32
+
+
+class ShippedArchive:
+    """One archive of a store."""
+
+    def __init__(self, store: Store, archive_id: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.store = store
+        self._archive_id = archive_id
+        self._clock = clock
+        self._chain = ManifestChain(store, archive_id)
+        self.pages = Pages(store, archive_id)
+        self._recording_pages = RecordingPages(store, archive_id)
+        self._manifest: Manifest | None = None
+        self._shipped: dict[int, ShippedRecording] = {}
+        self._read_ns = 0
+
+    @property
+    def url(self) -> str:
+        return f"{self.store.url.rstrip('/')}/{self._archive_id}"
+
+    @property
+    def archive_id(self) -> str:
+        return self._archive_id
+
+    @property
+    def host(self) -> str:
+        return self.manifest.host
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest as of the last refresh. Raises RecordingError where there is none."""
+        if self._manifest is None:
+            self.refresh()
+        if self._manifest is None:
+            raise RecordingError(f"{self.url} holds no recordings: there is no manifest in it")
+        return self._manifest
+
+    def refresh(self) -> None:
+        """As ``Archive.refresh``: reads the highest manifest."""
+        self._read_ns = self._clock.monotonic_ns()
+        manifest = self._chain.latest()
+        if manifest is not None and (self._manifest is None or manifest.number > self._manifest.number):
+            self._manifest, self._shipped = manifest, self._recording_pages.all(manifest)
+
+    def refresh_when_due(self) -> None:
+        """Refreshes unless that has just been done."""
+        if self._clock.monotonic_ns() - self._read_ns >= REFRESH_NS:
+            self.refresh()
+
+    @property
+    def shipped(self) -> dict[int, ShippedRecording]:
+        """Every recording by id, those of which retention has left nothing among them."""
+        self.manifest  # noqa: B018 - it is read when it has not been
+        return self._shipped
+
+    def entry(self, recording_id: int) -> ShippedRecording:
+        """A recording by its id. Raises RecordingError where there is none."""
+        try:
+            return self.shipped[recording_id]
+        except KeyError:
+            raise RecordingError(f"{self.url} holds no recording {recording_id}") from None
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """As ``Archive.recordings``: those of which there is something, or which may grow."""
+        return [
+            _shown(entry)
+            for _, entry in sorted(self.shipped.items())
+            if entry.start < entry.end or not entry.is_complete or entry.descriptor.start_position == entry.end
+        ]
+
+    def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
+        """As ``Archive.segments``; the pages are read only as far as a look-up needs them."""
+        return SegmentLengths(descriptor, self.entry(descriptor.recording_id).tree, self.pages)
+
+    def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
+        """As ``Archive.segment``."""
+        entry = self.entry(descriptor.recording_id)
+        pieces = list(between(entry.tree, base, base + descriptor.segment_file_length, self.pages))
+        if not pieces:
+            raise RecordingError(f"segment {base} of recording {descriptor.recording_id} is missing in {self.url}")
+        if len(pieces) == 1 and pieces[0].start == base:
+            path = self.store.local_path(f"{self._archive_id}/{pieces[0].name}")
+            if path is not None:
+                return SegmentMemory(path, base)
+        name = f"{self.url}/{descriptor.recording_id}/{base}"
+        mask = descriptor.term_buffer_length - 1
+        fetch = _Fetch(self.store, self._archive_id, name, pieces, base)
+        return FetchedSegment(name, pieces[-1].end - base, fetch, term_mask=mask)
+
+    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
+        """As ``Archive.positions``; None where the recording had no index when it was shipped."""
+        entry = self.entry(descriptor.recording_id)
+        return ShippedPositions(self, descriptor.recording_id) if entry.has_index else None
+
+    def close(self) -> None:
+        """As ``Archive.close``."""
+        self.store.close()
+
+
+def _shown(entry: ShippedRecording) -> RecordingDescriptor:
+    """The descriptor as readers see it: stopped only when all of it is there.
+
+    One that ended, was removed and went on begins within a segment: it is shown as one that starts there.
+    """
+    d = entry.descriptor
+    if entry.start > max(d.start_position, segment_base(d, entry.start)):
+        d = replace(d, start_position=entry.start)
+    if entry.is_complete:
+        return replace(d, stop_position=entry.end)
+    return replace(d, stop_position=NULL, stop_timestamp=NULL)
+
+
+class SegmentLengths(Mapping[int, int]):
+    """The bytes of each segment that is there, by base; computed, because of a long recording there are a million."""
+
+    def __init__(self, descriptor: RecordingDescriptor, tree: PieceTree, pages: Pages) -> None:
+        self._descriptor, self._tree, self._pages = descriptor, tree, pages
+
+    def __iter__(self) -> Iterator[int]:
+        last = -1
+        for base in self._bases(self._tree.items):
+            if base > last:
+                last = base
+                yield base
+
+    def _bases(self, items: Sequence[Item]) -> Iterator[int]:
+        d = self._descriptor
+        for item in items:
+            if item.length < item.end - item.start and item.count > 1:
+                # Something between its ends was never there.
+                yield from self._bases(list(between(self._tree, item.start, item.end, self._pages)))
+            else:
+                yield from range(segment_base(d, item.start), item.end, d.segment_file_length)
+
+    def __getitem__(self, base: int) -> int:
+        d = self._descriptor
+        if segment_base(d, base) != base:
+            raise KeyError(base)
+        end = None
+        for piece in between(self._tree, base, base + d.segment_file_length, self._pages):
+            end = piece.end
+        if end is None:
+            raise KeyError(base)
+        return end - base
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _Fetch:
+    """Bytes of a segment by their offsets, from the pieces that it consists of."""
+
+    def __init__(self, store: Store, archive_id: str, name: str, pieces: list[Piece], base: int) -> None:
+        self._store, self._archive_id, self._name = store, archive_id, name
+        self._pieces, self._base = pieces, base
+        self._ends = [piece.end for piece in pieces]
+
+    def __call__(self, start: int, end: int) -> bytes:
+        position, stop = self._base + start, self._base + end
+        parts = []
+        while position < stop:
+            number = bisect_left(self._ends, position + 1)
+            piece = self._pieces[number] if number < len(self._pieces) else None
+            if piece is None or piece.start > position:
+                raise RecordingError(f"{self._name}: position {position} was deleted before it was shipped")
+            until = min(stop, piece.end)
+            name = f"{self._archive_id}/{piece.name}"
+            data = self._store.read(name, position - piece.start, until - piece.start)
+            if len(data) != until - position:
+                raise RecordingError(f"{self._store.url}: {name} ends {until - position - len(data)} bytes too early")
+            parts.append(data)
+            position = until
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class ShippedPositions(Positions):
+    """The index of a recording, from its pieces."""
+
+    def __init__(self, archive: ShippedArchive, recording_id: int) -> None:
+        self._archive, self._recording_id = archive, recording_id
+        self._name = f"{archive.url}/{recording_id}"
+        self._blocks: OrderedDict[str, bytes] = OrderedDict()
+
+    @property
+    def _recording(self) -> ShippedRecording:
+        return self._archive.entry(self._recording_id)
+
+    @property
+    def recorded_position(self) -> int:
+        """How far the recording is shipped, as of the archive's last refresh."""
+        return self._checked(self._recording.end)
+
+    def refresh(self) -> None:
+        """Refreshes the archive, unless that has just been done."""
+        self._archive.refresh_when_due()
+
+    @property
+    def _removed(self) -> int:
+        """How many entries lie before the first piece that is there: they are not counted."""
+        items = self._recording.tree.items
+        return items[0].first_entry if items else self._recording.entries
+
+    @property
+    def count(self) -> int:
+        return self._recording.entries - self._removed
+
+    def _written(self) -> int:
+        return self.count
+
+    def _read(self, first: int, last: int) -> bytes:
+        parts, at, removed = [], first, self._removed
+        while at < last:
+            piece = self._piece_of(at + removed)
+            if piece is None or not piece.first_entry <= at + removed < piece.first_entry + piece.entries:
+                break
+            begin = at + removed - piece.first_entry
+            stop = min(last + removed - piece.first_entry, piece.entries)
+            parts.append(self._block(piece)[begin * ENTRY_LENGTH : stop * ENTRY_LENGTH])
+            at += stop - begin
+        return b"".join(parts)
+
+    def _piece_of(self, number: int) -> Piece | None:
+        """The piece with an entry: the last one that begins at or before it, unless it has none."""
+        return last_where(self._recording.tree, lambda item: item.first_entry <= number, self._archive.pages)
+
+    def _block(self, piece: Piece) -> bytes:
+        block = self._blocks.get(piece.name)
+        if block is None:
+            name = f"{self._archive.archive_id}/{piece.name}"
+            try:
+                block = bytes(self._archive.store.read(name, piece.length, piece.octets))
+            except FileNotFoundError:
+                raise RecordingError(f"{self._archive.store.url}: {name} is missing") from None
+            self._blocks[piece.name] = block
+            if len(self._blocks) > MAX_BLOCKS:
+                self._blocks.popitem(last=False)
+        else:
+            self._blocks.move_to_end(piece.name)
+        return block
+
+    def _first(self, holds: Callable[[IndexEntry], bool]) -> int:
+        """As ``Positions._first``: the piece is found by what it begins with, so that no other entries are read.
+
+        What a piece begins with is not after its own entries, nor before those of the pieces that precede it, in position, time
+        and messages. So where ``holds`` is not true of it, the first entry for which it is true does not lie before that piece.
+        """
+        piece = last_where(self._recording.tree, lambda item: not holds(_begin(item)), self._archive.pages)
+        if piece is None:
+            return 0
+        first = piece.first_entry - self._removed
+        return first + bisect_left(range(piece.entries), True, key=lambda number: holds(self._at(first + number)))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _begin(item: Item) -> IndexEntry:
+    """A piece or a page as an entry at its beginning."""
+    return IndexEntry(item.start, item.first_ns, item.before)
+
+
+def shipped_archives(store: Store, *, clock: Clock = SYSTEM_CLOCK) -> list[ShippedArchive]:
+    """The archives that were shipped to a store.
+
+    Args:
+        store: The store.
+        clock: The time by which they are refreshed.
+
+    Returns:
+        An archive for each, by id; none where nothing was shipped there.
+
+    Example:
+        ``[archive.host for archive in shipped_archives(open_store("s3://bucket/tides"))]``
+    """
+    return [ShippedArchive(store, archive_id, clock=clock) for archive_id in archive_ids(store)]

@@ -1,0 +1,553 @@
+"""The shipper: moves what a recorder has written into a store, piece by piece, and commits it there.
+
+Theory of operation
+-------------------
+
+One process ships a directory, beside the recorder and without any lock of the recorder's: it is one more reader. Each round it
+
+1. reads the catalog and how far each recording is, and decides what is due: whole pieces at once, what ends a segment or a
+   recording at once, the rest once it has waited for ``roll_after_ns``;
+2. writes the names of the objects that it is about to put into a journal in the directory;
+3. puts the objects, ``uploads`` at a time, and reads each back to compare its checksum;
+4. puts the pages that have become full, and the next manifest: that is the commit;
+5. empties the journal, and deletes local segments that ``keep`` no longer covers (``local_retention``).
+
+Nothing is remembered but what the manifest says: a shipper that begins reads it and goes on at its ends. First it commits
+itself as the archive's shipper. From that moment no put of a predecessor can take effect, however late it arrives, so that what
+the journal names and the manifest does not refer to can be deleted. Killed before step 4 a shipper leaves objects that nothing
+refers to; killed after it, a journal whose names are all referred to.
+
+``[start, end)`` of a shipped recording has no byte twice and none missing, because each piece begins where the one before ended
+and a commit is refused where the archive's end is another one. What was lost before it could be shipped (segments that were
+deleted) is left out, logged and counted. A recording whose shipped part is not what the directory has (the directory was
+restored, or cut and written again after a loss of power) is not shipped any further: that is an error, logged and counted.
+
+Memory: ``uploads`` pieces, twice. While the store is away it does not grow: what waits is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from collections import deque
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.errors import RecordingError
+from mainstem.recording.segments import segment_base, segment_name
+from mainstem.recording.shipping.archive_identity import ShipperLock, identity_of
+from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, sweep, tidied
+from mainstem.recording.shipping.journal import Journal
+from mainstem.recording.shipping.layout import nonce, piece_name
+from mainstem.recording.shipping.local_recording import (
+    LocalCatalog,
+    checksum_of,
+    cut,
+    first_available,
+    frames,
+    local_end,
+    recorded_since,
+)
+from mainstem.recording.shipping.local_retention import Keep, delete_shipped
+from mainstem.recording.shipping.manifest import (
+    LostRaceError,
+    Manifest,
+    ManifestChain,
+    RecordingPages,
+    ShippedRecording,
+    Shipper,
+)
+from mainstem.recording.shipping.page_tree import FANOUT, Pages, appended, between
+from mainstem.recording.shipping.patient_store import Call
+from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.status import RecordingLag, ShippingCounts, ShippingStatus
+from mainstem.recording.shipping.verified_put import put_verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mainstem.clock import Clock
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.recording.shipping.local_recording import Cut
+    from mainstem.store import Store
+
+log = logging.getLogger(__name__)
+
+DEFAULT_ROLL_AFTER_NS = 10 * NS_PER_SECOND
+# Large enough that a request's own cost is small, small enough that a few of them fit the memory of a small machine.
+DEFAULT_PIECE_LENGTH = 8 << 20
+MIN_PIECE_LENGTH = 64 << 10
+MAX_PIECE_LENGTH = 1 << 30
+DEFAULT_UPLOADS = 4
+# A commit has so many pieces at most, so that what is shipped is soon there for readers.
+PIECES_PER_COMMIT = 256
+# Pieces that the manifest holds itself, over all recordings, before short tails move into pages too: 800 kB.
+MAX_INLINE_PIECES = 4096
+SHORT_TAIL = 16
+# A recording that cannot be read is tried again after this.
+BLOCKED_NS = 10 * NS_PER_SECOND
+KEEP_INTERVAL_NS = 10 * NS_PER_SECOND
+WAIT_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShippingOptions:
+    """How a directory is shipped. ``bytes_per_second`` bounds what is put; what is read back for the check comes beside it."""
+
+    roll_after_ns: int = DEFAULT_ROLL_AFTER_NS
+    piece_length: int = DEFAULT_PIECE_LENGTH
+    uploads: int = DEFAULT_UPLOADS
+    bytes_per_second: int | None = None
+    keep: Keep | None = None
+    verify: bool = True
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one round ships of a recording: pieces from ``begin`` on, so far to ``position``, of what is there up to ``end``."""
+
+    descriptor: RecordingDescriptor
+    begin: int
+    end: int
+    position: int
+    rolls: bool
+    is_boundary: bool = True
+    has_index: bool = True
+    pieces: list[Piece | None] = field(default_factory=list)
+
+
+class ArchiveShipper:
+    """Ships one directory to one store. ``stops`` ends a round early; the store's own patience ends with it."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        store: Store,
+        options: ShippingOptions,
+        *,
+        clock: Clock,
+        counts: ShippingCounts | None = None,
+        stops: Callable[[], bool] = lambda: False,
+        pause: Callable[[float], None],
+    ) -> None:
+        self.directory = Path(directory)
+        self.options = options
+        self.counts = counts if counts is not None else ShippingCounts()
+        self._store, self._clock, self._stops, self._pause = store, clock, stops, pause
+        self._lock = ShipperLock(self.directory)
+        try:
+            self.identity = identity_of(self.directory)
+        except BaseException:
+            self._lock.close()
+            raise
+        self._me = Shipper(nonce(), platform.node(), os.getpid(), str(self.directory.resolve()))
+        self._chain = ManifestChain(store, self.identity.id)
+        self._pages = Pages(store, self.identity.id)
+        self._recording_pages = RecordingPages(store, self.identity.id)
+        self._journal = Journal(self.directory, store.url)
+        self._catalog = LocalCatalog(self.directory)
+        self._manifest: Manifest | None = None
+        self._shipped: dict[int, ShippedRecording] = {}
+        self._ends: dict[int, int] = {}
+        self._settled: dict[int, RecordingDescriptor] = {}
+        self._since: dict[int, int] = {}
+        self._checked: set[int] = set()
+        self._compared: set[int] = set()
+        self._blocked: dict[int, tuple[int, str]] = {}
+        self._next_put_ns = self._kept_ns = self._rolled_ns = 0
+
+    def close(self) -> None:
+        """Lets another shipper have the directory; may be called twice."""
+        self._lock.close()
+
+    # -- the archive -------------------------------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest as of the last commit; the first call makes this the archive's shipper."""
+        if self._manifest is None:
+            self._adopt(self._chain.transact(None, self._taken_over))
+            self._journal.delete_unreferred(self._store, self.identity.id, self._shipped, self._pages)
+        assert self._manifest is not None
+        return self._manifest
+
+    def _taken_over(self, current: Manifest) -> Manifest:
+        if current.shipper is not None and current.shipper.id != self._me.id:
+            log.info("archive %s was shipped by %s before", self.identity.id, current.shipper)
+        return current.following(self._clock.epoch_ns(), shipper=self._me, host=self.identity.host)
+
+    def _adopt(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._shipped = self._recording_pages.all(manifest)
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    def do_work(self, *, drains: bool = False) -> int:
+        """One round: ships and commits what is due.
+
+        Args:
+            drains: Whether everything that is recorded now is due.
+
+        Returns:
+            The number of bytes that were committed.
+
+        Raises:
+            LostRaceError: Another shipper has the archive.
+            ShippingEnded: The store did not respond before shipping ended.
+
+        Example:
+            ``while not stop.asked: shipper.do_work() or time.sleep(0.2)``
+        """
+        manifest = self.manifest
+        due = self._due(drains=drains)
+        committed = 0
+        if due:
+            self._ship(due)
+            committed = self._commit(manifest, due)
+        self._delete_shipped()
+        self._sweep()
+        return committed
+
+    def drain(self) -> None:
+        """Ships everything that is recorded when this is called, unless ``stops`` says to end.
+
+        Raises:
+            LostRaceError: As ``do_work``.
+            ShippingEnded: As ``do_work``.
+
+        Example:
+            ``shipper.drain()``
+        """
+        self._due(drains=True)
+        ends = dict(self._ends)
+        while not self._stops() and any(
+            self._position(key) < end and key not in self._blocked for key, end in ends.items()
+        ):
+            self.do_work(drains=True)
+        if not self._stops():
+            self.do_work(drains=True)
+
+    def _position(self, recording_id: int) -> int:
+        entry = self._shipped.get(recording_id)
+        return entry.end if entry is not None else -1
+
+    def _due(self, *, drains: bool) -> list[Progress]:
+        """The recordings of which something is to be shipped now, those that have waited longest first."""
+        self.manifest  # noqa: B018 - what is shipped is known from here on
+        due, now_ns = [], self._clock.monotonic_ns()
+        # Twice in each period, so that one commit has what many slow recordings wait with, and nothing waits for longer.
+        rolls = drains or now_ns - self._rolled_ns >= self.options.roll_after_ns // 2
+        for descriptor in self._catalog.recordings(self._clock.epoch_ns()):
+            key = descriptor.recording_id
+            if self._settled.get(key) is descriptor:
+                continue
+            blocked_ns, _ = self._blocked.get(key, (0, ""))
+            if blocked_ns > now_ns and not drains:
+                continue
+            try:
+                progress = self._due_of(descriptor, drains=drains, rolls=rolls)
+            except RecordingError as error:
+                self._block(key, error)
+                continue
+            if progress is not None:
+                due.append(progress)
+        if rolls and due:
+            self._rolled_ns = now_ns
+        return sorted(due, key=lambda each: self._since.get(each.descriptor.recording_id, 0))
+
+    def _due_of(self, descriptor: RecordingDescriptor, *, drains: bool, rolls: bool) -> Progress | None:
+        key, now_ns = descriptor.recording_id, self._clock.epoch_ns()
+        entry = self._shipped.get(key)
+        begin = entry.end if entry is not None else descriptor.start_position
+        end = self._ends[key] = local_end(self.directory, descriptor, max(self._ends.get(key, 0), begin))
+        if entry is not None:
+            self._check_identity(entry, descriptor)
+        if end <= begin:
+            if entry is not None and end < begin and key not in self._checked:
+                self._checked.add(key)
+                log.warning(
+                    "recording %d of %s ends at %d and was shipped up to %d: shipping goes on when it is longer",
+                    key,
+                    self.directory,
+                    end,
+                    begin,
+                )
+            self._since.pop(key, None)
+            if entry is not None and entry.descriptor == descriptor:
+                if descriptor.stop_position >= 0:
+                    self._settled[key] = descriptor
+                return None
+            return Progress(descriptor, begin, begin, begin, rolls=True)
+        if entry is not None and key not in self._compared:
+            self._compare(entry, descriptor)
+            self._compared.add(key)
+        if key not in self._since:
+            self._since[key] = recorded_since(self.directory, descriptor, begin, now_ns)
+        stopped = descriptor.stop_position >= 0
+        waited = rolls and now_ns - self._since[key] >= self.options.roll_after_ns // 2
+        progress = Progress(descriptor, begin, end, begin, rolls=drains or stopped or waited)
+        changed = entry is None or entry.descriptor != descriptor
+        return progress if changed or progress.rolls or self._has_whole_piece(progress) else None
+
+    def _has_whole_piece(self, progress: Progress) -> bool:
+        d, at = progress.descriptor, progress.position
+        segment_end = segment_base(d, at) + d.segment_file_length
+        return progress.end - at >= self.options.piece_length or progress.end >= segment_end
+
+    def _check_identity(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
+        """Raises RecordingError where the directory has another recording under the id of one that was shipped."""
+        if entry.descriptor.identity != descriptor.identity:
+            raise RecordingError(
+                f"recording {descriptor.recording_id} of {self.directory} is not the one that was shipped: start, session and"
+                f" channel were {entry.descriptor.identity} and are {descriptor.identity}"
+            )
+
+    def _compare(self, entry: ShippedRecording, descriptor: RecordingDescriptor) -> None:
+        """Raises RecordingError where the last piece that was shipped differs from what the directory has at its place."""
+        last = next(between(entry.tree, entry.end - 1, entry.end, self._pages), None)
+        if last is None:
+            return
+        name = segment_name(descriptor.recording_id, segment_base(descriptor, last.start))
+        if not (self.directory / name).exists():
+            return
+        if checksum_of(self.directory, descriptor, last.start, last.end) != last.crc32:
+            raise RecordingError(
+                f"recording {descriptor.recording_id} of {self.directory} is not the one that was shipped: positions"
+                f" {last.start} to {last.end} differ"
+            )
+
+    def _block(self, key: int, error: RecordingError) -> None:
+        text = str(error)
+        self.counts.failed(text)
+        _, before = self._blocked.get(key, (0, ""))
+        if text != before:
+            log.error("%s; recording %d is not shipped any further until that changes", text, key)
+        self._blocked[key] = (self._clock.monotonic_ns() + BLOCKED_NS, text)
+
+    # -- pieces ------------------------------------------------------------------------------------------------------
+
+    def _ship(self, due: Iterable[Progress]) -> None:
+        """Cuts pieces of each recording in turn and puts them; all are there when this returns."""
+        queue, running = deque(due), deque[tuple[Progress, int, Call]]()
+        begin_ns, count = self._clock.monotonic_ns(), 0
+        while queue or running:
+            while queue and len(running) < self.options.uploads:
+                progress = queue.popleft()
+                is_over = (
+                    count >= PIECES_PER_COMMIT
+                    or self._stops()
+                    or (count and self._clock.monotonic_ns() - begin_ns >= self.options.roll_after_ns)
+                )
+                if is_over and progress.is_boundary:
+                    continue
+                piece = self._next_cut(progress)
+                if piece is not None:
+                    count += 1
+                    running.append(self._started(progress, piece))
+                    # A recording ends at a frame: it goes on until one does.
+                    queue.append(progress) if progress.is_boundary else queue.appendleft(progress)
+            if running:
+                progress, slot, call = running.popleft()
+                while not call.wait(WAIT_S):
+                    pass
+                progress.pieces[slot] = call.result()
+
+    def _next_cut(self, progress: Progress) -> Cut | None:
+        if progress.position >= progress.end or (
+            progress.is_boundary and not progress.rolls and not self._has_whole_piece(progress)
+        ):
+            return None
+        d, at = progress.descriptor, progress.position
+        try:
+            if not (self.directory / segment_name(d.recording_id, segment_base(d, at))).exists():
+                available = min(first_available(self.directory, d, at), progress.end)
+                log.warning(
+                    "recording %d: positions %d to %d were deleted before they were shipped",
+                    d.recording_id,
+                    at,
+                    available,
+                )
+                self.counts.add(lost_bytes=available - at)
+                progress.position = at = available
+                if at >= progress.end:
+                    return None
+            piece = cut(self.directory, d, at, progress.end, self.options.piece_length, self._clock.epoch_ns())
+        except RecordingError as error:
+            self._block(d.recording_id, error)
+            return None
+        progress.position, progress.is_boundary, progress.has_index = piece.end, piece.is_boundary, piece.has_index
+        return piece
+
+    def _started(self, progress: Progress, piece: Cut) -> tuple[Progress, int, Call]:
+        octets = piece.end - piece.start + len(piece.index)
+        self._pace(octets)
+        name = piece_name(progress.descriptor.recording_id, piece.start, piece.end)
+        self._journal.add(name)
+        slot = len(progress.pieces)
+        progress.pieces.append(None)
+        return progress, slot, Call(self._uploaded, progress.descriptor, piece, name)
+
+    def _pace(self, octets: int) -> None:
+        if self.options.bytes_per_second is None:
+            return
+        now_ns = self._clock.monotonic_ns()
+        while self._next_put_ns > now_ns and not self._stops():
+            self._pause(min((self._next_put_ns - now_ns) / NS_PER_SECOND, WAIT_S))
+            now_ns = self._clock.monotonic_ns()
+        self._next_put_ns = max(self._next_put_ns, now_ns) + octets * NS_PER_SECOND // self.options.bytes_per_second
+
+    def _uploaded(self, descriptor: RecordingDescriptor, piece: Cut, name: str) -> Piece | None:
+        """Puts a piece, on a thread of its own; None where its segment cannot be read."""
+        try:
+            data = frames(self.directory, descriptor, piece.start, piece.end) + piece.index
+        except RecordingError as error:
+            self._block(descriptor.recording_id, error)
+            return None
+        checksum, whole = crc32(data), f"{self.identity.id}/{name}"
+        if self.options.verify:
+            self.counts.add(bytes_verified=put_verified(self._store, whole, data))
+        else:
+            self._store.put(whole, data)
+        self.counts.add(objects=1, bytes_shipped=len(data))
+        return Piece(
+            start=piece.start,
+            end=piece.end,
+            name=name,
+            crc32=checksum,
+            first_entry=piece.first_entry,
+            entries=len(piece.index) // 32,
+            before=piece.before,
+            messages=piece.messages,
+            first_ns=piece.first_ns,
+            last_ns=piece.last_ns,
+        )
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    def _commit(self, base: Manifest, due: list[Progress]) -> int:
+        ready = {each.descriptor.recording_id: each for each in due if self._is_change(each)}
+        if not ready:
+            return 0
+
+        def change(current: Manifest) -> Manifest:
+            self._discard_pages()
+            if current.shipper is None or current.shipper.id != self._me.id:
+                raise LostRaceError(
+                    f"{self._store.url}: archive {self.identity.id} belongs to {current.shipper} now; this is {self._me}"
+                )
+            everything = self._recording_pages.all(current)
+            recordings = dict(current.recordings)
+            inline = sum(len(entry.tree.tail) for entry in recordings.values())
+            most = FANOUT if inline < MAX_INLINE_PIECES else SHORT_TAIL
+            for key, progress in ready.items():
+                recordings[key] = self._grown(everything.get(key), progress, most)
+            following = current.following(self._clock.epoch_ns(), recordings=recordings)
+            return tidied(self._store, self._recording_pages, following, self._clock.epoch_ns() + DEFAULT_GRACE_NS)
+
+        self._adopt(self._chain.transact(base, change))
+        self._pages.written.clear()
+        self._journal.clear()
+        self.counts.add(commits=1)
+        for key in ready:
+            self._since.pop(key, None)
+            self._blocked.pop(key, None)
+        return sum(each.position - each.begin for each in ready.values())
+
+    def _is_change(self, progress: Progress) -> bool:
+        """Whether a round has something to commit; drops the pieces from the first one on that could not be read."""
+        pieces = progress.pieces
+        if None in pieces:
+            del pieces[pieces.index(None) :]
+            progress.position, progress.is_boundary = pieces[-1].end if pieces else progress.begin, True  # type: ignore[union-attr]
+        if not progress.is_boundary:
+            return False
+        entry = self._shipped.get(progress.descriptor.recording_id)
+        return bool(pieces) or entry is None or entry.descriptor != progress.descriptor
+
+    def _discard_pages(self) -> None:
+        """Deletes the pages of an attempt that lost."""
+        while self._pages.written:
+            self._store.delete(f"{self.identity.id}/{self._pages.written.pop()}")
+
+    def _grown(self, entry: ShippedRecording | None, progress: Progress, most: int) -> ShippedRecording:
+        d, pieces = progress.descriptor, [piece for piece in progress.pieces if piece is not None]
+        start = pieces[0].start if pieces else progress.begin
+        if entry is None:
+            entry = ShippedRecording(d, start, progress.begin)
+        if entry.end != progress.begin:
+            raise LostRaceError(
+                f"{self._store.url}: recording {d.recording_id} of archive {self.identity.id} ends at {entry.end}, not at"
+                f" {progress.begin}"
+            )
+        if not pieces:
+            return replace(entry, descriptor=d)
+        last = pieces[-1]
+        return replace(
+            entry,
+            descriptor=d,
+            end=progress.position,
+            tree=appended(entry.tree, d.recording_id, pieces, self._pages, most),
+            messages=last.before + last.messages,
+            entries=last.first_entry + last.entries,
+            has_index=entry.has_index and progress.has_index,
+            recorded_ns=last.last_ns,
+        )
+
+    # -- around ------------------------------------------------------------------------------------------------------
+
+    def _delete_shipped(self) -> None:
+        keep, now_ns = self.options.keep, self._clock.monotonic_ns()
+        if keep is None or now_ns < self._kept_ns:
+            return
+        self._kept_ns = now_ns + KEEP_INTERVAL_NS
+        catalog = self._catalog.recordings(self._clock.epoch_ns())
+        present = [(d, self._shipped[d.recording_id]) for d in catalog if d.recording_id in self._shipped]
+        if not present or not self._is_still_mine():
+            return
+        count, octets = delete_shipped(self.directory, present, keep, self._pages, self._clock.epoch_ns())
+        self.counts.add(segments_deleted=count, bytes_deleted=octets)
+
+    def _sweep(self) -> None:
+        """Deletes what retention and compaction have dropped from the archive, once its time has come."""
+        now_ns = self._clock.epoch_ns()
+        if any(ref.after_ns <= now_ns for ref in self.manifest.garbage):
+            manifest, _ = sweep(self._chain, now_ns, self.manifest)
+            if manifest is not None:
+                self._adopt(manifest)
+
+    def _is_still_mine(self) -> bool:
+        """Whether the archive still has all that this shipper committed; checked before anything is deleted here."""
+        latest = self._chain.latest(probe=True)
+        return latest is not None and latest.shipper is not None and latest.shipper.id == self._me.id
+
+    def status(self) -> ShippingStatus:
+        """How far each recording that grows or is behind has been shipped.
+
+        Returns:
+            The status as of the last round.
+
+        Example:
+            ``shipper.status().lag_bytes``
+        """
+        now_ns = self._clock.epoch_ns()
+        lags = []
+        for d in self._catalog.recordings(now_ns):
+            if d.recording_id in self._ends and self._settled.get(d.recording_id) is not d:
+                since = self._since.get(d.recording_id)
+                entry = self._shipped.get(d.recording_id)
+                lags.append(
+                    RecordingLag(
+                        d.recording_id,
+                        d.stream_id,
+                        d.session_id,
+                        self._ends[d.recording_id],
+                        entry.end if entry is not None else d.start_position,
+                        0.0 if since is None else max(now_ns - since, 0) / NS_PER_SECOND,
+                    )
+                )
+        number = self._manifest.number if self._manifest is not None else 0
+        return ShippingStatus(self.identity.id, self.identity.host, self._store.url, number, self.counts, lags)

@@ -1,0 +1,74 @@
+"""What a shipper counts, and how far behind its recorder it is: for its log line and for metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+
+
+@dataclass(slots=True)
+class ShippingCounts:
+    """Counts since the shipper began. They only grow; several threads add to them."""
+
+    commits: int = 0
+    objects: int = 0
+    bytes_shipped: int = 0
+    bytes_verified: int = 0
+    errors: int = 0
+    retries: int = 0
+    lost_bytes: int = 0
+    segments_deleted: int = 0
+    bytes_deleted: int = 0
+    last_error: str = ""
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def add(self, **amounts: int) -> None:
+        """Adds to counts, by their names."""
+        with self._lock:
+            for name, amount in amounts.items():
+                setattr(self, name, getattr(self, name) + amount)
+
+    def failed(self, text: str) -> None:
+        """Counts an error and notes its text."""
+        with self._lock:
+            self.errors += 1
+            self.last_error = text
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingLag:
+    """One recording that grows or is behind: up to where it is recorded and shipped, and since when anything waits."""
+
+    recording_id: int
+    stream_id: int
+    session_id: int
+    recorded_position: int
+    shipped_position: int
+    lag_seconds: float
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that are recorded and not shipped."""
+        return max(self.recorded_position - self.shipped_position, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ShippingStatus:
+    """A shipper at one moment."""
+
+    archive_id: str
+    host: str
+    url: str
+    manifest: int
+    counts: ShippingCounts
+    recordings: list[RecordingLag] = field(default_factory=list)
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes of all recordings that are not shipped."""
+        return sum(each.lag_bytes for each in self.recordings)
+
+    @property
+    def lag_seconds(self) -> float:
+        """For how long the oldest byte that is not shipped has been recorded."""
+        return max((each.lag_seconds for each in self.recordings), default=0.0)

@@ -1,0 +1,61 @@
+"""Putting an object and reading it back: what a manifest refers to is what was written.
+
+The stores' own checksums have other names in each service, and a local directory has none; reading back costs as many bytes again,
+within a region mostly for nothing, and is the same everywhere. It may be left out for pieces (``--no-verify``), never for pages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from mainstem.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.store import Store
+
+# A store that returns other bytes than it was given, so many times in a row, is broken.
+ATTEMPTS = 10
+# Read back at a time.
+RANGE_LENGTH = 8 << 20
+
+
+def put_verified(store: Store, name: str, data: bytes | Path, checksum: int | None = None) -> int:
+    """Puts an object until it reads back as it was put.
+
+    Args:
+        store: The store.
+        name: The object.
+        data: Its bytes, or the local file that has them.
+        checksum: The CRC-32 of a file; that of bytes is computed.
+
+    Returns:
+        The number of bytes that were read back.
+
+    Raises:
+        StoreError: The object still differs after several attempts.
+
+    Example:
+        ``put_verified(store, name, data)``
+    """
+    length = len(data) if isinstance(data, bytes) else data.stat().st_size
+    expected = crc32(data) if isinstance(data, bytes) else checksum
+    octets = 0
+    for _ in range(ATTEMPTS):
+        store.put(name, data)
+        value = position = 0
+        while position < length:
+            try:
+                back = store.read(name, position, min(position + RANGE_LENGTH, length))
+            except FileNotFoundError:
+                break
+            value = crc32(back, value)
+            position += len(back)
+            if not back:
+                break
+        octets += position
+        if position == length and value == expected:
+            return octets
+    raise StoreError(store.url, f"{name} is not what was put, {ATTEMPTS} times: its checksum differs")
