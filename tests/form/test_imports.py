@@ -51,6 +51,8 @@ DOORS: dict[str, set[str]] = {
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},
     "cli/driver.py": {"signal", "threading"},
     "cli/": {"signal", "threading", "time"},
+    "cli/_ship_process.py": {"subprocess"},
+    "cli/ship.py": {"random"},
     "demo/query.py": {"signal"},
     "demo/run.py": {"time"},
     "demo/sampling.py": {"threading"},

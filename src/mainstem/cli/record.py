@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, urlsplit
 import typer
 
 from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._ship_process import ShipProcess
+from mainstem.cli._store_options import StoreOptions  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import amount, connect, say, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
@@ -56,6 +58,10 @@ def run(
     ] = False,
     certificate: Annotated[str, typer.Option(help="The certificate of an Aqueduct server (PEM).")] = "",
     key: Annotated[str, typer.Option(help="Its key (PEM).")] = "",
+    ship_to: Annotated[str, typer.Option(help="Ship the recordings there meanwhile, as mainstem ship does.")] = "",
+    roll_after: Annotated[str, typer.Option(help="With --ship-to: as of mainstem ship.")] = "10s",
+    keep: Annotated[str, typer.Option(help="With --ship-to: as of mainstem ship.")] = "",
+    option: StoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
     """Record a stream: into a directory that replays, Spark and `mainstem ingest` read.
@@ -69,18 +75,20 @@ def run(
     length = parse_size(segment_length, name="--segment-length")
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
+        # Left last: the recordings are closed then, and it ships their ends.
+        ship = stack.enter_context(_shipping(out, ship_to, roll_after, keep, option)) if ship_to else None
         if channel.startswith("aeron:"):
             if not stream:
                 raise ConfigurationError("--stream: an Aeron channel has streams; choose one or more")
             aeron = stack.enter_context(connect(directory, "mainstem record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream]
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
-            done = _record(recorder, subscriptions, stop, until_end, rates)
+            done = _record(recorder, subscriptions, stop, until_end, rates, ship)
         else:
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
             log = MessageLog(recorder, stream_id=stream[0] if stream else 0, channel=channel)
             options = {"certificate": certificate, "key": key} if certificate else {}
-            done = _listen(channel, log, stop, keyed, options)
+            done = _listen(channel, log, stop, keyed, options, ship)
         if as_json:
             print(json.dumps(done))
         else:
@@ -90,7 +98,12 @@ def run(
 
 
 def _record(
-    recorder: Recorder, subscriptions: list[Subscription], stop: Stop, until_end: bool, rates: bool
+    recorder: Recorder,
+    subscriptions: list[Subscription],
+    stop: Stop,
+    until_end: bool,
+    rates: bool,
+    ship: ShipProcess | None,
 ) -> dict[str, Any]:
     for subscription in subscriptions:
         recorder.add_subscription(subscription)
@@ -111,6 +124,8 @@ def _record(
             for subscription in subscriptions:
                 subscription.raise_failure()
             time.sleep(IDLE_S)
+        if ship is not None:
+            ship.poll()
         now_ns = SYSTEM_CLOCK.monotonic_ns()
         if rates and now_ns - last_ns >= REPORT_NS:
             say(f"{(octets - shown) / (now_ns - last_ns) * 1e3:10,.3f} MB/s  {octets / 1e6:14,.3f} MB")
@@ -119,7 +134,9 @@ def _record(
     return _result(messages, octets, begin_ns, sorted(writers))
 
 
-def _listen(channel: str, log: MessageLog, stop: Stop, keyed: bool, options: dict[str, str]) -> dict[str, Any]:
+def _listen(
+    channel: str, log: MessageLog, stop: Stop, keyed: bool, options: dict[str, str], ship: ShipProcess | None
+) -> dict[str, Any]:
     parts, port = _parse(channel)
     begin_ns, begin, before = SYSTEM_CLOCK.monotonic_ns(), log.position, log.writer.messages
     thread = LoopThread("mainstem-record")
@@ -129,10 +146,21 @@ def _listen(channel: str, log: MessageLog, stop: Stop, keyed: bool, options: dic
         say(f"listening on {parts.scheme}://{parts.hostname}:{server.port}")
         while not stop.asked:
             time.sleep(POLL_S)
+            if ship is not None:
+                ship.poll()
         thread.run(server.close())
     finally:
         thread.stop()
     return _result(log.writer.messages - before, log.position - begin, begin_ns, [log.writer.descriptor.recording_id])
+
+
+def _shipping(out: Path, url: str, roll_after: str, keep: str, option: list[str] | None) -> ShipProcess:
+    arguments = ["--roll-after", roll_after]
+    if keep:
+        arguments += ["--keep", keep]
+    for text in option or []:
+        arguments += ["--option", text]
+    return ShipProcess(out, url, arguments)
 
 
 def _parse(channel: str) -> tuple[SplitResult, int]:

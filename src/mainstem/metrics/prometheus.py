@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from mainstem.metrics.families import families
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mainstem.aeron.tools.snapshot import Snapshot
+    from mainstem.metrics.families import Family
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -25,8 +28,23 @@ def render(snapshot: Snapshot) -> str:
         >>> with DirectoryReader("/dev/shm/aeron-user") as reader:
         ...     page = render(reader.snapshot(epoch_ms=epoch_ms, now_ns=now_ns))
     """
+    return render_families(families(snapshot))
+
+
+def render_families(metrics: Iterable[Family]) -> str:
+    """Returns metrics of any origin as a page, in Prometheus's text format 0.0.4.
+
+    Args:
+        metrics: The metrics, from ``families`` or ``shipping_families``.
+
+    Returns:
+        The page; serve it as ``CONTENT_TYPE``.
+
+    Example:
+        >>> page = render_families(shipping_families(shipper.status()))
+    """
     lines = []
-    for family in families(snapshot):
+    for family in metrics:
         # A family that only grows ends in _total, as its readers expect.
         name = f"{family.name}_total" if family.kind == "counter" else family.name
         lines.append(f"# HELP {name} {_escaped(family.help)}")

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
-from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.archive import DirectoryArchive, archives_at
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.filters import RowFilter, row_filter
 from mainstem.recording.rows.reading import read_rows
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from mainstem.recording.archive import Archive
     from mainstem.recording.rows.bounds import PredicateBounds
 
 # Rows of a record batch: enough to make a batch's own cost small, few enough to stay in the cache.
@@ -63,6 +64,8 @@ class Recordings(Sequence[RecordingReader]):
             ``recordings.close()``, or ``with open_recordings("tides") as recordings:``
         """
         with ExitStack() as stack:
+            for archive in {id(reader.archive): reader.archive for reader in self._readers}.values():
+                stack.callback(archive.close)
             for reader in self._readers:
                 stack.callback(reader.close)
 
@@ -326,15 +329,20 @@ def span_of(bounds: PredicateBounds) -> Span:
     )
 
 
+def _archives(place: Path | str, options: Mapping[str, str] | None) -> list[Archive]:
+    """The archives at a place; where there is none, what says so when it is read."""
+    return archives_at(place, options) or [DirectoryArchive.at(place, options)]
+
+
 def open_recordings(place: Path | str, options: Mapping[str, str] | None = None) -> Recordings:
     """Opens every recording of a place.
 
     Args:
-        place: A directory of Mainstem's recorder or of Aeron Archive: a path or a URL.
+        place: A directory of Mainstem's recorder or of Aeron Archive, or a place that is shipped to: a path or a URL.
         options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
 
     Returns:
-        The recordings, in catalog order; use them as a context manager.
+        The recordings, in catalog order, archive by archive; use them as a context manager.
 
     Raises:
         RecordingError: There is no catalog, or it is damaged.
@@ -344,9 +352,12 @@ def open_recordings(place: Path | str, options: Mapping[str, str] | None = None)
         >>> with open_recordings("s3://bucket/tides") as recordings:
         ...     recordings.to_polars(["stream_id", "length"])
     """
-    archive = DirectoryArchive.at(place, options)
     with ExitStack() as stack:
-        readers = [stack.enter_context(RecordingReader(archive, each)) for each in archive.recordings()]
+        readers = [
+            stack.enter_context(RecordingReader(archive, descriptor))
+            for archive in _archives(place, options)
+            for descriptor in archive.recordings()
+        ]
         stack.pop_all()
     return Recordings(readers)
 
@@ -355,7 +366,8 @@ def open_recording(place: Path | str, recording_id: int, options: Mapping[str, s
     """Opens one recording.
 
     Args:
-        place: A directory of Mainstem's recorder or of Aeron Archive: a path or a URL.
+        place: A directory of Mainstem's recorder or of Aeron Archive, or a place, or an archive of a place, that is shipped to: a
+            path or a URL.
         recording_id: The id in the catalog.
         options: Options of the store, for a URL: by pyarrow's names, or Hadoop's (``fs.s3a.endpoint``).
 
@@ -363,14 +375,21 @@ def open_recording(place: Path | str, recording_id: int, options: Mapping[str, s
         Its reader; use it as a context manager.
 
     Raises:
-        RecordingError: The catalog has no such recording, or there is no catalog.
+        RecordingError: There is no such recording, or there are several, of different archives.
         StoreError: The store cannot be read.
 
     Example:
         ``with open_recording("s3://bucket/tides", 0) as reader: print(reader.end_position())``
     """
-    archive = DirectoryArchive.at(place, options)
-    for descriptor in archive.recordings():
-        if descriptor.recording_id == recording_id:
-            return RecordingReader(archive, descriptor)
-    raise RecordingError(f"{place} holds no recording {recording_id}")
+    matches = [
+        (archive, descriptor)
+        for archive in _archives(place, options)
+        for descriptor in archive.recordings()
+        if descriptor.recording_id == recording_id
+    ]
+    if not matches:
+        raise RecordingError(f"{place} holds no recording {recording_id}")
+    if len(matches) > 1:
+        places = ", ".join(archive.url for archive, _ in matches)
+        raise RecordingError(f"{place} holds several recordings {recording_id}, of these archives: {places}")
+    return RecordingReader(*matches[0])

@@ -7,9 +7,11 @@ zero. Of a padding frame only the header is written.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import zlib
+from contextlib import suppress
 from mmap import ACCESS_READ, mmap
 from typing import TYPE_CHECKING
 
@@ -70,6 +72,10 @@ class SegmentMemory:
         self.name, self.base = str(path), base
         try:
             with path.open("rb") as file:
+                # The mapping has the descriptor and so the lock: what ships and deletes segments leaves this one
+                # (`shipping/local_retention.py`). A file system without locks is read all the same.
+                with suppress(OSError):
+                    fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
                 self.length = os.fstat(file.fileno()).st_size
                 self.memory: mmap | bytes = mmap(file.fileno(), 0, access=ACCESS_READ) if self.length else b""
         except FileNotFoundError as error:

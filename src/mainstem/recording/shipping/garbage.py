@@ -91,6 +91,7 @@ def sweep(chain: ManifestChain, now_ns: int, base: Manifest | None = None) -> tu
 
 
 def garbage_names(chain: ManifestChain, ref: GarbageRef) -> list[str]:
+    """The names on a list; none where another program has just deleted it. Raises RecordingError for a damaged one."""
     if not 0 < ref.length <= MAX_LIST_LENGTH:
         raise RecordingError(f"{chain.store.url}: {ref.name} cannot have {ref.length} bytes")
     try:

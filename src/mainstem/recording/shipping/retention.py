@@ -22,7 +22,7 @@ from mainstem.recording.shipping.page_tree import Item, Pages, spliced
 from mainstem.recording.shipping.pieces import UNKNOWN, Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from mainstem.store import Store
 
@@ -56,12 +56,27 @@ def before_time(time_ns: int) -> Limit:
     return lambda entry, pages: end_of(entry.tree.items, pages, entry.start)
 
 
-def before_positions(positions: Mapping[int, tuple[str, int]]) -> Limit:
-    """The limit by a query: identity and committed position by recording id; what it has not begun to read has none."""
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How far a query has come with a recording, of the archive where it says which."""
+
+    recording_id: int
+    identity: str
+    position: int
+    archive_id: str | None = None
+
+
+def before_committed(archive_id: str, committed: Iterable[Committed]) -> Limit:
+    """The limit by a query: what it has committed; of a recording that it has not begun to read nothing may go."""
+    positions: dict[tuple[int, str], int] = {}
+    for each in committed:
+        if each.archive_id in (None, archive_id):
+            key = (each.recording_id, each.identity)
+            positions[key] = min(each.position, positions.get(key, each.position))
 
     def limit(entry: ShippedRecording, _: Pages) -> int:
-        identity, position = positions.get(entry.descriptor.recording_id, ("", 0))
-        return position if identity == entry.descriptor.identity else entry.start
+        d = entry.descriptor
+        return positions.get((d.recording_id, d.identity), entry.start)
 
     return limit
 

@@ -135,6 +135,11 @@ class ShippedArchive:
         entry = self.entry(descriptor.recording_id)
         return ShippedPositions(self, descriptor.recording_id) if entry.has_index else None
 
+    def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
+        """As ``Archive.recorded_positions``: how far each is shipped, as of the last refresh. Nothing is read for it."""
+        entries = (self.entry(each.recording_id) for each in descriptors)
+        return [entry.end if entry.has_index or entry.is_complete else None for entry in entries]
+
     def close(self) -> None:
         """As ``Archive.close``."""
         self.store.close()

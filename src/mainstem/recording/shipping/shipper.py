@@ -320,6 +320,11 @@ class ArchiveShipper:
                 f" {last.start} to {last.end} differ"
             )
 
+    @property
+    def blocked(self) -> list[str]:
+        """Why recordings are not shipped any further, a sentence for each."""
+        return [text for _, (_, text) in sorted(self._blocked.items())]
+
     def _block(self, key: int, error: RecordingError) -> None:
         text = str(error)
         self.counts.failed(text)
@@ -525,10 +530,13 @@ class ArchiveShipper:
         return latest is not None and latest.shipper is not None and latest.shipper.id == self._me.id
 
     def status(self) -> ShippingStatus:
-        """How far each recording that grows or is behind has been shipped.
+        """How far each recording that grows or is behind has been shipped. May be called by another thread.
 
         Returns:
-            The status as of the last round.
+            The status: what is recorded as of now, what is shipped as of the last commit.
+
+        Raises:
+            RecordingError: The catalog or an index cannot be read.
 
         Example:
             ``shipper.status().lag_bytes``
@@ -536,18 +544,13 @@ class ArchiveShipper:
         now_ns = self._clock.epoch_ns()
         lags = []
         for d in self._catalog.recordings(now_ns):
-            if d.recording_id in self._ends and self._settled.get(d.recording_id) is not d:
-                since = self._since.get(d.recording_id)
-                entry = self._shipped.get(d.recording_id)
-                lags.append(
-                    RecordingLag(
-                        d.recording_id,
-                        d.stream_id,
-                        d.session_id,
-                        self._ends[d.recording_id],
-                        entry.end if entry is not None else d.start_position,
-                        0.0 if since is None else max(now_ns - since, 0) / NS_PER_SECOND,
-                    )
-                )
+            if self._settled.get(d.recording_id) is d:
+                continue
+            entry = self._shipped.get(d.recording_id)
+            shipped = entry.end if entry is not None else d.start_position
+            recorded = local_end(self.directory, d, max(self._ends.get(d.recording_id, 0), shipped))
+            since = recorded_since(self.directory, d, shipped, now_ns) if recorded > shipped else now_ns
+            seconds = max(now_ns - min(since, self._since.get(d.recording_id, since)), 0) / NS_PER_SECOND
+            lags.append(RecordingLag(d.recording_id, d.stream_id, d.session_id, recorded, shipped, seconds))
         number = self._manifest.number if self._manifest is not None else 0
         return ShippingStatus(self.identity.id, self.identity.host, self._store.url, number, self.counts, lags)

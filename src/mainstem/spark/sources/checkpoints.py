@@ -1,0 +1,82 @@
+"""What a streaming query has committed, read from its checkpoint: for retention, which must not outrun it.
+
+A checkpoint has ``offsets/<batch>``, written before a batch is read, and ``commits/<batch>``, written when its rows are in the
+sink. What the offsets of the last committed batch cover is never read again. Spark's file of offsets: a line with a version, a
+line of metadata, then a line of JSON for each source, ``-`` where it had none.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+from mainstem.recording.shipping.retention import Committed
+from mainstem.spark.sources.offsets import parse_offset
+from mainstem.store.base import read_all
+
+if TYPE_CHECKING:
+    from mainstem.store import Store
+
+VERSION_LINE = "v1"
+# An offset has some 100 bytes for each recording.
+MAX_OFFSETS_LENGTH = 64 << 20
+
+
+def committed_positions(checkpoint: Store) -> list[Committed]:
+    """How far a query has come.
+
+    Args:
+        checkpoint: The folder of its checkpoint.
+
+    Returns:
+        The position of each recording of each source of Mainstem's; none where no batch has been committed.
+
+    Raises:
+        ConfigurationError: There is no checkpoint, it has another format, or its offsets do not say of which recordings they are.
+
+    Example:
+        ``committed_positions(open_store("/data/checkpoints/tides"))``
+    """
+    batches = _numbers(checkpoint, "offsets/") & _numbers(checkpoint, "commits/")
+    if not batches:
+        if not _numbers(checkpoint, "offsets/"):
+            raise ConfigurationError(
+                f"{checkpoint.url} is no checkpoint of a streaming query: there are no offsets in it"
+            )
+        return []
+    name = f"offsets/{max(batches)}"
+    lines = read_all(checkpoint, name, limit=MAX_OFFSETS_LENGTH).decode("utf-8", "replace").splitlines()
+    if not lines or lines[0].strip() != VERSION_LINE:
+        raise ConfigurationError(f"{checkpoint.url}/{name} has the format {lines[:1]}; {VERSION_LINE} is read")
+    committed = []
+    for line in lines[2:]:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # no source of Mainstem's: its offsets are JSON objects
+        if isinstance(value, dict) and isinstance(value.get("positions"), dict):
+            committed += _committed(value, f"{checkpoint.url}/{name}")
+    if not committed:
+        raise ConfigurationError(
+            f"{checkpoint.url}/{name} has no offsets of recordings, or those of an earlier release, which do not say of which"
+            " recordings they are"
+        )
+    return committed
+
+
+def _numbers(checkpoint: Store, folder: str) -> set[int]:
+    names = (file.name.removeprefix(folder) for file in checkpoint.list(folder, recursive=False))
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def _committed(value: dict[str, object], name: str) -> list[Committed]:
+    offset = parse_offset(value)
+    result = []
+    for key, position in offset.positions.items():
+        archive_id, _, recording_id = key.rpartition("/")
+        identity = offset.identities.get(key)
+        if identity is None or not recording_id.isdecimal():
+            raise ConfigurationError(f"{name}: it is not known which recording the position of {key!r} is of")
+        result.append(Committed(int(recording_id), identity, int(position), archive_id or None))
+    return result
