@@ -156,12 +156,14 @@ class Station:
 def shipper(
     directory: Path, store: Store, clock: ManualClock, *, stops: Callable[[], bool] = lambda: False, **options: Any
 ) -> ArchiveShipper:
+    counts = options.pop("counts", None)
     options = {"piece_length": 40_000, "roll_after_ns": 10_000_000_000, "uploads": 2} | options
     return ArchiveShipper(
         directory,
         store,
         ShippingOptions(**options),
         clock=clock,
+        counts=counts,
         stops=stops,
         pause=lambda seconds: clock.advance(seconds),
     )

@@ -14,9 +14,9 @@ from mainstem.errors import RecordingError
 MANIFESTS = "manifests"
 DIGITS = 20
 
-_ARCHIVE_ID = re.compile(r"[0-9a-z]{8,64}")
+_ARCHIVE_ID = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"(?:[0-9A-Za-z_-][0-9A-Za-z._-]*/)*[0-9A-Za-z_-][0-9A-Za-z._-]*")
-_MANIFEST = re.compile(rf"([0-9a-z]{{8,64}})/{MANIFESTS}/(\d{{{DIGITS}}})\.json")
+_MANIFEST = re.compile(rf"([0-9a-f]{{32}})/{MANIFESTS}/(\d{{{DIGITS}}})\.json")
 
 
 def nonce() -> str:
@@ -25,7 +25,7 @@ def nonce() -> str:
 
 
 def is_archive_id(text: str) -> bool:
-    """Whether a text can be an archive id: 8 to 64 digits and small letters."""
+    """Whether a text can be an archive id: 32 hexadecimal digits."""
     return _ARCHIVE_ID.fullmatch(text) is not None
 
 

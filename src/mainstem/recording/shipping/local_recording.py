@@ -72,7 +72,6 @@ class Cut:
     start: int
     end: int
     is_boundary: bool
-    first_entry: int
     index: bytes
     before: int
     messages: int
@@ -97,14 +96,16 @@ def cut(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, 
     with RecordingReader(directory, descriptor) as reader:
         positions = reader.positions
         if positions is None:
-            stop, is_boundary = _without_index(directory, descriptor, start, limit, length)
-            return Cut(start, stop, is_boundary, 0, b"", 0, 0, UNKNOWN, UNKNOWN, has_index=False)
+            stop, is_boundary = _last_frame(directory, descriptor, start, limit, length)
+            return Cut(start, stop, is_boundary, b"", 0, 0, UNKNOWN, UNKNOWN, has_index=False)
         assert isinstance(positions, PositionsReader)
         stop, is_boundary = limit, True
         if limit - start > length:
             near = positions.at_or_before(start + length)
-            is_boundary = near is not None and near.position > start
-            stop = near.position if near is not None and is_boundary else start + length
+            if near is not None and near.position > start:
+                stop = near.position
+            else:
+                stop, is_boundary = _last_frame(directory, descriptor, start, limit, length)
         first, index = positions.inside(start, stop, MAX_ENTRIES + 1)
         if len(index) > MAX_ENTRIES * ENTRY_LENGTH:
             stop, is_boundary = positions.numbered(first + MAX_ENTRIES).position, True
@@ -115,12 +116,13 @@ def cut(directory: Path, descriptor: RecordingDescriptor, start: int, end: int, 
         first_ns = entry.time_ns if entry is not None else UNKNOWN
         before = reader.messages_before(start)
         messages = max(reader.messages_before(stop) - before, 0) if is_boundary else 0
-        return Cut(start, stop, is_boundary, first, index, before, messages, first_ns, last_ns, has_index=True)
+        return Cut(start, stop, is_boundary, index, before, messages, first_ns, last_ns, has_index=True)
 
 
-def _without_index(
+def _last_frame(
     directory: Path, descriptor: RecordingDescriptor, start: int, limit: int, length: int
 ) -> tuple[int, bool]:
+    """Where the last whole frame of ``length`` bytes ends; those bytes' end, and False, where none does."""
     if limit - start <= length:
         return limit, True
     walk = FrameWalk()

@@ -26,8 +26,8 @@ class Piece:
     """One object of frames.
 
     ``before`` is the number of messages that end at or before ``start``, ``messages`` how many end in the piece,
-    ``first_entry`` how many index entries lie before ``start``, ``entries`` how many in the piece. What it holds was recorded
-    at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index).
+    ``first_entry`` how many shipped index entries lie before ``start``, ``entries`` how many in the piece. What it holds was
+    recorded at ``first_ns`` or later and at ``last_ns`` or earlier (epoch; ``UNKNOWN`` without an index).
     """
 
     start: int

@@ -423,7 +423,7 @@ class ArchiveShipper:
             end=piece.end,
             name=name,
             crc32=checksum,
-            first_entry=piece.first_entry,
+            first_entry=0,
             entries=len(piece.index) // 32,
             before=piece.before,
             messages=piece.messages,
@@ -490,14 +490,18 @@ class ArchiveShipper:
             )
         if not pieces:
             return replace(entry, descriptor=d)
-        last = pieces[-1]
+        # Index entries are numbered as they are there, without those that were lost.
+        last, entries = pieces[-1], entry.entries
+        for i, piece in enumerate(pieces):
+            pieces[i] = replace(piece, first_entry=entries)
+            entries += piece.entries
         return replace(
             entry,
             descriptor=d,
             end=progress.position,
             tree=appended(entry.tree, d.recording_id, pieces, self._pages, most),
             messages=last.before + last.messages,
-            entries=last.first_entry + last.entries,
+            entries=entries,
             has_index=entry.has_index and progress.has_index,
             recorded_ns=last.last_ns,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from pathlib import Path
@@ -30,7 +31,7 @@ from mainstem.recording.shipping.status import ShippingCounts
 if TYPE_CHECKING:
     from mainstem.recording.shipping.shipper import ArchiveShipper
 
-SEEDS = 60
+SEEDS = int(os.environ.get("MAINSTEM_SHIPPING_SEEDS", "20"))
 
 
 class FaultyStore(MemoryStore):

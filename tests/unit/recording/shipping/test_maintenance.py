@@ -1,0 +1,298 @@
+"""Retention, compaction and verification change the archive as a whole or not at all, beside shippers and readers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.shipping import TERM, ManualClock, MemoryStore, Station, check_integrity, payloads, shipped, shipper
+
+from mainstem.errors import ConfigurationError, RecordingError
+from mainstem.recording import RecordingReader, open_recording
+from mainstem.recording.positions import PositionsReader
+from mainstem.recording.shipping.compaction import compact, sweep_orphans
+from mainstem.recording.shipping.garbage import sweep
+from mainstem.recording.shipping.local_retention import Keep
+from mainstem.recording.shipping.manifest import ManifestChain
+from mainstem.recording.shipping.retention import Committed, before_committed, before_time, lowest, remove
+from mainstem.recording.shipping.shipped_archive import ShippedArchive
+from mainstem.recording.shipping.verification import archive_faults
+from mainstem.spark.sources.checkpoints import committed_positions
+from mainstem.spark.sources.offsets import parse_offset
+from mainstem.store import StoredFile, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mainstem.recording.shipping.shipper import ArchiveShipper
+
+SEGMENT = 2 * TERM
+HOUR_NS = 3600 * 10**9
+
+
+def hourly(directory: Path, hours: int = 8) -> tuple[ManualClock, MemoryStore, Station, ArchiveShipper]:
+    """A recording of an hour for each 60 messages, shipped, and still recorded."""
+    clock, store = ManualClock(), MemoryStore()
+    station = Station(directory, clock)
+    ship = shipper(directory, store, clock)
+    for hour in range(hours):
+        station.send(payloads(60, seed=hour, first=len(station.sent)))
+        clock.advance(3600)
+        ship.do_work(drains=True)
+    return clock, store, station, ship
+
+
+def test_what_was_recorded_before_a_time_is_removed_by_whole_segments(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path)
+    archive_id = ship.identity.id
+    for hours in (7, 5, 3, 1):
+        limit = clock.epoch_ns() - hours * HOUR_NS
+        remove(store, archive_id, before_time(limit), clock.epoch_ns())
+        archive = ShippedArchive(store, archive_id)
+        entry = archive.entry(0)
+        assert entry.start % SEGMENT == 0
+        with open_recording(tmp_path, 0) as local:
+            since = local.stamped_since(limit)
+            assert since is not None
+            assert since - 2 * SEGMENT < entry.start <= since
+        with RecordingReader(archive, archive.recordings()[0]) as reader:
+            assert reader.start_position == entry.start
+        seen = shipped(store)
+        assert seen == station.sent[-len(seen) :]
+    assert entry.start >= 2 * SEGMENT
+    assert len(seen) >= 60
+    check_integrity(store, archive_id)
+
+
+def test_a_recording_that_ended_goes_as_a_whole_and_may_go_on(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path, 3)
+    station.stop()
+    ship.drain()
+    remove(store, ship.identity.id, before_time(clock.epoch_ns() + HOUR_NS), clock.epoch_ns())
+    assert ShippedArchive(store, ship.identity.id).recordings() == []
+    count = len(station.sent)
+    station.restart()
+    clock.advance(60)
+    station.send(payloads(90, seed=99))
+    ship.drain()
+    assert shipped(store) == station.sent[count:]
+    assert list(archive_faults(ShippedArchive(store, ship.identity.id), frames=True)) == []
+
+
+def test_readers_that_are_under_way_have_a_period_of_grace(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path)
+    before = ShippedArchive(store, ship.identity.id)
+    (descriptor,) = before.recordings()
+    with RecordingReader(before, descriptor) as reader:
+        remove(store, ship.identity.id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=HOUR_NS)
+        chain = ManifestChain(store, ship.identity.id)
+        assert sweep(chain, clock.epoch_ns() + HOUR_NS - 1)[1] == 0
+        with open_recording(tmp_path, 0) as local:
+            assert reader.checksum(0, SEGMENT) == local.checksum(0, SEGMENT)
+    count = len(store.files)
+    _, deleted = sweep(chain, clock.epoch_ns() + HOUR_NS)
+    assert deleted > 5
+    assert len(store.files) < count - deleted
+    check_integrity(store, ship.identity.id)
+    seen = shipped(store)
+    assert seen == station.sent[-len(seen) :]
+
+
+def test_the_shipper_deletes_what_was_removed_when_its_time_has_come(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path)
+    remove(store, ship.identity.id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=HOUR_NS)
+    station.send(payloads(2, seed=50))
+    ship.drain()
+    assert ship.manifest.garbage
+    clock.advance(3601)
+    ship.do_work()
+    assert not ship.manifest.garbage
+    assert not [name for name in store.files if "/garbage/" in name]
+    assert shipped(store) == station.sent[-len(shipped(store)) :]
+
+
+def checkpoint(directory: Path, batches: dict[int, dict[str, object]], commits: int) -> Path:
+    (directory / "offsets").mkdir(parents=True)
+    (directory / "commits").mkdir()
+    for number, offset in batches.items():
+        (directory / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(offset)}\n-\n')
+        (directory / "offsets" / f".{number}.crc").write_bytes(b"crc")
+    for number in range(commits):
+        (directory / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    return directory
+
+
+def offset_of(ship: ArchiveShipper, position: int, identity: str | None = None) -> dict[str, object]:
+    d = ship.manifest.recordings[0].descriptor
+    return {"version": 2, "positions": {"0": position}, "recordings": {"0": identity or d.identity}}
+
+
+def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path / "recorder")
+    batches = {
+        0: offset_of(ship, SEGMENT + 4096),
+        1: offset_of(ship, 3 * SEGMENT + 64),
+        2: offset_of(ship, 5 * SEGMENT),
+    }
+    folder = checkpoint(tmp_path / "checkpoint", batches, commits=2)
+    committed = committed_positions(open_store(folder))
+    assert [each.position for each in committed] == [3 * SEGMENT + 64]
+    limit = before_committed(ship.identity.id, committed)
+    slow = before_committed(ship.identity.id, [Committed(0, committed[0].identity, SEGMENT + 32)])
+    remove(store, ship.identity.id, lowest([limit, slow]), clock.epoch_ns())
+    assert ShippedArchive(store, ship.identity.id).entry(0).start == SEGMENT
+    remove(store, ship.identity.id, lowest([limit, before_time(clock.epoch_ns())]), clock.epoch_ns())
+    assert ShippedArchive(store, ship.identity.id).entry(0).start == 3 * SEGMENT
+    # Of another recording, or of one that the query has not begun, nothing is removed.
+    for others in ([Committed(0, "1/2/other", 1 << 40)], [Committed(1, committed[0].identity, 1 << 40)], []):
+        assert remove(store, ship.identity.id, before_committed(ship.identity.id, others), clock.epoch_ns()) == []
+    elsewhere = [Committed(0, committed[0].identity, 1 << 40, archive_id="f" * 32)]
+    assert remove(store, ship.identity.id, before_committed(ship.identity.id, elsewhere), clock.epoch_ns()) == []
+    assert shipped(store) == station.sent[-len(shipped(store)) :]
+
+
+def test_a_checkpoint_without_a_commit_allows_nothing_and_no_checkpoint_is_an_error(tmp_path: Path) -> None:
+    _, _, _, ship = hourly(tmp_path / "recorder", 2)
+    folder = checkpoint(tmp_path / "new", {0: offset_of(ship, SEGMENT)}, commits=0)
+    assert committed_positions(open_store(folder)) == []
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigurationError, match="no checkpoint"):
+        committed_positions(open_store(tmp_path / "empty"))
+    old = checkpoint(tmp_path / "old", {0: {"0": 4096}}, commits=1)
+    with pytest.raises(ConfigurationError, match="which recordings"):
+        committed_positions(open_store(old))
+    other = checkpoint(tmp_path / "other", {0: offset_of(ship, SEGMENT)}, commits=1)
+    (other / "offsets" / "0").write_text("v9\n{}\n{}")
+    with pytest.raises(ConfigurationError, match="format"):
+        committed_positions(open_store(other))
+    assert parse_offset(offset_of(ship, 64))
+
+
+def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path)
+    archive_id = ship.identity.id
+    before = ShippedArchive(store, archive_id)
+    pieces = before.entry(0).tree.count
+    done = compact(store, archive_id, clock.epoch_ns)
+    assert done.objects < done.pieces <= pieces
+    after = ShippedArchive(store, archive_id)
+    assert after.entry(0).tree.count == pieces - done.pieces + done.objects
+    assert shipped(store) == station.sent
+    for archive in (before, after):
+        assert list(archive_faults(archive, frames=True)) == []
+        with RecordingReader(archive, archive.recordings()[0]) as reader, open_recording(tmp_path, 0) as local:
+            assert reader.positions is not None
+            assert local.positions is not None
+            assert reader.positions.around(0, 1 << 40) == local.positions.around(0, 1 << 40)
+    assert compact(store, archive_id, clock.epoch_ns).objects == 0
+    # The shipper goes on with the manifest that compaction wrote.
+    station.send(payloads(100, seed=77))
+    ship.drain()
+    assert shipped(store) == station.sent
+    clock.advance(7200)
+    ship.do_work()
+    check_integrity(store, archive_id)
+    assert shipped(store) == station.sent
+
+
+def test_compaction_stops_at_a_damaged_piece_and_changes_nothing(tmp_path: Path) -> None:
+    clock, store, _, ship = hourly(tmp_path)
+    name = min(name for name in store.files if name.endswith(".seg"))
+    store.files[name] = store.files[name][:100] + b"!" + store.files[name][101:]
+    number = ship.manifest.number
+    with pytest.raises(RecordingError, match="damaged"):
+        compact(store, ship.identity.id, clock.epoch_ns)
+    assert ManifestChain(store, ship.identity.id).numbers()[-1] == number
+
+
+def test_verify_finds_what_is_missing_and_what_has_changed(tmp_path: Path) -> None:
+    _, store, _, ship = hourly(tmp_path)
+    names = sorted(name for name in store.files if name.endswith(".seg"))
+    assert list(archive_faults(ShippedArchive(store, ship.identity.id))) == []
+    store.files[names[1]] = store.files[names[1]][:-1] + b"\xff"
+    store.files[names[2]] = store.files[names[2]][:50]
+    del store.files[names[3]]
+    faults = list(archive_faults(ShippedArchive(store, ship.identity.id)))
+    assert [fault.kind for fault in faults] == ["checksum", "missing", "missing"]
+    assert [int(name.split("/")[2][:20]) for name in names[1:4]] == [fault.position for fault in faults]
+
+
+class Aged(MemoryStore):
+    """A store that knows when an object was written: as long ago as a test says."""
+
+    age: dict[str, int]
+
+    def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredFile]:
+        for file in super().list(prefix, recursive=recursive):
+            yield StoredFile(file.name, file.size, self.age.get(file.name, 0))
+
+
+def test_objects_that_nothing_refers_to_are_swept_when_they_are_old(tmp_path: Path) -> None:
+    clock, files, station, ship = hourly(tmp_path)
+    store = Aged(files.files)
+    day_ns = 24 * HOUR_NS
+    orphans = {f"{ship.identity.id}/0/{i:020d}-{i + 1:020d}-000000000000.seg": b"x" for i in range(5)}
+    store.files.update(orphans)
+    young = next(iter(orphans))
+    store.age = {young: clock.epoch_ns() - day_ns + 1}
+    remove(store, ship.identity.id, before_time(clock.epoch_ns() - 4 * HOUR_NS), clock.epoch_ns())
+    count = len(store.files)
+    assert sweep_orphans(store, ship.identity.id, clock.epoch_ns()) == 4
+    assert len(store.files) == count - 4
+    assert young in store.files
+    check_integrity(store, ship.identity.id)
+    assert shipped(store) == station.sent[-len(shipped(store)) :]
+
+
+@pytest.mark.parametrize("removes", [False, True])
+def test_the_index_in_a_store_is_searched_as_the_one_on_disk(tmp_path: Path, removes: bool) -> None:
+    clock, store, station, ship = hourly(tmp_path, 12)
+    if removes:
+        remove(store, ship.identity.id, before_time(clock.epoch_ns() - 6 * HOUR_NS), clock.epoch_ns())
+    archive = ShippedArchive(store, ship.identity.id)
+    (descriptor,) = archive.recordings()
+    there = archive.positions(descriptor)
+    here = PositionsReader(tmp_path, 0)
+    assert there is not None
+    start, end = archive.entry(0).start, station.writer.position
+    assert there.recorded_position == here.recorded_position
+    entries = [entry for entry in here.around(0, end) if entry.position >= start]
+    assert there.count == len(entries)
+    for position in range(start, end + 64, 7 * 32 * 101):
+        for a, b in (
+            (there.at_or_before(position), here.at_or_before(position)),
+            (there.after(position), here.after(position)),
+        ):
+            assert a == b or (b is not None and b.position < start)
+    for time_ns in range(clock.epoch_ns() - 6 * HOUR_NS, clock.epoch_ns(), HOUR_NS // 3):
+        assert there.at_time(time_ns) == here.at_time(time_ns)
+        b = here.before_time(time_ns)
+        assert there.before_time(time_ns) == b or (b is not None and b.position < start)
+    for messages in range(0, len(station.sent), 13):
+        b = here.within(messages, end)
+        assert there.within(messages, end) == b or (b is not None and b.position < start)
+    assert there.around(start, end) == entries
+    here.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("24h", Keep(age_ns=24 * HOUR_NS)),
+        ("7d", Keep(age_ns=168 * HOUR_NS)),
+        ("90min", Keep(age_ns=90 * 60 * 10**9)),
+        ("30s", Keep(age_ns=30 * 10**9)),
+        ("100g", Keep(octets=100 << 30)),
+        ("512M", Keep(octets=512 << 20)),
+    ],
+)
+def test_what_stays_is_a_time_or_a_size(text: str, keep: Keep) -> None:
+    assert Keep.parse(text) == keep
+
+
+@pytest.mark.parametrize("text", ["", "h", "24 hours", "-1h", "1w", "g"])
+def test_what_stays_is_nothing_else(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--keep"):
+        Keep.parse(text)

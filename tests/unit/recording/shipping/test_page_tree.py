@@ -1,0 +1,168 @@
+"""The tree of pieces is a list of pieces, whatever was added, replaced and removed; and a look-up reads its own pages only."""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tests.support.shipping import STREAM, MemoryStore
+
+from mainstem.errors import RecordingError
+from mainstem.recording.catalog import RecordingDescriptor
+from mainstem.recording.shipping.layout import nonce
+from mainstem.recording.shipping.manifest import Manifest, ManifestChain, ShippedRecording
+from mainstem.recording.shipping.page_tree import (
+    FANOUT,
+    PageRef,
+    Pages,
+    PieceTree,
+    appended,
+    between,
+    last_where,
+    spliced,
+)
+from mainstem.recording.shipping.pieces import Piece
+from mainstem.recording.shipping.shipped_archive import ShippedArchive
+
+SEGMENT = 131072
+ARCHIVE = "0123456789abcdef" * 2
+
+
+def pieces_from(start: int, count: int, length: int = 1024) -> list[Piece]:
+    return [
+        Piece(
+            start=at,
+            end=at + length,
+            name=f"0/{at}.seg",
+            crc32=at % 1000,
+            first_entry=at // length,
+            entries=1,
+            before=at // length * 3,
+            messages=3,
+            first_ns=at,
+            last_ns=at + length,
+        )
+        for at in range(start, start + count * length, length)
+    ]
+
+
+def begins_by(position: int, item: Piece | PageRef) -> bool:
+    return item.start <= position
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_tree_is_the_list_of_its_pieces(seed: int) -> None:
+    rng, store = random.Random(seed), MemoryStore()
+    pages, tree, model = Pages(store, ARCHIVE), PieceTree(), list[Piece]()
+    for _ in range(60):
+        action = rng.randrange(4)
+        if action < 2:
+            fresh = pieces_from(model[-1].end if model else 0, rng.randrange(1, 3 * FANOUT))
+            tree, model = appended(tree, 0, fresh, pages, rng.choice((16, FANOUT))), model + fresh
+        elif model:
+            first = rng.randrange(len(model))
+            last = first + rng.randrange(1, 2 + len(model) // 3) if action == 2 else len(model) // 3
+            first = first if action == 2 else 0
+            gone = model[first:last]
+            if not gone:
+                continue
+            merged = [replace(gone[0], end=gone[-1].end, name="0/merged.seg")] if action == 2 else []
+            splice = spliced(tree, 0, gone[0].start, gone[-1].end, merged, pages)
+            assert splice.pieces == gone
+            tree, model = splice.tree, model[:first] + merged + model[last:]
+        fresh_pages = Pages(store, ARCHIVE)
+        decoded = PieceTree.of(tree.as_json())
+        assert list(between(decoded, 0, 1 << 60, fresh_pages)) == model
+        assert tree.count == len(model)
+        assert tree.octets == sum(piece.octets for piece in model)
+        if model:
+            a, b = sorted(rng.randrange(model[-1].end + 1) for _ in range(2))
+            expected = [piece for piece in model if piece.end > a and piece.start < b]
+            assert list(between(tree, a, b, fresh_pages)) == expected
+            before = [piece for piece in model if piece.start <= a]
+            last = last_where(tree, partial(begins_by, a), fresh_pages)
+            assert last == (before[-1] if before else None)
+
+
+@pytest.mark.timeout(600)
+def test_many_pieces_cost_a_query_and_a_commit_a_few_pages() -> None:
+    """As many as make the tree as deep as a million does; MAINSTEM_SHIPPING_PIECES=1000000 makes it a million."""
+    store, count = MemoryStore(), int(os.environ.get("MAINSTEM_SHIPPING_PIECES", "40000"))
+    pages, tree = Pages(store, ARCHIVE), PieceTree()
+    for start in range(0, count, 2000):
+        tree = appended(tree, 0, pieces_from(start * 1024, 2000), pages)
+    assert len(tree.levels) == 2
+    descriptor = RecordingDescriptor(
+        recording_id=0,
+        start_timestamp=1,
+        session_id=STREAM["session_id"],
+        term_buffer_length=65536,
+        segment_file_length=SEGMENT,
+    )
+    entry = ShippedRecording(descriptor, 0, count * 1024, tree, entries=count, messages=3 * count)
+    manifest = Manifest(ARCHIVE).following(1, recordings={0: entry})
+    assert ManifestChain(store, ARCHIVE).put(manifest)
+    assert len(manifest.encode()) < 100_000
+    # A commit of one more piece.
+    store.operations.clear()
+    grown = appended(tree, 0, pieces_from(count * 1024, 1), pages)
+    assert len(store.operations) <= 6
+    assert grown.count == count + 1
+    # A plan for a range of time in the middle: where it begins, which segments there are, which pieces they are.
+    store.read_bytes = 0
+    archive = ShippedArchive(store, ARCHIVE)
+    (shown,) = archive.recordings()
+    positions = archive.positions(shown)
+    assert positions is not None
+    store.operations.clear()
+    lengths = archive.segments(shown)
+    assert next(iter(lengths)) == 0
+    assert lengths[SEGMENT * 1000] == SEGMENT
+    middle = count // 2 * 1024
+    needed = list(between(archive.entry(0).tree, middle, middle + SEGMENT, archive.pages))
+    assert len(needed) == SEGMENT // 1024
+    reads = [name for operation, name in store.operations if operation == "read"]
+    assert len(reads) <= 8
+    assert store.read_bytes < 1 << 20
+
+
+def test_damaged_pages_are_errors() -> None:
+    store = MemoryStore()
+    pages = Pages(store, ARCHIVE)
+    tree = appended(PieceTree(), 0, pieces_from(0, 2 * FANOUT), pages)
+    (name, other) = sorted(name for name in store.files if "/pages/" in name)
+    whole = store.files[name]
+    for damage in (b"", whole[:-1], whole.replace(b"1024", b"1025"), store.files[other]):
+        store.files[name] = damage
+        with pytest.raises(RecordingError, match="damaged"):
+            list(between(tree, 0, 1024, Pages(store, ARCHIVE)))
+    del store.files[name]
+    with pytest.raises(RecordingError, match="missing"):
+        list(between(tree, 0, 1024, Pages(store, ARCHIVE)))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [],
+        [0, 0, "0/a.seg", 0, 0, 0, 0, 0, 0, 0],
+        [0, 32, "/etc/passwd", 0, 0, 0, 0, 0, 0, 0],
+        [0, 32, "a/../../b", 0, 0, 0, 0, 0, 0, 0],
+        [0, 32, "0/a.seg", 0, 0, 1 << 40, 0, 0, 0, 0],
+        [0, 1 << 80, "0/a.seg", 0, 0, 0, 0, 0, 0, 0],
+        [0, "32", "0/a.seg", 0, 0, 0, 0, 0, 0, 0],
+        [-5, 32, "0/a.seg", 0, 0, 0, 0, 0, 0, 0],
+        {"start": 0},
+        None,
+    ],
+)
+def test_rows_that_cannot_be_are_errors(row: object) -> None:
+    with pytest.raises(RecordingError):
+        Piece.of(row)
+
+
+def test_a_nonce_is_never_the_same() -> None:
+    assert len({nonce() for _ in range(1000)}) == 1000
