@@ -32,8 +32,9 @@ import zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL, RecordingDescriptor
+from mainstem.recording.catalog import MAX_POSITION, NULL, RecordingDescriptor
 from mainstem.recording.shipping.layout import (
     checked_name,
     is_archive_id,
@@ -112,10 +113,13 @@ class ShippedRecording:
         """What ``as_json`` made. Raises RecordingError, KeyError, TypeError or ValueError for what is none."""
         descriptor = RecordingDescriptor(**{name: value["descriptor"][name] for name in _DESCRIPTOR_FIELDS})
         descriptor.check()
+        start, end = int(value["start"]), int(value["end"])
+        if not 0 <= start <= end <= MAX_POSITION or end % FRAME_ALIGNMENT:
+            raise RecordingError(f"recording {descriptor.recording_id}: positions {start} to {end} are not possible")
         return cls(
             descriptor,
-            int(value["start"]),
-            int(value["end"]),
+            start,
+            end,
             PieceTree.of(value),
             int(value["messages"]),
             int(value["entries"]),

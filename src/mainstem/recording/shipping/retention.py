@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from mainstem.recording.segments import first_segment_base, segment_base
 from mainstem.recording.shipping.garbage import DEFAULT_GRACE_NS, listed, tidied
@@ -58,17 +59,20 @@ def before_time(time_ns: int) -> Limit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How far a query has come with a recording, of the archive where it says which."""
+    """How far a query has come with a recording, of the archive where it says which.
+
+    ``identity`` is that of the descriptor, or the CRC-32 of it, which is what an offset keeps of a recording that has ended.
+    """
 
     recording_id: int
-    identity: str
+    identity: str | int
     position: int
     archive_id: str | None = None
 
 
 def before_committed(archive_id: str, committed: Iterable[Committed]) -> Limit:
     """The limit by a query: what it has committed; of a recording that it has not begun to read nothing may go."""
-    positions: dict[tuple[int, str], int] = {}
+    positions: dict[tuple[int, str | int], int] = {}
     for each in committed:
         if each.archive_id in (None, archive_id):
             key = (each.recording_id, each.identity)
@@ -76,7 +80,8 @@ def before_committed(archive_id: str, committed: Iterable[Committed]) -> Limit:
 
     def limit(entry: ShippedRecording, _: Pages) -> int:
         d = entry.descriptor
-        return positions.get((d.recording_id, d.identity), entry.start)
+        keys = [(d.recording_id, d.identity), (d.recording_id, crc32(d.identity.encode()))]
+        return min((positions[key] for key in keys if key in positions), default=entry.start)
 
     return limit
 

@@ -236,7 +236,7 @@ class ShippedPositions(Positions):
     @property
     def recorded_position(self) -> int:
         """How far the recording is shipped, as of the archive's last refresh."""
-        return self._checked(self._recording.end)
+        return self._recording.end
 
     def refresh(self) -> None:
         """Refreshes the archive, unless that has just been done."""

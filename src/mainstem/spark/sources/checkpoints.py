@@ -8,9 +8,10 @@ line of metadata, then a line of JSON for each source, ``-`` where it had none.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import ConfigurationError
+from mainstem.recording.shipping.layout import is_archive_id
 from mainstem.recording.shipping.retention import Committed
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.store.base import read_all
@@ -55,7 +56,7 @@ def committed_positions(checkpoint: Store) -> list[Committed]:
             value = json.loads(line)
         except ValueError:
             continue  # no source of Mainstem's: its offsets are JSON objects
-        if isinstance(value, dict) and isinstance(value.get("positions"), dict):
+        if isinstance(value, dict) and isinstance(value.get("version"), int):
             committed += _committed(value, f"{checkpoint.url}/{name}")
     if not committed:
         raise ConfigurationError(
@@ -70,13 +71,17 @@ def _numbers(checkpoint: Store, folder: str) -> set[int]:
     return {int(name) for name in names if name.isdecimal()}
 
 
-def _committed(value: dict[str, object], name: str) -> list[Committed]:
-    offset = parse_offset(value)
+def _committed(value: dict[str, Any], name: str) -> list[Committed]:
     result = []
-    for key, position in offset.positions.items():
-        archive_id, _, recording_id = key.rpartition("/")
-        identity = offset.identities.get(key)
-        if identity is None or not recording_id.isdecimal():
-            raise ConfigurationError(f"{name}: it is not known which recording the position of {key!r} is of")
-        result.append(Committed(int(recording_id), identity, int(position), archive_id or None))
+    for key, archive in parse_offset(value).archives.items():
+        # An archive without an identity of its own is named by its place, which is not where it is shipped to.
+        archive_id = key if is_archive_id(key) else None
+        for recording_id, position in archive.positions.items():
+            if recording_id not in archive.identities:
+                raise ConfigurationError(
+                    f"{name}: it is not known which recording the position of {recording_id} is of"
+                )
+            result.append(Committed(recording_id, archive.identities[recording_id], position, archive_id))
+        for recording_id, (position, identity_sum) in archive.finished.items():
+            result.append(Committed(recording_id, identity_sum, position, archive_id))
     return result

@@ -19,7 +19,7 @@ from mainstem.recording.shipping.retention import Committed, before_committed, b
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import archive_faults
 from mainstem.spark.sources.checkpoints import committed_positions
-from mainstem.spark.sources.offsets import parse_offset
+from mainstem.spark.sources.offsets import ArchiveOffset, Offset, identity_sum
 from mainstem.store import StoredFile, open_store
 
 if TYPE_CHECKING:
@@ -153,6 +153,23 @@ def test_retention_does_not_outrun_a_query(tmp_path: Path) -> None:
     assert shipped(store) == station.sent[-len(shipped(store)) :]
 
 
+def test_offsets_of_archives_and_of_recordings_that_ended_are_read(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path / "recorder")
+    station.stop()
+    ship.drain()
+    archive_id, identity = ship.identity.id, ship.manifest.recordings[0].descriptor.identity
+    for i, (archive, end) in enumerate(((archive_id, 2 * SEGMENT), ("/data/tides", 3 * SEGMENT), ("f" * 32, 1 << 40))):
+        finished = ArchiveOffset(finished={0: (end, identity_sum(identity))})
+        growing = ArchiveOffset(positions={0: end}, identities={0: identity})
+        for kind, offset in (("finished", finished), ("growing", growing)):
+            value = Offset({archive: offset}).as_json()
+            folder = checkpoint(tmp_path / f"{kind}{i}", {0: value}, commits=1)
+            committed = committed_positions(open_store(folder))
+            limit = before_committed(archive_id, committed)
+            remove(store, archive_id, limit, clock.epoch_ns())
+        assert ShippedArchive(store, archive_id).entry(0).start == min(end, 3 * SEGMENT)
+
+
 def test_a_checkpoint_without_a_commit_allows_nothing_and_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     _, _, _, ship = hourly(tmp_path / "recorder", 2)
     folder = checkpoint(tmp_path / "new", {0: offset_of(ship, SEGMENT)}, commits=0)
@@ -167,7 +184,6 @@ def test_a_checkpoint_without_a_commit_allows_nothing_and_no_checkpoint_is_an_er
     (other / "offsets" / "0").write_text("v9\n{}\n{}")
     with pytest.raises(ConfigurationError, match="format"):
         committed_positions(open_store(other))
-    assert parse_offset(offset_of(ship, 64))
 
 
 def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_path: Path) -> None:
