@@ -24,7 +24,7 @@ from mainstem.recording.catalog import NULL
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import ENTRY_LENGTH, IndexEntry, Positions
 from mainstem.recording.segments import SegmentMemory, segment_base
-from mainstem.recording.shipping.manifest import ManifestChain, RecordingPages, archive_ids
+from mainstem.recording.shipping.manifest import Manifest, ManifestChain, RecordingPages, archive_ids
 from mainstem.recording.shipping.page_tree import Pages, between, last_where
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from mainstem.recording.archive import ArchiveSegment
     from mainstem.recording.catalog import RecordingDescriptor
-    from mainstem.recording.shipping.manifest import Manifest, ShippedRecording
+    from mainstem.recording.shipping.manifest import ShippedRecording
     from mainstem.recording.shipping.page_tree import Item, PieceTree
     from mainstem.recording.shipping.pieces import Piece
     from mainstem.store import Store
@@ -71,12 +71,10 @@ class ShippedArchive:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as of the last refresh. Raises RecordingError where there is none."""
+        """The manifest as of the last refresh; an empty one where a shipper is about to put the first."""
         if self._manifest is None:
             self.refresh()
-        if self._manifest is None:
-            raise RecordingError(f"{self.url} holds no recordings: there is no manifest in it")
-        return self._manifest
+        return self._manifest or Manifest(self._archive_id)
 
     def refresh(self) -> None:
         """As ``Archive.refresh``: reads the highest manifest."""

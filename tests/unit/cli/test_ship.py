@@ -1,0 +1,144 @@
+"""``mainstem ship`` and ``mainstem recordings``: what they print, and what they refuse in a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.shipping import TERM, ManualClock, Station, payloads
+
+from mainstem import cli
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.recording import messages, open_recording
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY_NS = 86_400 * 10**9
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(each) for each in arguments])
+    out, err = capsys.readouterr()
+    code = ended.value.code
+    return (code if isinstance(code, int) else 0), out, err
+
+
+@pytest.fixture
+def places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Path, Path]:
+    """A recorder's directory, of a day and more ago, and where it has been shipped to."""
+    clock = ManualClock(SYSTEM_CLOCK.epoch_ns() - 2 * DAY_NS)
+    station = Station(tmp_path / "recorder", clock)
+    for hour in range(8):
+        station.send(payloads(60, seed=hour))
+        clock.advance(3600)
+    station.stop()
+    place = tmp_path / "place"
+    code, out, _ = run(capsys, "ship", station.directory, place, "--once", "--json", "--piece-length", "64k")
+    assert code == 0
+    result = json.loads(out)
+    assert (result["lag_bytes"], result["errors"]) == (0, 0)
+    assert result["objects"] > 8
+    return station.directory, place
+
+
+def test_ls_and_show_list_a_store_and_a_directory(
+    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory, place = places
+    for where in (directory, place):
+        code, out, _ = run(capsys, "recordings", "ls", where, "--json")
+        (row,) = json.loads(out)
+        with open_recording(directory, 0) as reader:
+            assert (code, row["end_position"], row["state"]) == (0, reader.end_position(), "ended")
+        code, out, _ = run(capsys, "recordings", "ls", where)
+        assert f"{row['end_position']:,}" in out
+        code, out, _ = run(capsys, "recordings", "show", where)
+        assert f"end_position: {row['end_position']:,}" in out
+    assert row["messages"] == 480
+    code, out, _ = run(capsys, "recordings", "show", place, "--json")
+    (archive,) = json.loads(out)
+    assert archive["manifest"] >= 2
+    assert archive["recordings"][0]["objects"] > 8
+
+
+def test_verify_exits_with_1_where_an_object_has_changed(
+    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, place = places
+    for where in places:
+        assert run(capsys, "recordings", "verify", where, "--frames")[::2] == (0, "no faults\n")
+    piece = min(place.rglob("*.seg"))
+    piece.write_bytes(piece.read_bytes()[:-1] + b"\xff")
+    code, out, _ = run(capsys, "recordings", "verify", place)
+    assert code == 1
+    assert "checksum" in out
+    assert str(piece.name) in out
+    code, out, _ = run(capsys, "recordings", "verify", place, "--json")
+    assert (code, [row["kind"] for row in json.loads(out)]) == (1, ["checksum"])
+
+
+def test_compact_and_rm_change_what_is_there(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    directory, place = places
+    code, out, _ = run(capsys, "recordings", "compact", place, "--json", "--grace", "0s", "--sweep")
+    (row,) = json.loads(out)
+    assert code == 0
+    assert row["pieces"] > row["objects"] > 2
+    assert row["deleted"] >= row["pieces"]
+    assert len(list(place.rglob("*.seg"))) < row["pieces"]
+    code, out, _ = run(capsys, "recordings", "rm", place, "--before", "44h", "--json")
+    (removed,) = json.loads(out)
+    assert (code, removed["start"], removed["end"] % (2 * TERM)) == (0, 0, 0)
+    with open_recording(place, 0) as there, open_recording(directory, 0) as here:
+        assert there.start_position == removed["end"]
+        left = list(messages(there, there.start_position, there.end_position()))
+        assert left == list(messages(here, there.start_position, here.end_position()))
+    assert run(capsys, "recordings", "rm", place, "--before", "44h")[2] == "nothing to remove\n"
+    # What was removed is not shipped again.
+    assert json.loads(run(capsys, "ship", directory, place, "--once", "--json")[1])["objects"] == 0
+    code, out, _ = run(capsys, "recordings", "rm", place, "--before", "2999-01-01", "--json")
+    assert json.loads(run(capsys, "recordings", "ls", place, "--json")[1]) == []
+    assert json.loads(run(capsys, "ship", directory, place, "--once", "--json")[1])["objects"] == 0
+
+
+def test_keep_deletes_what_is_shipped_and_old(places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    directory, place = places
+    before = len(list(directory.glob("*.rec")))
+    code, out, _ = run(capsys, "ship", directory, place, "--once", "--keep", "0s", "--json")
+    assert (code, json.loads(out)["segments_deleted"]) == (0, before - 1)
+    assert len(list(directory.glob("*.rec"))) == 1
+    with open_recording(place, 0) as reader:
+        assert reader.messages_before(reader.end_position()) == 480
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["ship", "{none}", "{place}"], "is no directory"),
+        (["ship", "{recorder}", "gopher://x/y"], "gopher"),
+        (["ship", "{recorder}", "{place}", "--keep", "soon"], "--keep: 'soon' is neither"),
+        (["ship", "{recorder}", "{place}", "--piece-length", "1k"], "--piece-length"),
+        (["ship", "{recorder}", "{place}", "--bandwidth", "10"], "--bandwidth"),
+        (["ship", "{recorder}", "{place}", "--roll-after", "soon"], "--roll-after"),
+        (["ship", "{recorder}", "{place}", "--option", "x"], "--option: 'x' is not of the form name=value"),
+        (["ship", "{recorder}", "{place}", "--listen", "nowhere:x"], "--listen"),
+        (["recordings", "ls", "{none}"], "holds no recordings"),
+        (["recordings", "ls", "{place}", "--archive", "x"], "holds no archive x"),
+        (["recordings", "rm", "{place}"], "--before TIME"),
+        (["recordings", "rm", "{place}", "--before", "soon"], "--before: 'soon' is neither"),
+        (["recordings", "rm", "{place}", "--committed", "{none}"], "is no checkpoint"),
+        (["recordings", "rm", "{place}", "--before", "1d", "--grace", "soon"], "--grace"),
+        (["recordings", "rm", "{recorder}", "--before", "1d"], "is a recorder's directory"),
+        (["recordings", "compact", "{recorder}"], "is a recorder's directory"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(
+    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    names = {"recorder": places[0], "place": places[1], "none": places[0].parent / "none"}
+    code, _, err = run(capsys, *(each.format(**names) for each in arguments))
+    assert code == 1
+    assert text in err
+    assert "Traceback" not in err

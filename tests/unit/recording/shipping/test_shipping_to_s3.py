@@ -1,0 +1,60 @@
+"""Shipping to an S3 server: what is put, committed, compacted and removed there by the real client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.object_stores import make_bucket, s3_options, s3_server
+from tests.support.shipping import ManualClock, Station, payloads, shipped, shipper
+
+from mainstem.recording.shipping.compaction import compact
+from mainstem.recording.shipping.garbage import sweep
+from mainstem.recording.shipping.manifest import LostRaceError, ManifestChain
+from mainstem.recording.shipping.retention import before_time, remove
+from mainstem.recording.shipping.shipped_archive import ShippedArchive
+from mainstem.recording.shipping.verification import archive_faults
+from mainstem.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mainstem.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with s3_server() as endpoint:
+        yield open_store(f"s3://{make_bucket(endpoint)}/tides", s3_options(endpoint))
+
+
+@pytest.mark.timeout(300)
+def test_a_recording_is_shipped_to_s3_and_maintained_there(tmp_path: Path, store: Store) -> None:
+    clock = ManualClock()
+    station = Station(tmp_path, clock)
+    ship = shipper(tmp_path, store, clock)
+    for hour in range(3):
+        station.send(payloads(80, seed=hour))
+        clock.advance(3600)
+        ship.do_work(drains=True)
+    assert shipped(store) == station.sent
+    archive_id = ship.identity.id
+    assert compact(store, archive_id, clock.epoch_ns, grace_ns=0).objects >= 2
+    assert shipped(store) == station.sent
+    assert remove(store, archive_id, before_time(clock.epoch_ns()), clock.epoch_ns(), grace_ns=0)
+    assert sweep(ManifestChain(store, archive_id), clock.epoch_ns())[1] > 0
+    seen = shipped(store)
+    assert seen == station.sent[-len(seen) :]
+    assert list(archive_faults(ShippedArchive(store, archive_id), frames=True)) == []
+    ship.close()
+    # Of two shippers the one that began first ends.
+    stale = ship.manifest
+    again = shipper(tmp_path, store, clock)
+    again.drain()
+    chain = ManifestChain(store, archive_id)
+    try:
+        assert not chain.put(stale.following(clock.epoch_ns()))
+    except LostRaceError:
+        pass
+    assert shipped(store) == seen
