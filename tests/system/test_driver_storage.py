@@ -151,7 +151,8 @@ def test_a_sparse_log_is_held_back_while_another_program_fills_the_file_system(
                 assert client.stdin
                 assert client.stdout
                 assert client.stderr
-                assert client.stdout.readline() == "connected\n"
+                line = client.stdout.readline()
+                assert line == "connected\n", (client.wait(PATIENCE_S), client.stderr.read())
                 fill(mount / "filler")
                 client.stdin.write("\n")
                 held, _, length = client.stdout.readline().partition(" ")
