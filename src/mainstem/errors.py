@@ -91,6 +91,7 @@ class MissingExtraError(ConfigurationError, ImportError):
 
     # The extra of each package that is not always installed; the smallest one where several have it.
     EXTRAS: ClassVar[dict[str, str]] = {
+        "aiohttp": "serve",
         "aioquic": "quic",
         "cbor2": "serialisation",
         "cryptography": "encryption",

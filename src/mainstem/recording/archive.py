@@ -27,6 +27,7 @@ from mainstem.recording.segments import SegmentMemory, segment_name, segments_am
 from mainstem.recording.shipping.layout import MANIFESTS, is_archive_id
 from mainstem.recording.shipping.shipped_archive import ShippedArchive, shipped_archives
 from mainstem.store.base import read_all
+from mainstem.store.http import HttpStore
 from mainstem.store.local import LocalStore
 from mainstem.store.opening import open_store
 from mainstem.store.threads import in_threads
@@ -68,6 +69,10 @@ class ArchiveSegment(Protocol):
         ``start`` is a frame boundary. A range stays readable until the segment closes, or, of a remote segment, until the
         iterator is asked for the range after the next one.
         """
+        ...
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes ``[start, end)`` of the file, wherever frames begin. Raises RecordingError where they are not there."""
         ...
 
     def close(self) -> None:
@@ -138,9 +143,14 @@ class DirectoryArchive:
         self._identity: dict[str, str] | None = None
 
     @classmethod
-    def at(cls, place: Path | str, options: Mapping[str, str] | None = None) -> DirectoryArchive:
+    def at(
+        cls, place: Path | str, options: Mapping[str, str] | None = None, *, keeps_listing: bool = False
+    ) -> DirectoryArchive:
         """The archive at a path or URL."""
-        return cls(open_store(place, options))
+        from mainstem.recording.served import ServedArchive
+
+        store = open_store(place, options)
+        return ServedArchive(store) if isinstance(store, HttpStore) else cls(store, keeps_listing=keeps_listing)
 
     @property
     def url(self) -> str:
@@ -251,12 +261,17 @@ def archives_at(
 
     A recorder's directory is one. A place that recorders ship to has one for each of them, and each can be named by itself.
     """
-    store = open_store(place, options)
+    archive = DirectoryArchive.at(place, options, keeps_listing=keeps_listing)
     try:
-        store.size(CATALOG_FILE)
-        return [DirectoryArchive(store, keeps_listing=keeps_listing)]
+        archive.store.size(CATALOG_FILE)
+        return [archive]
     except FileNotFoundError:
         pass
+    store = archive.store
+    if isinstance(store, HttpStore):
+        # Such a server lists no directories.
+        store.close()
+        return []
     if archives := shipped_archives(store):
         return list(archives)
     parent, _, name = str(place).rstrip("/").rpartition("/")

@@ -88,6 +88,12 @@ class SegmentMemory:
         if start < end:
             yield start, end
 
+    def read(self, start: int, end: int) -> bytes:
+        """As ``ArchiveSegment.read``."""
+        if end > self.length:
+            raise RecordingError(f"{self.name} ends at {self.length} bytes, before {end}")
+        return self.memory[start:end]
+
     def close(self) -> None:
         """Unmaps the file; may be called twice."""
         if isinstance(self.memory, mmap):

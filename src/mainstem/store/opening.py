@@ -65,12 +65,9 @@ def open_store(url: str | Path, options: Mapping[str, str] | None = None) -> Sto
             )
         return LocalStore(Path(unquote(parts.path)), text)
     if scheme in HTTP_SCHEMES:
-        if find_spec("mainstem.store.http") is None:
-            raise ConfigurationError(f"{text!r}: this version has no store for {scheme}://")
-        from mainstem.store.http import HttpStore  # type: ignore[import-not-found, unused-ignore]
+        from mainstem.store.http import HttpStore
 
-        store: Store = HttpStore(text, options)
-        return store
+        return HttpStore(text, options)
     if scheme in ARROW_SCHEMES:
         from mainstem.store.arrow import open_arrow_store
 

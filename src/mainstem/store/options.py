@@ -58,7 +58,11 @@ AZURE: _Kinds = {
     "tenant_id": str,
 }
 HDFS: _Kinds = {"user": str, "kerb_ticket": str, "replication": int, "buffer_size": int}
-NAMES = frozenset(S3) | frozenset(GCS) | frozenset(AZURE) | frozenset(HDFS)
+# Of `mainstem serve`, and of any server behind http(s)://.
+HTTP: _Kinds = {"token": str, "token_file": str, "ca": str, "timeout": float, "insecure": _flag}
+NAMES = frozenset(S3) | frozenset(GCS) | frozenset(AZURE) | frozenset(HDFS) | frozenset(HTTP)
+# The place where an archive grows, and the options of that place.
+TAIL = "tail"
 # What is handed to the Hadoop client of hdfs:// as it is.
 _HADOOP_CLIENT = ("dfs.", "hadoop.", "ipc.", "fs.defaultfs")
 
@@ -82,7 +86,7 @@ _AZURE = {
 def is_store_option(name: str) -> bool:
     """Whether a name is one of a store's options, of whatever kind."""
     lowered = name.lower()
-    return lowered in NAMES or lowered.startswith(("fs.", *_HADOOP_CLIENT))
+    return lowered in NAMES or lowered == TAIL or lowered.startswith(("fs.", f"{TAIL}.", *_HADOOP_CLIENT))
 
 
 def _typed(values: Mapping[str, str], kinds: _Kinds, url: str) -> dict[str, Any]:

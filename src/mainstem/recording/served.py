@@ -1,0 +1,173 @@
+"""The archive behind an http(s) URL: of ``mainstem serve``, the growing tail included, or of any server with range requests.
+
+Of ``mainstem serve`` each trigger costs one request for what is active, one for the list of files, and the catalog only when it has
+changed. Every byte of a recording is asked for by the entity tag of that recording: when the directory was made anew under the same
+URL, its bytes are refused and never taken for those of the old recording. Of another server, which has no lists, the names of the
+segments follow from the catalog; segments that were purged from the front are those that a search does not reach.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, cast
+
+from mainstem.errors import RecordingError
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, NULL, decode_catalog
+from mainstem.recording.fetching import FetchedSegment
+from mainstem.recording.positions import Positions, StoredPositions, positions_name
+from mainstem.recording.segments import first_segment_base, segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.recording.archive import ArchiveSegment
+    from mainstem.recording.catalog import RecordingDescriptor
+    from mainstem.store.base import Store
+    from mainstem.store.http import HttpStore
+
+
+def identity_tag(descriptor: RecordingDescriptor, name: str) -> str:
+    """The entity tag that ``mainstem serve`` gives a file of a recording: the same while it grows, not that of another one."""
+    return hashlib.sha256(f"{descriptor.identity}\n{descriptor.recording_id}\n{name}".encode()).hexdigest()[:32]
+
+
+class _Pinned:
+    """Of a store the part that positions read, by the entity tag of one recording."""
+
+    def __init__(self, store: HttpStore, tag: str) -> None:
+        self.url, self._store, self._tag = store.url, store, tag
+
+    def size(self, name: str) -> int:
+        """As ``Store.size``."""
+        return self._store.size(name)
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        """As ``Store.read``."""
+        return self._store.read_of(self._tag, name, start, end)
+
+
+class ServedArchive(DirectoryArchive):
+    """The recordings behind an http(s) URL."""
+
+    def __init__(self, store: HttpStore) -> None:
+        super().__init__(store, keeps_listing=True)
+        self.http = store
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """As ``Archive.recordings``."""
+        try:
+            data = self.http.read_whole(CATALOG_FILE, MAX_CATALOG_LENGTH)
+        except FileNotFoundError as error:
+            raise RecordingError(f"{self.url} holds no recordings: there is no {CATALOG_FILE} in it") from error
+        before, descriptors = self._catalog or (b"", [])
+        if data is not before:
+            known = {each.entry_offset: each for each in descriptors}
+            descriptors = decode_catalog(data, f"{self.url}/{CATALOG_FILE}", known=known, before=before)
+            self._catalog = data, descriptors
+        return descriptors
+
+    def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+        """As ``Archive.segments``."""
+        if self.http.is_served:
+            return super().segments(descriptor)
+        return self._segments_by_name(descriptor)
+
+    def _segments_by_name(self, descriptor: RecordingDescriptor) -> dict[int, int]:
+        first, step = first_segment_base(descriptor), descriptor.segment_file_length
+        end = self._end(descriptor)
+        if end is None:
+            bases: list[int] = []
+            while self._length(descriptor, first + len(bases) * step) is not None:
+                bases.append(first + len(bases) * step)
+        else:
+            every = range(first, max(end, first), step)
+            # What was purged was purged from the front.
+            there = bisect_left(every, True, key=lambda base: self._length(descriptor, base) is not None)
+            bases = list(every[there:])
+        return dict.fromkeys(bases, step)
+
+    def _end(self, descriptor: RecordingDescriptor) -> int | None:
+        if descriptor.stop_position != NULL:
+            return descriptor.stop_position
+        positions = self.positions(descriptor)
+        return None if positions is None else positions.recorded_position
+
+    def _length(self, descriptor: RecordingDescriptor, base: int) -> int | None:
+        try:
+            return self.store.size(segment_name(descriptor.recording_id, base))
+        except FileNotFoundError:
+            return None
+
+    def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
+        """As ``Archive.segment``: its file has the full length from the start, so nothing is asked before it is read."""
+        name = segment_name(descriptor.recording_id, base)
+        tag = identity_tag(descriptor, name)
+        return FetchedSegment(
+            f"{self.url}/{name}",
+            descriptor.segment_file_length,
+            lambda start, end: self.http.read_of(tag, name, start, end),
+            term_mask=descriptor.term_buffer_length - 1,
+            fetch_into=lambda start, place: self.http.read_to(tag, name, start, place),
+        )
+
+    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
+        """As ``Archive.positions``."""
+        name = positions_name(descriptor.recording_id)
+        pinned = cast("Store", _Pinned(self.http, identity_tag(descriptor, name)))
+        try:
+            return StoredPositions(pinned, name, descriptor.recording_id)
+        except FileNotFoundError:
+            return None
+
+    def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
+        """As ``Archive.recorded_positions``: of ``mainstem serve`` in one request for a page of active recordings."""
+        if not self.http.is_served:
+            return [self._end(each) for each in descriptors]
+        positions: dict[tuple[int, str], int | None] = {}
+        after: int | None = 0
+        while after is not None:
+            page = self.http.page(f"/v1/recordings?active=1&from={after}")
+            for row in page["recordings"]:
+                if "problem" in row:
+                    raise RecordingError(f"{self.url}: recording {row['recording_id']}: {row['problem']}")
+                positions[row["recording_id"], row["identity"]] = row["recorded_position"]
+            after = page["next"]
+        return [
+            each.stop_position
+            if each.stop_position != NULL
+            # What is not active any more has stopped since the catalog was read: its positions say where.
+            else positions[key]
+            if (key := (each.recording_id, each.identity)) in positions
+            else self._end(each)
+            for each in descriptors
+        ]
+
+    def wait(self, descriptor: RecordingDescriptor, position: int, seconds: float) -> int | None:
+        """Waits until a recording is recorded past a position, or has stopped; ``mainstem serve`` only.
+
+        Args:
+            descriptor: The recording.
+            position: A stream position.
+            seconds: The longest wait; the server may return earlier.
+
+        Returns:
+            The recorded position then, which need not be past ``position``; None of a recording without positions.
+
+        Raises:
+            RecordingError: The recording is not there any more.
+            StoreError: The server cannot be read.
+
+        Example:
+            ``end = archive.wait(descriptor, end, 30.0)``
+        """
+        target = f"/v1/recordings/{descriptor.recording_id}?after={position}&wait={seconds:.3f}"
+        try:
+            row: dict[str, Any] = self.http.page(target, wait_s=seconds)
+        except FileNotFoundError as error:
+            raise RecordingError(f"{self.url} holds no recording {descriptor.recording_id} any more") from error
+        if row.get("identity") != descriptor.identity:
+            raise RecordingError(f"{self.url}: recording {descriptor.recording_id} is another one now")
+        recorded = row.get("recorded_position")
+        return recorded if isinstance(recorded, int) else None

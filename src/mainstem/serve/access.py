@@ -1,0 +1,148 @@
+"""Who may read: a bearer token, and the conditions under which a server listens at all."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN_VARIABLE = "MAINSTEM_SERVE_TOKEN"
+# 16 characters of base64 are 96 bits; what is shorter can be guessed.
+MIN_TOKEN_LENGTH = 16
+MAX_TOKEN_LENGTH = 4096
+# While a token is replaced the old one and the new one are both valid.
+MAX_TOKENS = 16
+
+
+class Access:
+    """The tokens of a server, as digests. Without any token every request may read."""
+
+    def __init__(self, tokens: tuple[str, ...] = ()) -> None:
+        if len(tokens) > MAX_TOKENS:
+            raise ConfigurationError(f"{len(tokens)} tokens: at most {MAX_TOKENS} are read")
+        for token in tokens:
+            if not MIN_TOKEN_LENGTH <= len(token) <= MAX_TOKEN_LENGTH or not token.isascii() or not token.isprintable():
+                raise ConfigurationError(
+                    f"a token has {MIN_TOKEN_LENGTH} to {MAX_TOKEN_LENGTH} printable ASCII characters; one of"
+                    f" {len(token)} characters is not usable"
+                )
+        self._digests = tuple(_digest(token) for token in tokens)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is needed."""
+        return not self._digests
+
+    def permits(self, authorization: str | None) -> bool:
+        """Whether the ``Authorization`` field of a request has one of the tokens.
+
+        Args:
+            authorization: The field's value; None where there is none.
+
+        Returns:
+            Whether it may read. The time that this takes does not depend on how much of a token is right.
+
+        Example:
+            ``access.permits("Bearer 5f1c...")``
+        """
+        if self.is_open:
+            return True
+        scheme, _, token = (authorization or "").partition(" ")
+        digest = _digest(token.strip())
+        # All of them, always: neither which token matches nor how far shows in the time.
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return any(matches) and scheme.lower() == "bearer"
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def read_tokens(token_file: Path | None) -> tuple[str, ...]:
+    """The tokens of a file, one a line, else of the environment variable MAINSTEM_SERVE_TOKEN.
+
+    Args:
+        token_file: The file; None for the environment.
+
+    Returns:
+        The tokens; none where neither is there.
+
+    Raises:
+        ConfigurationError: The file cannot be read or holds no token.
+
+    Example:
+        ``Access(read_tokens(Path("/etc/mainstem/token")))``
+    """
+    if token_file is None:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        return (token,) if token else ()
+    try:
+        text = token_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"--token-file: {token_file}: {reason}") from None
+    tokens = tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    if not tokens:
+        raise ConfigurationError(f"--token-file: {token_file} holds no token: write one line with it")
+    return tokens
+
+
+def check_exposure(address: str, *, has_tls: bool, has_token: bool, insecure: bool) -> None:
+    """Refuses to listen where other machines could read without a token, or the token could be read on the way.
+
+    Args:
+        address: The address that the socket is bound to.
+        has_tls: Whether connections are encrypted.
+        has_token: Whether requests need a token.
+        insecure: Whether the operator accepts both risks.
+
+    Raises:
+        ConfigurationError: The address is not loopback, and one of the two is missing.
+
+    Example:
+        ``check_exposure("127.0.0.1", has_tls=False, has_token=False, insecure=False)``
+    """
+    if insecure or is_loopback(address) or (has_tls and has_token):
+        return
+    missing = [
+        name
+        for name, is_there in (("--tls-cert and --tls-key", has_tls), (f"--token-file or {TOKEN_VARIABLE}", has_token))
+        if not is_there
+    ]
+    raise ConfigurationError(
+        f"--listen: {address} can be reached from other machines, so this needs {' and '.join(missing)};"
+        " --insecure serves all the same"
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def is_literal_host(host: str | None) -> bool:
+    """Whether a ``Host`` field is an address, or ``localhost``.
+
+    A page in a browser on this machine can make its own domain name resolve to 127.0.0.1 and send requests there. They have
+    that name as their host; programs that were started with the server's URL do not.
+    """
+    if not host:
+        return True
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

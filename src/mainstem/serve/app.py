@@ -1,0 +1,342 @@
+"""The requests: who may send which, and the response to each (docs/recordings.md, "serve").
+
+``GET /v1/recordings`` and ``/v1/files`` are pages of lists, ``GET /v1/recordings/N?after=P&wait=S`` waits until recording N is
+recorded past P, and ``/NAME`` is a file. The path of a request is compared as it came, with nothing decoded; a query has only the
+parameters that are named here, each once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from mainstem.clock import SYSTEM_CLOCK, Clock
+from mainstem.errors import RecordingError
+from mainstem.log_limit import LogLimit
+from mainstem.recording.archive import IDENTITY_FILE
+from mainstem.recording.catalog import CATALOG_FILE, NULL, RecordingDescriptor
+from mainstem.serve.access import is_literal_host
+from mainstem.serve.counts import CONTENT_TYPE, Counts
+from mainstem.serve.directory import CatalogView, NotServedError, ServedDirectory, TooManyFilesError
+from mainstem.serve.pulse import Pulse
+from mainstem.serve.ranges import RangeError, parse_range
+from mainstem.serve.replies import BytesReply, FileReply, Reply, json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from mainstem.serve.access import Access
+    from mainstem.serve.limits import Limits
+
+# A token is an Authorization field of a few kilobytes at most; a query has a name and numbers.
+MAX_PATH_LENGTH = 1024
+_RECORDING = re.compile(r"/v1/recordings/(0|[1-9][0-9]{0,18})", re.ASCII)
+_PARAMETER = re.compile(r"([a-z]+)=([A-Za-z0-9._-]*)", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,19}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
+_DESCRIPTOR_FIELDS = tuple(field.name for field in fields(RecordingDescriptor) if field.compare)
+
+log = LogLimit(logging.getLogger("mainstem.serve"))
+
+
+class Refusal(Exception):
+    """A request that gets an error: a status and a sentence."""
+
+    def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status, self.sentence, self.headers = status, sentence, dict(headers or {})
+        super().__init__(sentence)
+
+
+class Application:
+    """Handles the requests of one server."""
+
+    def __init__(
+        self,
+        path: Path,
+        access: Access,
+        limits: Limits,
+        counts: Counts,
+        *,
+        literal_hosts_only: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._directory = ServedDirectory(path, clock, listed_files=limits.listed_files)
+        self._access, self._limits, self._counts = access, limits, counts
+        self._literal_hosts_only = literal_hosts_only
+        self._clock = clock
+        self._pulse = Pulse()
+        self._catalog_lock = asyncio.Lock()
+        self._names_lock = asyncio.Lock()
+
+    def end_waits(self) -> None:
+        """Ends every long poll with what there is."""
+        self._pulse.close()
+
+    def close(self) -> None:
+        """Closes the files; the last call."""
+        self._directory.close()
+
+    async def handle(self, request: web.BaseRequest) -> Reply:
+        """The response to a request; never raises for what a peer sent."""
+        try:
+            self._check(request)
+            return await self._route(request)
+        except Refusal as refusal:
+            return self._error(refusal.status, refusal.sentence, refusal.headers)
+        except NotServedError as error:
+            return self._error(404, str(error))
+        except RecordingError as error:
+            # With the directory's path in it, so it is for the operator only.
+            log.log(logging.ERROR, "damage", f"a request failed: {error}", self._clock.monotonic_ns())
+            return self._error(500, "the recordings are damaged; the server's log has more")
+        except OSError as error:
+            log.log(logging.ERROR, "disk", f"a request failed: {error}", self._clock.monotonic_ns())
+            return self._error(503, "the directory cannot be read; the server's log has more", {"Retry-After": "1"})
+
+    def _error(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Reply:
+        reply = BytesReply(
+            status,
+            {"Content-Type": "application/json", **(headers or {})},
+            self._limits,
+            self._counts,
+            json_bytes({"error": sentence}),
+        )
+        if status in (400, 401, 405, 413, 421):
+            reply.force_close()
+        return reply
+
+    def _check(self, request: web.BaseRequest) -> None:
+        if not self._access.permits(request.headers.get("Authorization")):
+            log.log(
+                logging.WARNING,
+                "token",
+                f"a request of {request.remote} without a valid token is refused",
+                self._clock.monotonic_ns(),
+            )
+            raise Refusal(401, "a valid token is needed: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+        if self._literal_hosts_only and not is_literal_host(request.headers.get("Host")):
+            raise Refusal(421, "without a token this server is named by its address or as localhost only")
+        if request.method not in ("GET", "HEAD"):
+            raise Refusal(405, "the recordings are read-only: GET and HEAD", {"Allow": "GET, HEAD"})
+        if request.body_exists:
+            raise Refusal(413, "a request has no body")
+        if len(request.raw_path) > MAX_PATH_LENGTH:
+            raise Refusal(400, f"the path is longer than {MAX_PATH_LENGTH} characters")
+
+    async def _route(self, request: web.BaseRequest) -> Reply:
+        path, _, query = request.raw_path.partition("?")
+        if path == "/v1/recordings":
+            return await self._recordings(request, _parameters(query, "from", "limit", "active", "after", "wait"))
+        if path == "/v1/files":
+            return await self._files(request, _parameters(query, "prefix", "from", "limit"))
+        if match := _RECORDING.fullmatch(path):
+            return await self._recording(int(match[1]), _parameters(query, "after", "wait"))
+        if path == "/metrics":
+            return BytesReply(
+                200, {"Content-Type": CONTENT_TYPE}, self._limits, self._counts, self._counts.render().encode()
+            )
+        _parameters(query)
+        if path == f"/{CATALOG_FILE}":
+            view = await self._view()
+            return self._bytes(request, view.data, view.tag)
+        if path == f"/{IDENTITY_FILE}":
+            data = self._directory.identity_bytes()
+            return self._bytes(request, data, hashlib.sha256(data).hexdigest()[:32])
+        return await self._file(request, path[1:])
+
+    # -- lists -------------------------------------------------------------------------------------------------------
+
+    async def _view(self) -> CatalogView:
+        if self._directory.is_cheap():
+            return self._directory.catalog()
+        async with self._catalog_lock:
+            return await asyncio.to_thread(self._directory.catalog)
+
+    async def _recordings(self, request: web.BaseRequest, query: Mapping[str, str]) -> Reply:
+        first, limit = _whole(query, "from", 0), self._limit(query)
+        only_active = query.get("active", "") == "1"
+        body, tag = self._page(await self._view(), first, limit, only_active)
+        after, seconds = query.get("after", ""), self._wait_seconds(query)
+        if after == tag and seconds:
+
+            def is_changed() -> bool:
+                return self._chosen(self._directory.catalog(), first, limit, only_active)[1] != after
+
+            await self._waited(is_changed, seconds)
+            body, tag = self._page(await self._view(), first, limit, only_active)
+        if after == tag or _matches(request.headers.get("If-None-Match"), tag):
+            return BytesReply(304, {"ETag": f'"{tag}"'}, self._limits, self._counts, b"")
+        return self._json(body, {"ETag": f'"{tag}"'})
+
+    def _page(self, view: CatalogView, first: int, limit: int, only_active: bool) -> tuple[dict[str, Any], str]:
+        """A page of recordings and its entity tag, by what the catalog and the positions hold now."""
+        chosen, tag = self._chosen(view, first, limit, only_active)
+        rows = [self._row(descriptor) for descriptor in chosen[:limit]]
+        follows = chosen[limit].recording_id if len(chosen) > limit else None
+        return {"catalog": view.tag, "version": tag, "recordings": rows, "next": follows}, tag
+
+    def _chosen(
+        self, view: CatalogView, first: int, limit: int, only_active: bool
+    ) -> tuple[list[RecordingDescriptor], str]:
+        """The recordings of a page, with one more where another page follows, and the page's entity tag."""
+        chosen = [
+            descriptor
+            for descriptor in view.descriptors
+            if descriptor.recording_id >= first and (not only_active or descriptor.stop_position == NULL)
+        ][: limit + 1]
+        positions = [self._position(descriptor) for descriptor in chosen if descriptor.stop_position == NULL]
+        text = f"{view.tag} {positions} {first} {limit} {only_active}"
+        return chosen, hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def _position(self, descriptor: RecordingDescriptor) -> int | None:
+        try:
+            return self._directory.recorded_position(descriptor)
+        except RecordingError:
+            return NULL
+
+    def _row(self, descriptor: RecordingDescriptor) -> dict[str, Any]:
+        row: dict[str, Any] = {name: getattr(descriptor, name) for name in _DESCRIPTOR_FIELDS}
+        row["identity"] = descriptor.identity
+        row["recorded_position"] = position = self._position(descriptor)
+        if position == NULL:
+            row["problem"] = "its positions are damaged"
+        return row
+
+    async def _recording(self, recording_id: int, query: Mapping[str, str]) -> Reply:
+        after, seconds = _whole(query, "after", -1), self._wait_seconds(query)
+        descriptor = (await self._view()).by_id.get(recording_id)
+        if descriptor is None:
+            raise Refusal(404, f"the catalog has no recording {recording_id}")
+        if "after" in query and seconds:
+            before = descriptor
+
+            def is_past() -> bool:
+                now = self._directory.catalog().by_id.get(recording_id)
+                # A recording that stops, or is another one now, is news as well.
+                return now != before or (self._directory.recorded_position(now) or 0) > after
+
+            if descriptor.stop_position == NULL:
+                await self._waited(is_past, seconds)
+            descriptor = (await self._view()).by_id.get(recording_id)
+            if descriptor is None:
+                raise Refusal(404, f"the catalog has no recording {recording_id}")
+        return self._json(self._row(descriptor))
+
+    async def _waited(self, passed: Any, seconds: float) -> None:
+        self._counts.waits += 1
+        try:
+            await self._pulse.wait(passed, seconds)
+        finally:
+            self._counts.waits -= 1
+
+    async def _files(self, request: web.BaseRequest, query: Mapping[str, str]) -> Reply:
+        prefix, after, limit = query.get("prefix", ""), query.get("from", ""), self._limit(query)
+        # One listing at a time; each request that waits for it then reads the same names.
+        async with self._names_lock:
+            try:
+                names = await asyncio.to_thread(self._directory.names)
+            except TooManyFilesError:
+                raise Refusal(
+                    507, f"the directory has more than {self._limits.listed_files} files and is not listed"
+                ) from None
+        rows, has_more = self._directory.page(names, prefix, after, limit)
+        body = json_bytes({"files": rows, "next": rows[-1][0] if has_more and rows else None})
+        tag = hashlib.sha256(body).hexdigest()[:32]
+        if _matches(request.headers.get("If-None-Match"), tag):
+            return BytesReply(304, {"ETag": f'"{tag}"'}, self._limits, self._counts, b"")
+        headers = {"Content-Type": "application/json", "ETag": f'"{tag}"'}
+        return BytesReply(200, headers, self._limits, self._counts, body)
+
+    def _limit(self, query: Mapping[str, str]) -> int:
+        return max(1, min(_whole(query, "limit", self._limits.page_entries), self._limits.page_entries))
+
+    def _wait_seconds(self, query: Mapping[str, str]) -> float:
+        text = query.get("wait", "0")
+        if not _SECONDS.fullmatch(text):
+            raise Refusal(400, "wait is a number of seconds")
+        return min(float(text), self._limits.wait_seconds)
+
+    def _json(self, value: Any, headers: Mapping[str, str] | None = None) -> Reply:
+        return BytesReply(
+            200,
+            {"Content-Type": "application/json", **(headers or {})},
+            self._limits,
+            self._counts,
+            json_bytes(value),
+        )
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def _range(self, request: web.BaseRequest, size: int, tag: str) -> tuple[int, int, int, dict[str, str]]:
+        """Start, end, status and fields of the response. Raises Refusal for conditions that do not hold, and bad ranges."""
+        condition = request.headers.get("If-Match")
+        if condition is not None and not _matches(condition, tag):
+            raise Refusal(412, "the file is another one now: the directory was made anew", {"ETag": f'"{tag}"'})
+        headers = {"ETag": f'"{tag}"', "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
+        field = request.headers.get("Range")
+        if_range = request.headers.get("If-Range")
+        if if_range is not None and not _matches(if_range, tag):
+            field = None
+        if request.method == "HEAD":
+            return 0, size, 200, headers
+        try:
+            chosen = parse_range(field, size, self._limits.response_bytes)
+        except RangeError as error:
+            raise Refusal(416, str(error), {"Content-Range": f"bytes */{size}"}) from None
+        if chosen is None:
+            return 0, size, 200, headers
+        start, end = chosen
+        return start, end, 206, {**headers, "Content-Range": f"bytes {start}-{end - 1}/{size}"}
+
+    def _bytes(self, request: web.BaseRequest, data: bytes, tag: str) -> Reply:
+        """A file that is sent from memory, whose entity tag is that of its bytes."""
+        if _matches(request.headers.get("If-None-Match"), tag):
+            return BytesReply(304, {"ETag": f'"{tag}"'}, self._limits, self._counts, b"")
+        start, end, status, headers = self._range(request, len(data), tag)
+        return BytesReply(status, headers, self._limits, self._counts, data[start:end])
+
+    async def _file(self, request: web.BaseRequest, name: str) -> Reply:
+        fd = self._directory.open_file(name)
+        try:
+            served = self._directory.described(fd, name, await self._view())
+            start, end, status, headers = self._range(request, served.size, served.tag)
+            if served.recorded_position is not None:
+                headers["Mainstem-Recorded-Position"] = str(served.recorded_position)
+            if request.method != "HEAD" and self._counts.transfers >= self._limits.transfers:
+                raise Refusal(503, "as many files are being sent as the server sends at once", {"Retry-After": "1"})
+            file = os.fdopen(fd, "rb", buffering=0)
+        except BaseException:
+            os.close(fd)
+            raise
+        return FileReply(status, headers, self._limits, self._counts, file, start, end, served.head)
+
+
+def _parameters(query: str, *names: str) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for part in query.split("&") if query else ():
+        match = _PARAMETER.fullmatch(part)
+        if match is None or match[1] not in names or match[1] in parameters:
+            raise Refusal(400, f"the query has parameters: {', '.join(names) or 'none'}; each at most once")
+        parameters[match[1]] = match[2]
+    return parameters
+
+
+def _whole(query: Mapping[str, str], name: str, default: int) -> int:
+    if name not in query:
+        return default
+    if not _WHOLE.fullmatch(query[name]):
+        raise Refusal(400, f"{name} is a whole number")
+    return int(query[name])
+
+
+def _matches(header: str | None, tag: str) -> bool:
+    """Whether a condition names an entity tag, or any."""
+    return header is not None and any(part.strip() in ("*", f'"{tag}"') for part in header.split(","))

@@ -1,0 +1,224 @@
+"""Connections: accepted within limits, and cut off when a request's head takes too long.
+
+aiohttp's protocol parses requests and closes connections without one. In front of it stands ``ConnectionGuard``, which starts a
+clock with the first byte of a request and stops it when the request is whole. Connections are counted from the moment that they
+are accepted, before TLS's handshake, so that those that never finish it count too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.log_limit import LogLimit
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from collections.abc import Callable
+
+    from aiohttp import web
+
+    from mainstem.serve.counts import Counts
+    from mainstem.serve.limits import Limits
+
+# When the process or the system has no descriptor left, accepting pauses: connections wait in the kernel's queue.
+ACCEPT_PAUSE_S = 0.1
+ACCEPT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+BACKLOG = 256
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+log = LogLimit(logging.getLogger("mainstem.serve"))
+
+
+class ConnectionGuard(asyncio.Protocol):
+    """One connection. Passes everything on to aiohttp's protocol, and aborts when a request's head is late."""
+
+    def __init__(self, inner: web.RequestHandler, head_seconds: float, on_lost: Callable[[], None]) -> None:
+        self.inner = inner
+        self._head_seconds = head_seconds
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_busy = self._has_more = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Starts the time for the first request."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._start_timer()
+        self.inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Starts the time for a request with its first byte."""
+        if self._is_busy:
+            self._has_more = True
+        else:
+            self._start_timer()
+        self.inner.data_received(data)
+
+    def eof_received(self) -> None:
+        """Passes the end on."""
+        self.inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """Passes it on."""
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Passes it on."""
+        self.inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the time and gives the connection's place back."""
+        self._stop_timer()
+        self._on_lost()
+        self.inner.connection_lost(exc)
+
+    def request_started(self) -> None:
+        """A request is whole, and is being handled."""
+        self._is_busy, self._has_more = True, False
+        self._stop_timer()
+
+    def request_ended(self) -> None:
+        """The response was sent; what came meanwhile is the beginning of the next request."""
+        self._is_busy = False
+        if self._has_more:
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._head_seconds, self._late)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Listener:
+    """Accepts connections for one HTTP server."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        server: Callable[[], web.RequestHandler],
+        limits: Limits,
+        counts: Counts,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._socket, self._server, self._limits, self._counts, self._tls = listening, server, limits, counts, tls
+        self._addresses: Counter[str] = Counter()
+        self._guards: dict[web.RequestHandler, ConnectionGuard] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def guard_of(self, protocol: web.RequestHandler) -> ConnectionGuard | None:
+        """The guard of the connection that a request came over; None when it is lost."""
+        return self._guards.get(protocol)
+
+    def start(self) -> None:
+        """Starts accepting."""
+        self._socket.setblocking(False)
+        self._task = asyncio.get_running_loop().create_task(self._accept())
+
+    async def close(self) -> None:
+        """Stops accepting, and ends connections whose handshake is not complete."""
+        tasks = [task for task in (self._task, *self._starting) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(self._socket)
+            except OSError as error:
+                # Else the peer has gone again before it was accepted.
+                if error.errno in ACCEPT_ERRORS:
+                    self._log("descriptors", f"no connection is accepted for a moment: {error.strerror}")
+                    await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            address = _network_of(str(peer[0]))
+            reason = self._full(address)
+            if reason:
+                self._refuse(accepted, reason, str(peer[0]))
+                continue
+            self._counts.connections += 1
+            self._addresses[address] += 1
+            task = loop.create_task(self._start(accepted, address))
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+
+    def _full(self, address: str) -> str:
+        if self._counts.connections >= self._limits.connections:
+            return "connections"
+        if self._addresses[address] >= self._limits.connections_per_address:
+            return "connections of one address"
+        return ""
+
+    def _refuse(self, accepted: socket.socket, reason: str, peer: str) -> None:
+        self._counts.refused[reason] += 1
+        self._log(reason, f"a connection of {peer} is refused: the limit of {reason} is reached")
+        try:
+            accepted.setblocking(False)
+            if self._tls is None:
+                accepted.send(_BUSY)
+        except OSError:
+            pass  # it has gone
+        accepted.close()
+
+    async def _start(self, accepted: socket.socket, address: str) -> None:
+        inner = self._server()
+        is_counted = True
+
+        def lost() -> None:
+            nonlocal is_counted
+            self._guards.pop(inner, None)
+            if is_counted:
+                is_counted = False
+                self._counts.connections -= 1
+                self._addresses[address] -= 1
+                if not self._addresses[address]:
+                    del self._addresses[address]
+
+        guard = self._guards[inner] = ConnectionGuard(inner, self._limits.head_seconds, lost)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: guard,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._limits.head_seconds if self._tls else None,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            lost()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            self._counts.refused["handshake"] += 1
+
+    @staticmethod
+    def _log(kind: str, text: str) -> None:
+        log.log(logging.WARNING, kind, text, SYSTEM_CLOCK.monotonic_ns())
+
+
+def _network_of(address: str) -> str:
+    """What counts as one address: a whole /64 of IPv6, because one host has all of it."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        mapped = parsed.ipv4_mapped
+        return str(mapped) if mapped else str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
+    return address

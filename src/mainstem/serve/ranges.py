@@ -1,0 +1,50 @@
+"""The ``Range`` field of a request: one range of bytes, as RFC 9110, section 14, writes it."""
+
+from __future__ import annotations
+
+import re
+
+# At most 19 digits: int() of a longer text costs more than it is worth, and no file is that long.
+_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
+
+
+class RangeError(Exception):
+    """No range that can be sent; the message says why."""
+
+
+def parse_range(header: str | None, size: int, most: int) -> tuple[int, int] | None:
+    """Reads a ``Range`` field.
+
+    Args:
+        header: The field's value; None where the request has none.
+        size: The bytes of the file.
+        most: The most bytes of one response.
+
+    Returns:
+        Start and end in the file; None for the whole of it.
+
+    Raises:
+        RangeError: The field is no range, or several, or it starts past the end, or it is longer than ``most``.
+
+    Example:
+        ``parse_range("bytes=0-63", 4096, 1 << 30)`` is ``(0, 64)``.
+    """
+    if header is None:
+        if size > most:
+            raise RangeError(f"the file has {size} bytes: ask for ranges of at most {most}")
+        return None
+    match = _RANGE.fullmatch(header.strip())
+    if match is None or not (match[1] or match[2]):
+        raise RangeError("only a single range is read: Range: bytes=FIRST-LAST")
+    if match[1]:
+        start = int(match[1])
+        end = min(int(match[2]) + 1, size) if match[2] else size
+        if match[2] and int(match[2]) < start:
+            raise RangeError("the range ends before it starts")
+    else:
+        start, end = max(size - int(match[2]), 0), size
+    if start >= size or start >= end:
+        raise RangeError(f"the range starts past the end of the file, which has {size} bytes")
+    if end - start > most:
+        raise RangeError(f"the range has {end - start} bytes: ask for at most {most}")
+    return start, end

@@ -1,0 +1,153 @@
+"""Responses that cut off a peer that does not read: JSON, text, and ranges of files by ``sendfile``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import IO, TYPE_CHECKING, Any
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aiohttp.abc import AbstractStreamWriter
+
+    from mainstem.serve.counts import Counts
+    from mainstem.serve.limits import Limits
+
+# Nothing on the way may keep what only the holder of a token may read, or what changes.
+COMMON_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Server": "mainstem",
+    "Mainstem-Serve": "1",
+}
+
+
+class Reply(web.StreamResponse):
+    """A response whose bytes a peer must take piece by piece in time. ``ended`` is called when it was sent or failed."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], limits: Limits, counts: Counts, length: int) -> None:
+        super().__init__(status=status, headers={**COMMON_HEADERS, **headers})
+        self.content_length = length
+        self.limits, self.counts = limits, counts
+        self.ended: Callable[[], None] = lambda: None
+        self._is_sent = False
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Sends head and body. Raises ConnectionResetError when the peer does not take them."""
+        if self._is_sent:
+            return await super().prepare(request)
+        self._is_sent = True
+        transport = request.transport
+        try:
+            async with asyncio.timeout(self.limits.piece_seconds):
+                writer = await super().prepare(request)
+            if request.method != "HEAD":
+                await self.send_body(request)
+            async with asyncio.timeout(self.limits.piece_seconds):
+                await self.write_eof()
+        except (TimeoutError, ConnectionError, OSError) as error:
+            if transport is not None:
+                transport.abort()
+            raise ConnectionResetError("the peer does not read") from error
+        except BaseException:
+            if transport is not None:
+                transport.abort()
+            raise
+        finally:
+            self.counts.requests[self.status] += 1
+            self.ended()
+        return writer
+
+    async def send_body(self, request: web.BaseRequest) -> None:
+        """Sends the body; each piece in time."""
+
+    async def send_piece(self, data: bytes) -> None:
+        """Sends some bytes; raises TimeoutError when the peer does not take them."""
+        async with asyncio.timeout(self.limits.piece_seconds):
+            await self.write(data)
+        self.counts.bytes_sent += len(data)
+
+
+class BytesReply(Reply):
+    """A response from memory."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], limits: Limits, counts: Counts, body: bytes) -> None:
+        super().__init__(status, headers, limits, counts, len(body))
+        self._bytes = body
+
+    async def send_body(self, request: web.BaseRequest) -> None:  # noqa: ARG002 - of the interface
+        """Sends the bytes."""
+        step = self.limits.piece_bytes
+        for at in range(0, len(self._bytes), step):
+            await self.send_piece(self._bytes[at : at + step])
+
+
+class FileReply(Reply):
+    """A range of a file, which the kernel sends; ``head`` replaces the file's first bytes.
+
+    Counts as a transfer from when it is made until ``prepare`` ends, which closes the file.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        limits: Limits,
+        counts: Counts,
+        file: IO[bytes],
+        start: int,
+        end: int,
+        head: bytes = b"",
+    ) -> None:
+        super().__init__(status, headers, limits, counts, end - start)
+        self._file, self._first, self._end, self._head = file, start, end, head
+        # From here on, so that requests which arrive together do not all pass the limit.
+        counts.transfers += 1
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """As ``Reply.prepare``."""
+        try:
+            return await super().prepare(request)
+        finally:
+            self.counts.transfers -= 1
+            self._file.close()
+
+    async def send_body(self, request: web.BaseRequest) -> None:
+        """Sends the range. Raises ConnectionResetError when the file is cut meanwhile."""
+        at = self._first
+        if self._head:
+            await self._send_from_memory(at)
+            return
+        loop = asyncio.get_running_loop()
+        while at < self._end:
+            transport = request.transport
+            if transport is None:
+                raise ConnectionResetError("the peer has gone")
+            count = min(self._end - at, self.limits.piece_bytes)
+            async with asyncio.timeout(self.limits.piece_seconds):
+                sent = await loop.sendfile(transport, self._file, at, count)
+            if not sent:
+                raise ConnectionResetError("the file is shorter now")
+            at += sent
+            self.counts.bytes_sent += sent
+
+    async def _send_from_memory(self, at: int) -> None:
+        if at < len(self._head):
+            data = self._head[at : self._end]
+            await self.send_piece(data)
+            at += len(data)
+        while at < self._end:
+            data = os.pread(self._file.fileno(), min(self._end - at, self.limits.piece_bytes), at)
+            if not data:
+                raise ConnectionResetError("the file is shorter now")
+            await self.send_piece(data)
+            at += len(data)
+
+
+def json_bytes(value: Any) -> bytes:
+    """A JSON document without spaces."""
+    return json.dumps(value, separators=(",", ":")).encode()

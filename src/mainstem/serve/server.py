@@ -1,0 +1,161 @@
+"""A server of one directory of recordings: socket, TLS, HTTP, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError, needs_extras
+
+with needs_extras():
+    from aiohttp import web
+
+from mainstem.serve.access import Access, check_exposure
+from mainstem.serve.app import Application
+from mainstem.serve.counts import Counts
+from mainstem.serve.limits import Limits
+from mainstem.serve.listener import BACKLOG, Listener
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.serve.replies import Reply
+
+
+class RecordingServer:
+    """Serves one directory, read-only, on the running event loop.
+
+    Args:
+        directory: The directory of the recordings; need not hold any yet.
+        host: The address or name to listen on.
+        port: The port; 0 for any.
+        access: The tokens that may read. Default: no token is needed.
+        tls: Certificate and key; None for no TLS.
+        limits: The limits.
+        insecure: Whether to listen on an address that other machines reach without TLS and a token.
+
+    Raises:
+        ConfigurationError: It cannot listen there, or must not without TLS and a token.
+
+    Example:
+        ``async with RecordingServer(Path("tides"), "127.0.0.1", 8480) as server: print(server.url)``
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        host: str,
+        port: int,
+        *,
+        access: Access | None = None,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.counts = Counts()
+        self._tls = tls
+        access = access or Access()
+        self._socket = _listening(host, port)
+        try:
+            address = self._socket.getsockname()
+            check_exposure(address[0], has_tls=tls is not None, has_token=not access.is_open, insecure=insecure)
+        except ConfigurationError:
+            self._socket.close()
+            raise
+        name = f"[{address[0]}]" if ":" in address[0] else address[0]
+        self.url = f"{'https' if tls else 'http'}://{name}:{address[1]}"
+        self._application = Application(
+            directory, access, self.limits, self.counts, literal_hosts_only=access.is_open and not insecure
+        )
+        self._server: web.Server | None = None
+        self._listener: Listener | None = None
+
+    async def __aenter__(self) -> RecordingServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Starts to accept connections."""
+        limits = self.limits
+        self._server = web.Server(
+            self._handle,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=limits.idle_seconds,
+            max_line_size=limits.head_line_bytes,
+            max_field_size=limits.head_line_bytes,
+            max_headers=limits.head_fields,
+            lingering_time=0,
+            auto_decompress=False,
+        )
+        self._listener = Listener(self._socket, self._server, limits, self.counts, self._tls)
+        self._listener.start()
+
+    async def close(self) -> None:
+        """Stops accepting, ends long polls, lets responses that are being sent end for a moment, and closes everything."""
+        if self._listener is not None:
+            await self._listener.close()
+        self._socket.close()
+        self._application.end_waits()
+        if self._server is not None:
+            self._server.pre_shutdown()  # connections without a request end at once
+            await self._server.shutdown(self.limits.close_seconds)
+            # Connections close in the loop's next rounds.
+            await asyncio.sleep(0)
+        self._application.close()
+
+    async def _handle(self, request: web.BaseRequest) -> Reply:
+        assert self._listener is not None
+        guard = self._listener.guard_of(request.protocol)
+        if guard is not None:
+            guard.request_started()
+        reply = await self._application.handle(request)
+        if guard is not None:
+            reply.ended = guard.request_ended
+        return reply
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(f"--listen: cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """The TLS of a server: version 1.2 or later.
+
+    Args:
+        certificate: The certificate and those that lead to its authority (PEM).
+        key: Its key (PEM).
+
+    Returns:
+        The context.
+
+    Raises:
+        ConfigurationError: A file cannot be read, or they do not belong together.
+
+    Example:
+        ``tls_context(Path("cert.pem"), Path("key.pem"))``
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+
+    def no_password() -> str:
+        raise ConfigurationError(f"--tls-key: {key} is encrypted; a key without a password is needed")
+
+    try:
+        context.load_cert_chain(certificate, key, password=no_password)
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {error.reason or error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"--tls-cert {certificate}, --tls-key {key}: {error.strerror}") from None
+    return context

@@ -1,0 +1,42 @@
+"""A server of recordings in a thread of its own, for readers that block."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+from mainstem.serve.server import RecordingServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class RunningServer:
+    """Serves a directory until its block ends."""
+
+    def __init__(self, directory: Path, *, port: int = 0, **options: Any) -> None:
+        self._arguments = (directory, "127.0.0.1", port), options
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> RunningServer:
+        self._thread.start()
+        assert self._ready.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        positional, options = self._arguments
+        async with RecordingServer(*positional, **options) as self.server:
+            self.url = self.server.url
+            self._ready.set()
+            await self._stop.wait()

@@ -1,0 +1,242 @@
+"""The store behind an http(s) URL: ``mainstem serve``, and plain servers with ranges or without."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from tests.support.recording_server import RunningServer
+from tests.unit.serve.conftest import Live
+
+from mainstem.errors import ConfigurationError, StoreError
+from mainstem.serve.access import Access
+from mainstem.store import open_store
+from mainstem.store.http import HttpStore
+from mainstem.store.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOKEN = "0123456789abcdef-token"
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    directory = Live(tmp_path / "rec")
+    directory.add(2000)
+    yield directory
+    directory.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAINSTEM_SERVE_TOKEN", raising=False)
+
+
+@contextmanager
+def plain_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def impatient(url: str, **options: str) -> HttpStore:
+    return HttpStore(url, options, retry=Retry(attempts=3, sleep=lambda _: None))
+
+
+def test_files_are_listed_sized_and_read_as_they_are(live: Live) -> None:
+    with RunningServer(live.path) as server:
+        store = open_store(server.url)
+        files = {file.name: file.size for file in store.list()}
+        assert files == {p.name: p.stat().st_size for p in live.path.iterdir() if p.name != "mainstem-recorder.lock"}
+        assert [f.name for f in store.list("0.")] == ["0.mainstem-positions"]
+        data = (live.path / "0-65536.rec").read_bytes()
+        assert store.size("0-65536.rec") == len(data)
+        assert store.read("0-65536.rec", 100, 5000) == data[100:5000]
+        assert store.read("0-65536.rec", 65000, 1 << 20) == data[65000:]
+        assert store.read("0-65536.rec", 1 << 20, 1 << 21) == b""
+        assert store.read("0-65536.rec", 5, 5) == b""
+        for name in ("0-1.rec", "nothing"):
+            with pytest.raises(FileNotFoundError):
+                store.read(name, 0, 1)
+            with pytest.raises(FileNotFoundError):
+                store.size(name)
+        assert list(store.directories()) == []
+        assert store.local_path("0-0.rec") is None
+        store.close()
+
+
+def test_requests_go_over_one_connection_that_is_kept(live: Live) -> None:
+    with RunningServer(live.path) as server:
+        store = HttpStore(server.url)
+        for _ in range(50):
+            store.read("0-0.rec", 0, 64)
+        assert server.server._server.requests_count == 50  # type: ignore[union-attr]
+        assert server.server.counts.connections == 1
+        store.close()
+
+
+def test_a_kept_connection_that_the_server_closed_is_replaced(live: Live) -> None:
+    with RunningServer(live.path) as first:
+        port = int(first.url.rpartition(":")[2])
+        store = HttpStore(first.url, retry=Retry(attempts=1))
+        store.read("0-0.rec", 0, 64)
+    with RunningServer(live.path, port=port):
+        assert len(store.read("0-0.rec", 0, 64)) == 64
+        store.close()
+
+
+def test_a_process_that_was_forked_has_connections_of_its_own(live: Live) -> None:
+    with RunningServer(live.path) as server:
+        store = HttpStore(server.url)
+        data = store.read("0-0.rec", 0, 64)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if store.read("0-0.rec", 0, 64) == data else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert store.read("0-0.rec", 0, 64) == data
+        store.close()
+
+
+def test_a_store_behind_http_is_read_only(live: Live) -> None:
+    store = HttpStore("http://127.0.0.1:1")
+    for write in (lambda: store.put("a", b""), lambda: store.put_if_absent("a", b""), lambda: store.delete("a")):
+        with pytest.raises(StoreError, match="read-only"):
+            write()
+
+
+def test_a_token_is_sent_and_a_wrong_one_is_named(live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\n")
+    with RunningServer(live.path, access=Access((TOKEN,))) as server:
+        with pytest.raises(StoreError, match="a token is needed"):
+            impatient(server.url).size("0-0.rec")
+        with pytest.raises(StoreError, match="not valid") as raised:
+            impatient(server.url, token="0123456789abcdef-other").size("0-0.rec")
+        assert "0123456789abcdef" not in str(raised.value)
+        assert impatient(server.url, token=TOKEN).size("0-0.rec") == 65536
+        assert impatient(server.url, token_file=str(path)).size("0-0.rec") == 65536
+        monkeypatch.setenv("MAINSTEM_SERVE_TOKEN", TOKEN)
+        assert impatient(server.url).size("0-0.rec") == 65536
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "sentence"),
+    [
+        ("http://me:secret@h", {}, "token_file"),
+        ("http://token@h", {}, "token_file"),
+        ("http://h/?a=b", {}, "no query"),
+        ("http://h:99999", {}, "out of range"),
+        ("http://", {}, "host"),
+        ("http://h", {"tokens": "x"}, "no option"),
+        ("http://h", {"timeout": "never"}, "seconds"),
+        ("http://h", {"token": TOKEN}, "unencrypted"),
+        ("http://h", {"token_file": "/nowhere"}, "No such file"),
+        ("https://h", {"ca": "/nowhere"}, "No such file"),
+        ("https://h", {"token": "a\nb"}, "characters"),
+    ],
+)
+def test_urls_and_options_that_are_not_usable_are_refused(url: str, options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence) as raised:
+        HttpStore(url, options)
+    assert "secret" not in str(raised.value)
+
+
+def test_https_is_verified_by_an_authority_that_is_named(live: Live, tmp_path: Path) -> None:
+    from mainstem.aqueduct import make_certificates
+    from mainstem.serve.server import tls_context
+
+    files = make_certificates(tmp_path / "certs")
+    context = tls_context(files.certificate, files.key)
+    with RunningServer(live.path, tls=context, access=Access((TOKEN,))) as server:
+        with pytest.raises(StoreError, match="by the option ca"):
+            impatient(server.url, token=TOKEN).size("0-0.rec")
+        store = impatient(server.url, token=TOKEN, ca=str(files.ca))
+        assert store.read("0-0.rec", 0, 65536) == (live.path / "0-0.rec").read_bytes()
+        store.close()
+
+
+def test_a_plain_server_without_ranges_is_read_from_the_start_only(live: Live) -> None:
+    class Handler(SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(live.path))
+
+        def log_message(self, *_: object) -> None: ...
+
+    with plain_server(Handler) as url:
+        store = impatient(url)
+        assert store.size("0-0.rec") == 65536
+        assert store.read("0-0.rec", 0, 65536) == (live.path / "0-0.rec").read_bytes()
+        with pytest.raises(StoreError, match="range requests"):
+            store.read("0-0.rec", 64, 65536)
+        with pytest.raises(StoreError, match="lists no files"):
+            list(store.list())
+
+
+class Faulty(BaseHTTPRequestHandler):
+    """Fails as ``faults`` says, in turn, then responds."""
+
+    protocol_version = "HTTP/1.1"
+    faults: list[str]
+
+    def log_message(self, *_: object) -> None: ...
+
+    def do_GET(self) -> None:
+        fault = self.faults.pop(0) if self.faults else ""
+        body = b"x" * 100
+        if fault.isdigit():
+            self.send_response(int(fault))
+            self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif fault == "reset":
+            self.close_connection = True
+        else:
+            start = 1 if fault == "other range" else 0
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{start + 99}/1000")
+            self.send_header("Content-Length", str(1 << 40) if fault == "huge" else "100")
+            self.end_headers()
+            self.wfile.write(body[:50] if fault == "short" else body)
+            self.close_connection = fault in ("short", "huge")
+
+
+@pytest.mark.parametrize("faults", [["503", "429"], ["reset", "reset"], ["short", "500"]])
+def test_what_fails_for_a_moment_is_tried_again(faults: list[str]) -> None:
+    handler = type("Handler", (Faulty,), {"faults": list(faults)})
+    with plain_server(handler) as url:
+        assert impatient(url).read("0-0.rec", 0, 100) == b"x" * 100
+        assert handler.faults == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "sentence"),
+    [
+        (["503"] * 3, "3 times"),
+        (["other range"], "another range"),
+        (["huge"], "were asked for"),
+        (["400"], "HTTP 400"),
+        (["302"], "redirections"),
+    ],
+)
+def test_what_does_not_pass_is_an_error_with_the_url(faults: list[str], sentence: str) -> None:
+    with plain_server(type("Handler", (Faulty,), {"faults": list(faults)})) as url:
+        with pytest.raises(StoreError, match=sentence) as raised:
+            impatient(url).read("0-0.rec", 0, 100)
+        assert raised.value.url == url
+
+
+def test_a_server_that_is_away_is_an_error_after_the_retries() -> None:
+    with pytest.raises(StoreError, match="3 times"):
+        impatient("http://127.0.0.1:1").size("0-0.rec")
