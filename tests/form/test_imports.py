@@ -78,9 +78,17 @@ DOORS: dict[str, set[str]] = {
     "mux/jmux/aio_server.py": {"asyncio"},
     "mux/sockets.py": {"asyncio"},
     "store/arrow.py": {"threading"},
+    "recording/tailed.py": {"threading"},
+    "store/http.py": {"socket", "ssl", "threading"},
     "store/retry.py": {"random", "time"},
     "mux/tunnel.py": {"asyncio", "random", "socket"},
     "cli/tunnel.py": {"asyncio", "ssl"},
+    "cli/serve.py": {"asyncio", "signal"},
+    "serve/app.py": {"asyncio"},
+    "serve/listener.py": {"asyncio"},
+    "serve/pulse.py": {"asyncio"},
+    "serve/replies.py": {"asyncio"},
+    "serve/server.py": {"asyncio", "socket", "ssl"},
 }
 
 

@@ -17,7 +17,8 @@ from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
-from mainstem.recording.archive import DirectoryArchive, archives_at
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.opening import archives_at
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
 from mainstem.recording.shipping.local_retention import Keep

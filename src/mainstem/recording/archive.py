@@ -24,8 +24,6 @@ from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
-from mainstem.recording.shipping.layout import MANIFESTS, is_archive_id
-from mainstem.recording.shipping.shipped_archive import ShippedArchive, shipped_archives
 from mainstem.store.base import read_all
 from mainstem.store.http import HttpStore
 from mainstem.store.local import LocalStore
@@ -252,32 +250,6 @@ class DirectoryArchive:
     def close(self) -> None:
         """As ``Archive.close``."""
         self.store.close()
-
-
-def archives_at(
-    place: Path | str, options: Mapping[str, str] | None = None, *, keeps_listing: bool = False
-) -> list[Archive]:
-    """The archives at a path or URL, whatever their layout; none where there is none.
-
-    A recorder's directory is one. A place that recorders ship to has one for each of them, and each can be named by itself.
-    """
-    archive = DirectoryArchive.at(place, options, keeps_listing=keeps_listing)
-    try:
-        archive.store.size(CATALOG_FILE)
-        return [archive]
-    except FileNotFoundError:
-        pass
-    store = archive.store
-    if isinstance(store, HttpStore):
-        # Such a server lists no directories.
-        store.close()
-        return []
-    if archives := shipped_archives(store):
-        return list(archives)
-    parent, _, name = str(place).rstrip("/").rpartition("/")
-    is_one = is_archive_id(name) and MANIFESTS in store.directories()
-    store.close()
-    return [ShippedArchive(open_store(parent or ".", options), name)] if is_one else []
 
 
 def archive_of(place: Archive | os.PathLike[str] | str, options: Mapping[str, str] | None = None) -> Archive:

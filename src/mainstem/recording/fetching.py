@@ -102,7 +102,9 @@ class FetchedSegment:
                 if there >= end:
                     return
                 while len(waiting) < AHEAD and (following := next(ranges, None)) is not None:
-                    waiting.append((*following, fetching(self._load, memory, *following)))
+                    waiting.append(
+                        (*following, fetching(lambda start, end: self._load(memory, start, end), *following))
+                    )
                 at, there, future = waiting.popleft()
                 if data := future.result():
                     memory[at:there] = data

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
-from mainstem.recording.archive import DirectoryArchive, archives_at
+from mainstem.recording.opening import archives_at, open_archive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.filters import RowFilter, row_filter
 from mainstem.recording.rows.reading import read_rows
@@ -331,7 +331,7 @@ def span_of(bounds: PredicateBounds) -> Span:
 
 def _archives(place: Path | str, options: Mapping[str, str] | None) -> list[Archive]:
     """The archives at a place; where there is none, what says so when it is read."""
-    return archives_at(place, options) or [DirectoryArchive.at(place, options)]
+    return archives_at(place, options) or [open_archive(place, options)]
 
 
 def open_recordings(place: Path | str, options: Mapping[str, str] | None = None) -> Recordings:

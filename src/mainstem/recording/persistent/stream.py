@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConfigurationError, RecordingError
-from mainstem.recording.archive import archive_of, archives_at
+from mainstem.recording.opening import open_archive
 from mainstem.recording.persistent.session import SessionStream
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.search import first_reaching
@@ -60,7 +60,9 @@ class PersistentStream:
         self.channel, self.stream_id = channel, stream_id
         self._client, self._clock = client, clock
         self._start, self._recorded_channel, self._strict = checked_start(start), recorded_channel, strict
-        self._archive = the_archive(recordings, options)
+        self._archive = (
+            open_archive(os.fspath(recordings), options) if isinstance(recordings, (str, os.PathLike)) else recordings
+        )
         self.live: Subscription | None = None
         self._sessions: dict[tuple[int, int], SessionStream] = {}
         self._readers: dict[int, RecordingReader] = {}
@@ -242,19 +244,6 @@ class PersistentStream:
                     "recording of it: does a recorder run?"
                 )
             session.position = image.join_position
-
-
-def the_archive(place: Archive | os.PathLike[str] | str, options: Mapping[str, str] | None) -> Archive:
-    """The archive at a place. Raises ConfigurationError where there are several, of which one must be chosen."""
-    if not isinstance(place, (str, os.PathLike)):
-        return place
-    archives = archives_at(os.fspath(place), options)
-    if len(archives) > 1:
-        for archive in archives:
-            archive.close()
-        urls = ", ".join(archive.url for archive in archives)
-        raise ConfigurationError(f"recordings: {os.fspath(place)} holds several archives: choose one of {urls}")
-    return archives[0] if archives else archive_of(place, options)
 
 
 def checked_start(start: Any) -> Start:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from mainstem.errors import RecordingError
 from mainstem.recording import RecordingDescriptor, RecordingReader, SkippedRange, faults
-from mainstem.recording.archive import Archive, DirectoryArchive, archives_at
+from mainstem.recording.opening import archives_at, open_archive
 from mainstem.recording.replay import BYTES_PER_BATCH
 from mainstem.recording.rows.reading import read_rows, schema_of
 from mainstem.recording.verify import end_fault
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mainstem.recording.archive import Archive
     from mainstem.spark.sources.schema import Names
 
 
@@ -125,8 +126,7 @@ class TaskArchives:
             archives = archives_at(part.directory, part.store_options)
             named = (each for each in archives if len(archives) == 1 or each.archive_id == part.archive_id)
             # Without a catalog the segments are read all the same.
-            default = DirectoryArchive.at(part.directory, part.store_options)
-            self._opened[key] = next(named, default)
+            self._opened[key] = next(named, None) or open_archive(part.directory, part.store_options)
         return RecordingReader(self._opened[key], part.descriptor)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.archive import Archive, DirectoryArchive, archives_at
+from mainstem.recording.opening import archives_at, open_archive
 from mainstem.store import is_url, open_store
 from mainstem.store.threads import in_threads
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mainstem.recording import RecordingDescriptor
+    from mainstem.recording.archive import Archive
 
 WILD = frozenset("*?[")
 # A pattern that meets more directories than this at one level is a mistake, and each costs a request.
@@ -57,7 +58,7 @@ class Places:
         for url, archives in zip(unknown, in_threads(self._archives, unknown), strict=True):
             if archives or urls[url]:
                 # Of a path that is named and has nothing the error comes with the first use.
-                default = DirectoryArchive(open_store(url, self._options), keeps_listing=True)
+                default = open_archive(url, self._options, keeps_listing=True)
                 self._opened[url] = archives or [default]
         places: dict[str, Place] = {}
         for url in urls:

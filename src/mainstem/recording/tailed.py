@@ -1,0 +1,402 @@
+"""One archive in two places: its closed part, in an object store say, and its tail, where it is recorded.
+
+Theory of operation. Both places hold ranges of the same recordings, by the same positions, and a position is in one of them, in
+both for a while, or in the closed part alone. ``shipped_end`` of a recording is the position before which the closed part has
+everything. Each range of bytes that a reader fetches comes from one place: the closed part when it ends at or before the shipped
+end, else the tail; when that place does not have it (any more) or is away, from the other one, if that has it. Rows are cut from
+positions and not from places, so none comes twice, and a range that neither place has is an error and never left out.
+
+A place that is away: what it held last still holds, because positions do not go back and closed bytes do not change. So a
+process that has seen both goes on with what there is, and its end moves as far as the other place moves it. A process that has
+never seen the tail cannot know how far the recordings reach, nor one that has not seen the closed part where they begin: those
+raise StoreError.
+
+Whether both places hold the same archive is decided by the archive id where both have one, and by the identity of each
+recording in any case.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.errors import RecordingError, StoreError
+from mainstem.log_limit import LogLimit
+from mainstem.recording.catalog import NULL
+from mainstem.recording.fetching import FetchedSegment
+from mainstem.recording.positions import IndexEntry, Positions
+from mainstem.recording.segments import segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mainstem.recording.archive import Archive, ArchiveSegment
+    from mainstem.recording.catalog import RecordingDescriptor
+
+log = LogLimit(logging.getLogger(__name__))
+
+
+class TailedArchive:
+    """The closed part of an archive from one place and its tail from another. Use it as any archive.
+
+    Args:
+        closed: What is complete, or complete up to a position: an object store, another directory.
+        tail: Where the recordings grow: ``mainstem serve``, or the recorder's directory.
+
+    Example:
+        ``TailedArchive(DirectoryArchive.at("s3://bucket/tides"), DirectoryArchive.at("https://recorder-1:8480"))``
+    """
+
+    def __init__(self, closed: Archive, tail: Archive) -> None:
+        self.closed, self.tail = closed, tail
+        # Segments are fetched by threads of their own; an archive is used by one at a time.
+        self.lock = threading.RLock()
+        self._seen: dict[str, list[RecordingDescriptor]] = {}
+        self._seen_segments: dict[tuple[str, int], Mapping[int, int]] = {}
+        self._shipped_ends: dict[int, int] = {}
+        self._seen_ends: dict[int, int] = {}
+        self._recorded: dict[int, int] = {}
+        self._merged: list[RecordingDescriptor] = []
+        self._is_same: bool | None = None
+
+    @property
+    def url(self) -> str:
+        """The URL of the closed part."""
+        return self.closed.url
+
+    @property
+    def archive_id(self) -> str:
+        """As ``Archive.archive_id``: that of the closed part."""
+        return self.closed.archive_id
+
+    @property
+    def host(self) -> str:
+        """As ``Archive.host``."""
+        return self.closed.host or self.tail.host
+
+    def refresh(self) -> None:
+        """As ``Archive.refresh``; of a place that is away the next calls use what was seen last."""
+        with self.lock:
+            self._shipped_ends.clear()
+            for archive in (self.closed, self.tail):
+                try:
+                    archive.refresh()
+                except StoreError as error:
+                    _log_away(archive, error)
+
+    def close(self) -> None:
+        """As ``Archive.close``."""
+        self.closed.close()
+        self.tail.close()
+
+    # -- recordings --------------------------------------------------------------------------------------------------
+
+    def recordings(self) -> list[RecordingDescriptor]:
+        """As ``Archive.recordings``: those of both places, by id. Raises RecordingError when they are not one archive."""
+        with self.lock:
+            closed, _ = self._descriptors("closed", self.closed)
+            tails, is_current = self._descriptors("tail", self.tail)
+            if self._is_same is None and is_current:
+                self._check_same()
+        merged = {each.recording_id: each for each in closed}
+        for descriptor in tails:
+            shipped = merged.get(descriptor.recording_id)
+            if shipped is not None and shipped.identity != descriptor.identity:
+                raise RecordingError(
+                    f"recording {descriptor.recording_id} of {self.closed.url} and of {self.tail.url} are not the same:"
+                    " the tail is of another archive"
+                )
+            has_ended = shipped is not None and shipped.stop_position != NULL and descriptor.stop_position == NULL
+            if is_current or not has_ended:
+                merged[descriptor.recording_id] = descriptor
+        descriptors = [merged[key] for key in sorted(merged)]
+        if descriptors != self._merged:  # else the same list, as of an archive whose catalog has not changed
+            self._merged = descriptors
+        return self._merged
+
+    def _descriptors(self, name: str, archive: Archive) -> tuple[list[RecordingDescriptor], bool]:
+        """What a place holds, and whether it said so now."""
+        try:
+            descriptors = self._seen[name] = archive.recordings()
+        except StoreError as error:
+            if name not in self._seen:
+                raise
+            _log_away(archive, error)
+            return self._seen[name], False
+        return descriptors, True
+
+    def _check_same(self) -> None:
+        try:
+            ids = self.closed.archive_id, self.tail.archive_id
+        except StoreError:
+            return  # the next time
+        # An archive without an identity has its URL as its id.
+        if ids[0] != ids[1] and ids[0] != self.closed.url and ids[1] != self.tail.url:
+            raise RecordingError(
+                f"{self.closed.url} is archive {ids[0]} and {self.tail.url} is archive {ids[1]}: a tail is of the same archive"
+            )
+        self._is_same = True
+
+    def shipped_end(self, descriptor: RecordingDescriptor) -> int:
+        """Before which position the closed part has everything of a recording that was not removed from it; -1 for nothing."""
+        with self.lock:
+            end = self._shipped_ends.get(descriptor.recording_id)
+            if end is None:
+                end = self._shipped_ends[descriptor.recording_id] = self._last_shipped_end(descriptor)
+            return end
+
+    def _last_shipped_end(self, descriptor: RecordingDescriptor) -> int:
+        try:
+            end = self._seen_ends[descriptor.recording_id] = self.shipped_end_now(descriptor)
+        except StoreError as error:
+            if descriptor.recording_id not in self._seen_ends:
+                raise
+            _log_away(self.closed, error)
+            return self._seen_ends[descriptor.recording_id]
+        return end
+
+    def shipped_end_now(self, descriptor: RecordingDescriptor) -> int:
+        """As ``shipped_end``, asked of the closed part. Raises StoreError while it is away."""
+        closed = self._seen["closed"] = self.closed.recordings()
+        shipped = next((each for each in closed if each.recording_id == descriptor.recording_id), None)
+        if shipped is None or shipped.identity != descriptor.identity:
+            return NULL
+        if shipped.stop_position != NULL:
+            return shipped.stop_position
+        positions = self.closed.positions(shipped)
+        if positions is None:
+            return NULL
+        try:
+            return positions.recorded_position
+        finally:
+            positions.close()
+
+    def recorded(self, descriptor: RecordingDescriptor, position: int) -> int:
+        """The furthest that a recording has been seen to reach, ``position`` included: it never goes back in this process."""
+        with self.lock:
+            known = max(self._recorded.get(descriptor.recording_id, 0), position)
+            self._recorded[descriptor.recording_id] = known
+            return known
+
+    # -- segments ----------------------------------------------------------------------------------------------------
+
+    def segments(self, descriptor: RecordingDescriptor) -> Mapping[int, int]:
+        """As ``Archive.segments``: those of both places."""
+        with self.lock:
+            has_closed = self.shipped_end(descriptor) != NULL
+            closed = self._segments("closed", self.closed, descriptor) if has_closed else {}
+            return _Union(closed, self._segments("tail", self.tail, descriptor))
+
+    def _segments(self, name: str, archive: Archive, descriptor: RecordingDescriptor) -> Mapping[int, int]:
+        key = (name, descriptor.recording_id)
+        try:
+            segments = self._seen_segments[key] = archive.segments(descriptor)
+        except StoreError as error:
+            # Where the recording begins is in the closed part, so that must have been seen.
+            if key not in self._seen_segments and (name == "closed" or name not in self._seen):
+                raise
+            _log_away(archive, error)
+            return self._seen_segments.get(key, {})
+        return segments
+
+    def segment(self, descriptor: RecordingDescriptor, base: int) -> ArchiveSegment:
+        """As ``Archive.segment``; each range that is fetched chooses its place."""
+        places = _SegmentPlaces(self, descriptor, base)
+        return FetchedSegment(
+            f"{self.url}/{segment_name(descriptor.recording_id, base)}",
+            descriptor.segment_file_length,
+            places.fetch,
+            term_mask=descriptor.term_buffer_length - 1,
+        )
+
+    def recorded_positions(self, descriptors: Sequence[RecordingDescriptor]) -> list[int | None]:
+        """As ``Archive.recorded_positions``: the furthest of both places."""
+        with self.lock:
+            try:
+                tails = self.tail.recorded_positions(descriptors)
+            except StoreError as error:
+                if any(self._recorded.get(each.recording_id) is None for each in descriptors):
+                    raise
+                _log_away(self.tail, error)
+                tails = [None] * len(descriptors)
+            return [
+                None
+                if tail is None and end == NULL and each.recording_id not in self._recorded
+                else self.recorded(each, max(tail or 0, end))
+                for each, tail in zip(descriptors, tails, strict=True)
+                for end in (self.shipped_end(each),)
+            ]
+
+    def positions(self, descriptor: RecordingDescriptor) -> Positions | None:
+        """As ``Archive.positions``."""
+        with self.lock:
+            shipped = None
+            if self.shipped_end(descriptor) != NULL:
+                try:
+                    shipped = self.closed.positions(descriptor)
+                except StoreError as error:
+                    _log_away(self.closed, error)
+            tail = self.tail.positions(descriptor) if shipped is None else None
+            if shipped is None and tail is None:
+                return None
+            return TailedPositions(self, descriptor, shipped, tail)
+
+
+class _Union(Mapping[int, int]):
+    """The segments of two places, in ascending order, without reading all of either list."""
+
+    def __init__(self, closed: Mapping[int, int], tail: Mapping[int, int]) -> None:
+        self._closed, self._tail = closed, tail
+
+    def __iter__(self) -> Iterator[int]:
+        last = None
+        for base in heapq.merge(self._closed, self._tail):
+            if base != last:
+                yield base
+            last = base
+
+    def __getitem__(self, base: int) -> int:
+        lengths = [each[base] for each in (self._closed, self._tail) if base in each]
+        if not lengths:
+            raise KeyError(base)
+        return max(lengths)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _SegmentPlaces:
+    """Where the ranges of one segment come from."""
+
+    def __init__(self, archive: TailedArchive, descriptor: RecordingDescriptor, base: int) -> None:
+        self._archive, self._descriptor, self._base = archive, descriptor, base
+        self._segments: dict[int, ArchiveSegment] = {}
+
+    def fetch(self, start: int, end: int) -> bytes:
+        """The bytes of a range. Raises RecordingError when neither place has them, StoreError when the one that may is away."""
+        archive, errors = self._archive, []
+        is_shipped = self._base + end <= archive.shipped_end(self._descriptor)
+        for place in (archive.closed, archive.tail) if is_shipped else (archive.tail,):
+            try:
+                return self._read(place, start, end)
+            except (RecordingError, StoreError) as error:
+                errors.append(error)
+        if not is_shipped:
+            # It may have moved since the closed part was listed: without the closed part it is not known to be lost.
+            with archive.lock:
+                archive.refresh()
+                self._segments.pop(id(archive.closed), None)
+                shipped_end = archive.shipped_end_now(self._descriptor)
+            if self._base + end <= shipped_end:
+                return self._read(archive.closed, start, end)
+        raise next((error for error in errors if isinstance(error, StoreError)), errors[0])
+
+    def _read(self, place: Archive, start: int, end: int) -> bytes:
+        with self._archive.lock:
+            segment = self._segments.get(id(place))
+            if segment is None:
+                segment = self._segments[id(place)] = place.segment(self._descriptor, self._base)
+        return segment.read(start, end)
+
+
+class TailedPositions(Positions):
+    """The index of a recording: from the closed part as far as that reaches, which does not need the tail, else from the tail."""
+
+    def __init__(
+        self,
+        archive: TailedArchive,
+        descriptor: RecordingDescriptor,
+        shipped: Positions | None,
+        tail: Positions | None,
+    ) -> None:
+        self._archive, self._descriptor, self._shipped = archive, descriptor, shipped
+        self._name = f"the positions of recording {descriptor.recording_id} in {archive.url}"
+        self._tail = tail
+        self._has_tail = None if tail is None else True
+
+    def _tail_positions(self) -> Positions:
+        """Those of the tail; of the closed part where the tail has none. Raises StoreError while the tail is away."""
+        if self._has_tail is None:
+            with self._archive.lock:
+                self._tail = self._archive.tail.positions(self._descriptor)
+            self._has_tail = self._tail is not None
+        positions = self._tail or self._shipped
+        assert positions is not None, "one of the two has positions"
+        return positions
+
+    def _of(self, position: int) -> Positions:
+        if self._shipped is not None and position <= self._shipped.recorded_position:
+            return self._shipped
+        return self._tail_positions()
+
+    def refresh(self) -> None:
+        """As ``Positions.refresh``; goes on with what was seen while the tail is away."""
+        if self._shipped is not None:
+            self._shipped.refresh()
+        try:
+            self._tail_positions().refresh()
+        except StoreError as error:
+            if self._archive.recorded(self._descriptor, 0) == 0:
+                raise
+            _log_away(self._archive.tail, error)
+
+    @property
+    def recorded_position(self) -> int:
+        """As ``Positions.recorded_position``: the furthest of both."""
+        position = 0 if self._shipped is None else self._shipped.recorded_position
+        try:
+            position = max(position, self._tail_positions().recorded_position)
+        except StoreError:
+            if self._archive.recorded(self._descriptor, 0) == 0:
+                raise
+        return self._archive.recorded(self._descriptor, position)
+
+    @property
+    def count(self) -> int:
+        """As ``Positions.count``."""
+        return self._tail_positions().count
+
+    def at_or_before(self, position: int) -> IndexEntry | None:
+        """As ``Positions.at_or_before``."""
+        return self._of(position).at_or_before(position)
+
+    def after(self, position: int) -> IndexEntry | None:
+        """As ``Positions.after``."""
+        entry = self._shipped.after(position) if self._shipped is not None else None
+        return entry or self._tail_positions().after(position)
+
+    def at_time(self, time_ns: int) -> IndexEntry | None:
+        """As ``Positions.at_time``."""
+        entry = self._shipped.at_time(time_ns) if self._shipped is not None else None
+        return entry or self._tail_positions().at_time(time_ns)
+
+    def before_time(self, time_ns: int) -> IndexEntry | None:
+        """As ``Positions.before_time``."""
+        return self._tail_positions().before_time(time_ns)
+
+    def within(self, messages: int, position: int) -> IndexEntry | None:
+        """As ``Positions.within``."""
+        return self._of(position).within(messages, position)
+
+    def around(self, start: int, end: int) -> list[IndexEntry]:
+        """As ``Positions.around``."""
+        return self._of(end).around(start, end)
+
+    def times_around(self, start: int, end: int) -> tuple[memoryview, memoryview]:
+        """As ``Positions.times_around``."""
+        return self._of(end).times_around(start, end)
+
+    def close(self) -> None:
+        """As ``Positions.close``."""
+        for positions in (self._shipped, self._tail):
+            if positions is not None:
+                positions.close()
+
+
+def _log_away(archive: Archive, error: Exception) -> None:
+    text = f"{archive.url} is away, what it held is read from elsewhere: {error}"
+    log.log(logging.WARNING, archive.url, text, SYSTEM_CLOCK.monotonic_ns())
