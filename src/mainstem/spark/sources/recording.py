@@ -130,6 +130,7 @@ class RecordingSource(DataSource):
       ``hdfs``, ``http``, ``https``, or a scheme of fsspec. Wildcards (``*``, ``?``, ``[...]``) match directories, new ones too
       while a query runs. ``load([a, b])``, or ``paths`` with a JSON list, reads several. Required.
     - ``access_key``, ``endpoint_override``, ... or ``fs.s3a.endpoint``, ...: options of the store, by pyarrow's names or Hadoop's.
+    - ``tail``, ``tail.token_file``, ...: the place where the archive grows, and options of that place.
     - ``archiveColumns``: adds the columns ``archive`` and ``host``. Default: true where several places are read.
     - ``parallelism``: how many tasks Spark runs at once. Default: that of the session.
     - ``recordingId``, ``streamId``, ``sessionId``: only these; whole numbers with commas between them. Default: all.
