@@ -23,7 +23,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import CATALOG_FILE, MAX_CATALOG_LENGTH, decode_catalog, read_catalog
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
-from mainstem.recording.segments import SegmentMemory, segment_name, segments_among
+from mainstem.recording.segments import SegmentMemory, segment_name, segments_among, segments_of
 from mainstem.store.base import read_all
 from mainstem.store.http import HttpStore
 from mainstem.store.local import LocalStore
@@ -199,11 +199,19 @@ class DirectoryArchive:
 
     def segments(self, descriptor: RecordingDescriptor) -> dict[int, int]:
         """As ``Archive.segments``."""
+        if self.directory is not None and not self._keeps_listing:
+            # Of the other recordings' files only the names are read.
+            here: dict[int, int] = {}
+            with suppress(FileNotFoundError):
+                for base in segments_of(self.directory, descriptor):
+                    with suppress(FileNotFoundError):
+                        here[base] = (self.directory / segment_name(descriptor.recording_id, base)).stat().st_size
+            return here
         lengths = self._listed().get(descriptor.recording_id, {})
         return {base: lengths[base] for base in segments_among(descriptor, lengths)}
 
     def _listed(self) -> dict[int, dict[int, int]]:
-        if self._listing is not None and self._keeps_listing:
+        if self._listing is not None:
             return self._listing
         listing: dict[int, dict[int, int]] = {}
         for file in self.store.list(recursive=False):
