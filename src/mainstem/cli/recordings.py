@@ -17,7 +17,7 @@ from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
-from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.directories import directory_archive
 from mainstem.recording.opening import archives_at
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
@@ -260,7 +260,7 @@ def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) ->
 
 def _archives(url: str, archive: str, option: list[str] | None) -> list[Archive]:
     options = options_of(option)
-    everything = archives_at(url, options) or [DirectoryArchive.at(url, options)]
+    everything = archives_at(url, options) or [directory_archive(url, options)]
     places = [place for place in everything if archive in ("", place.archive_id)]
     if not places:
         raise RecordingError(f"{url} holds no archive {archive}")

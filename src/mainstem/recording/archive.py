@@ -13,10 +13,8 @@ One thread uses an archive at a time; its fetching threads are its own.
 from __future__ import annotations
 
 import json
-import os
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.errors import RecordingError
@@ -25,9 +23,6 @@ from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.positions import Positions, PositionsReader, StoredPositions, positions_name, recorded_position
 from mainstem.recording.segments import SegmentMemory, segment_name, segments_among, segments_of
 from mainstem.store.base import read_all
-from mainstem.store.http import HttpStore
-from mainstem.store.local import LocalStore
-from mainstem.store.opening import open_store
 from mainstem.store.threads import in_threads
 
 if TYPE_CHECKING:
@@ -140,16 +135,6 @@ class DirectoryArchive:
         self._catalog: tuple[bytes, list[RecordingDescriptor]] | None = None
         self._identity: dict[str, str] | None = None
 
-    @classmethod
-    def at(
-        cls, place: Path | str, options: Mapping[str, str] | None = None, *, keeps_listing: bool = False
-    ) -> DirectoryArchive:
-        """The archive at a path or URL."""
-        from mainstem.recording.served import ServedArchive
-
-        store = open_store(place, options)
-        return ServedArchive(store) if isinstance(store, HttpStore) else cls(store, keeps_listing=keeps_listing)
-
     @property
     def url(self) -> str:
         return self.store.url
@@ -258,10 +243,3 @@ class DirectoryArchive:
     def close(self) -> None:
         """As ``Archive.close``."""
         self.store.close()
-
-
-def archive_of(place: Archive | os.PathLike[str] | str, options: Mapping[str, str] | None = None) -> Archive:
-    """The archive at a path or URL, whose store takes ``options``; an archive is returned as it is."""
-    if isinstance(place, os.PathLike):
-        return DirectoryArchive(LocalStore(Path(place)))
-    return DirectoryArchive.at(place, options) if isinstance(place, str) else place

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_AT_END, WALK_AT_LIMIT, WALK_CORRUPT
 from mainstem._core.log.columns import FrameWalk
-from mainstem.recording.archive import archive_of
+from mainstem.recording.directories import archive_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
-from mainstem.recording.archive import DirectoryArchive
 from mainstem.recording.catalog import CATALOG_FILE
+from mainstem.recording.directories import directory_archive
 from mainstem.recording.shipping.layout import MANIFESTS, is_archive_id
 from mainstem.recording.shipping.shipped_archive import ShippedArchive, shipped_archives
 from mainstem.recording.tailed import TailedArchive
@@ -51,7 +51,7 @@ def open_archive(
         return archives[0]
     # It says that there is none when it is read; one may come.
     own, tail = _split(options)
-    archive = DirectoryArchive.at(place, own, keeps_listing=keeps_listing)
+    archive = directory_archive(place, own, keeps_listing=keeps_listing)
     return archive if tail is None else TailedArchive(archive, tail)
 
 
@@ -79,7 +79,7 @@ def _archives(place: Path | str, options: Mapping[str, str], *, keeps_listing: b
 
     A recorder's directory is one. A place that recorders ship to has one for each of them, and each can be named by itself.
     """
-    archive = DirectoryArchive.at(place, options, keeps_listing=keeps_listing)
+    archive = directory_archive(place, options, keeps_listing=keeps_listing)
     try:
         archive.store.size(CATALOG_FILE)
         return [archive]
@@ -110,7 +110,7 @@ def _split(options: Mapping[str, str] | None) -> tuple[dict[str, str], Archive |
         else:
             own[name] = value
     if tail:
-        return own, DirectoryArchive.at(tail, of_tail)
+        return own, directory_archive(tail, of_tail)
     if of_tail:
         raise ConfigurationError(f"{TAIL}.{next(iter(of_tail))} is an option of the tail, but there is no {TAIL}=")
     return own, None

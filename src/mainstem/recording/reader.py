@@ -13,8 +13,8 @@ from mainstem._core.layout import WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
-from mainstem.recording.archive import archive_of
 from mainstem.recording.catalog import NULL, RecordingDescriptor
+from mainstem.recording.directories import archive_of
 from mainstem.recording.ends import find_end
 from mainstem.recording.fetching import FetchedSegment
 from mainstem.recording.segments import first_segment_base, segment_base

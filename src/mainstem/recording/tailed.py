@@ -48,7 +48,7 @@ class TailedArchive:
         tail: Where the recordings grow: ``mainstem serve``, or the recorder's directory.
 
     Example:
-        ``TailedArchive(DirectoryArchive.at("s3://bucket/tides"), DirectoryArchive.at("https://recorder-1:8480"))``
+        ``TailedArchive(directory_archive("s3://bucket/tides"), directory_archive("https://recorder-1:8480"))``
     """
 
     def __init__(self, closed: Archive, tail: Archive) -> None:

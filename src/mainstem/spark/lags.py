@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
-from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.directories import directory_archive
 from mainstem.spark.sources.offsets import Offset, parse_offset
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _lags(sources: Iterable[Any], path: Path | str, clock: Clock) -> list[Lag]:
     offset = Offset()
     for source in sources:
         offset.archives.update(_offsets(source["endOffset"]).archives)
-    archive = DirectoryArchive.at(path)
+    archive = directory_archive(path)
     at = offset.archives.get(archive.archive_id) or offset.archives.get(str(path))
     positions = at.all_positions if at is not None else offset.positions
     lags = []

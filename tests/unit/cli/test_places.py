@@ -35,6 +35,8 @@ COMMANDS = {
     + [["echo", "client", "127.0.0.1", "--dir", place, "--timeout", "0.1"] for place in (MISSING, FILE)],
     "errors": [["errors", "--dir", place] for place in DIRECTORIES]
     + [["errors", "--file", place] for place in (MISSING, UNREADABLE, FOLDER)],
+    "export": [["export", place, "--to", "csv"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
+    + [["export", "{recordings}", "--to", "csv", "--out", place] for place in (FORBIDDEN, FOLDER)],
     "ingest": [["ingest", place, "--out", "{out}"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
     + [["ingest", "{recordings}", "--out", place] for place in (FORBIDDEN, FILE)],
     "log": [["log", place] for place in (MISSING, UNREADABLE, FILE, FOLDER)]
@@ -43,11 +45,18 @@ COMMANDS = {
     "metrics": [["metrics", "--dir", place] for place in DIRECTORIES]
     + [["metrics", "--listen", place] for place in ("here", "localhost:99999", "192.0.2.1:9", ":x")],
     "ping": [["ping", "--dir", place] for place in DIRECTORIES],
+    "play": [["play", place, "aeron:ipc", "-s", "1"] for place in (MISSING, OF_ANOTHER, FILE, FOLDER)]
+    + [["play", "{recordings}", "aeron:ipc", "-s", "1", "--dir", MISSING]],
     "pong": [["pong", "--dir", place] for place in DIRECTORIES],
     "pub": [["pub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
     "record": [["record", "aeron:ipc", "-s", "1", "--out", "{out}", "--dir", place] for place in DIRECTORIES]
     + [["record", "bymux://127.0.0.1:0", "--out", place] for place in (FORBIDDEN, FILE)]
     + [["record", f"bymux://{place}", "--out", "{out}"] for place in ("192.0.2.1:9", "localhost:99999")],
+    "recordings": [["recordings", "ls", place] for place in (MISSING, FILE, FOLDER, "zip:///nowhere")],
+    "serve": [["serve", place, "--listen", "127.0.0.1:0"] for place in (MISSING, FILE)]
+    + [["serve", "{recordings}", "--listen", place, "--insecure"] for place in ("192.0.2.1:9", "localhost:99999")],
+    # A store that does not take anything now is tried until it does.
+    "ship": [["ship", place, "{out}"] for place in (MISSING, FILE)],
     "stat": [["stat", "--once", "--dir", place] for place in DIRECTORIES],
     "streams": [["streams", "--dir", place] for place in DIRECTORIES],
     "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],

@@ -23,6 +23,7 @@ from mainstem.recording import (
     read_catalog,
 )
 from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive
+from mainstem.recording.directories import directory_archive
 from mainstem.recording.ends import find_end
 from mainstem.recording.positions import BLOCK_LENGTH
 
@@ -211,14 +212,14 @@ def test_one_listing_serves_until_it_is_refreshed(tmp_path: Path) -> None:
 
 def test_an_archive_has_the_identity_that_its_file_says(tmp_path: Path) -> None:
     recorded(tmp_path / "rec", count=1)
-    archive = DirectoryArchive.at(tmp_path / "rec")
+    archive = directory_archive(tmp_path / "rec")
     assert (archive.archive_id, archive.host) == (str(tmp_path / "rec"), "")
     (tmp_path / "rec" / IDENTITY_FILE).write_text('{"id": "7f3a", "host": "north"}')
-    archive = DirectoryArchive.at(tmp_path / "rec")
+    archive = directory_archive(tmp_path / "rec")
     assert (archive.archive_id, archive.host) == ("7f3a", "north")
     (tmp_path / "rec" / IDENTITY_FILE).write_text("[]")
     with pytest.raises(RecordingError, match="no JSON object"):
-        _ = DirectoryArchive.at(tmp_path / "rec").archive_id
+        _ = directory_archive(tmp_path / "rec").archive_id
 
 
 def test_only_changed_entries_of_a_catalog_are_decoded(tmp_path: Path) -> None:

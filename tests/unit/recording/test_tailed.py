@@ -14,10 +14,12 @@ from tests.support.streams import Stream, record
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.recording import messages
 from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive
+from mainstem.recording.directories import directory_archive
 from mainstem.recording.opening import open_archive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.tailed import TailedArchive
+from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +60,7 @@ class Places:
         )
         self.count = 0
         self.closed_path.mkdir()
-        self.tail, self.closed = Away.at(self.tail_path), Away.at(self.closed_path)
+        self.tail, self.closed = Away(LocalStore(self.tail_path)), Away(LocalStore(self.closed_path))
 
     def add(self, count: int) -> None:
         record(self.writer, self.stream, [b"%06d" % (self.count + i) + b"x" * 200 for i in range(count)], time_ns=1)
@@ -201,12 +203,12 @@ def test_a_tail_of_another_archive_is_refused(places: Places, tmp_path: Path) ->
         session_id=5, stream_id=1, initial_term_id=0, term_buffer_length=SEGMENT, mtu_length=1408, join_position=0
     )
     with pytest.raises(RecordingError, match="not the same"):
-        TailedArchive(places.closed, DirectoryArchive.at(tmp_path / "other")).recordings()
+        TailedArchive(places.closed, directory_archive(tmp_path / "other")).recordings()
     other.close()
     for path, name in ((places.closed_path, "a"), (places.tail_path, "b")):
         (path / IDENTITY_FILE).write_text(json.dumps({"id": name, "host": f"host-{name}"}))
     with pytest.raises(RecordingError, match="same archive"):
-        TailedArchive(DirectoryArchive.at(places.closed_path), DirectoryArchive.at(places.tail_path)).recordings()
+        TailedArchive(directory_archive(places.closed_path), directory_archive(places.tail_path)).recordings()
 
 
 def test_what_neither_place_has_is_an_error(places: Places) -> None:

@@ -19,7 +19,7 @@ from mainstem.recording.shipping.retention import Committed, before_committed, b
 from mainstem.recording.shipping.shipped_archive import ShippedArchive
 from mainstem.recording.shipping.verification import archive_faults
 from mainstem.spark.sources.checkpoints import committed_positions
-from mainstem.spark.sources.offsets import ArchiveOffset, Offset, identity_sum
+from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum
 from mainstem.store import StoredFile, open_store
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_offsets_of_archives_and_of_recordings_that_ended_are_read(tmp_path: Pat
     ship.drain()
     archive_id, identity = ship.identity.id, ship.manifest.recordings[0].descriptor.identity
     for i, (archive, end) in enumerate(((archive_id, 2 * SEGMENT), ("/data/tides", 3 * SEGMENT), ("f" * 32, 1 << 40))):
-        finished = ArchiveOffset(finished={0: (end, identity_sum(identity))})
+        finished = ArchiveOffset(finished=Finished({0: (end, identity_sum(identity))}))
         growing = ArchiveOffset(positions={0: end}, identities={0: identity})
         for kind, offset in (("finished", finished), ("growing", growing)):
             value = Offset({archive: offset}).as_json()
