@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mainstem.recording.shipping.garbage import garbage_names
 from mainstem.recording.shipping.page_tree import between
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from mainstem.recording.shipping.manifest import ShippedRecording
+    from mainstem.recording.shipping.manifest import Manifest, ManifestChain, ShippedRecording
     from mainstem.recording.shipping.page_tree import Pages
-    from mainstem.store import Store
 
 JOURNAL_FILE = "mainstem-shipper.pending"
 MAX_JOURNAL_LENGTH = 1 << 20
@@ -43,20 +43,24 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def delete_unreferred(
-        self, store: Store, archive_id: str, recordings: Mapping[int, ShippedRecording], pages: Pages
+        self, chain: ManifestChain, manifest: Manifest, recordings: Mapping[int, ShippedRecording], pages: Pages
     ) -> int:
-        """Deletes the objects that are named and to which no piece refers; returns how many."""
+        """Deletes the objects that are named and to which nothing refers; returns how many.
+
+        Those that compaction or retention has dropped since stay for their readers: they are on a list of garbage.
+        """
         try:
             lines = self._path.read_text(errors="replace")[:MAX_JOURNAL_LENGTH].splitlines()
         except FileNotFoundError:
             return 0
         count = 0
-        if lines and lines[0] == self._url:
+        if len(lines) > 1 and lines[0] == self._url:
+            dropped = {name for ref in manifest.garbage for name in garbage_names(chain, ref)}
             for match in filter(None, map(_PIECE.fullmatch, lines[1:])):
                 entry = recordings.get(int(match[1]))
                 pieces = between(entry.tree, int(match[2]), int(match[3]), pages) if entry is not None else ()
-                if all(piece.name != match[0] for piece in pieces):
-                    store.delete(f"{archive_id}/{match[0]}")
+                if match[0] not in dropped and all(piece.name != match[0] for piece in pieces):
+                    chain.store.delete(f"{chain.archive_id}/{match[0]}")
                     count += 1
         self.clear()
         return count

@@ -170,8 +170,9 @@ class ArchiveShipper:
     def manifest(self) -> Manifest:
         """The manifest as of the last commit; the first call makes this the archive's shipper."""
         if self._manifest is None:
-            self._adopt(self._chain.transact(None, self._taken_over))
-            self._journal.delete_unreferred(self._store, self.identity.id, self._shipped, self._pages)
+            manifest = self._chain.transact(None, self._taken_over)
+            self._journal.delete_unreferred(self._chain, manifest, self._recording_pages.all(manifest), self._pages)
+            self._adopt(manifest)
         assert self._manifest is not None
         return self._manifest
 

@@ -13,6 +13,7 @@ from mainstem.recording import RecordingReader, open_recording
 from mainstem.recording.positions import PositionsReader
 from mainstem.recording.shipping.compaction import compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
+from mainstem.recording.shipping.journal import Journal
 from mainstem.recording.shipping.local_retention import Keep
 from mainstem.recording.shipping.manifest import ManifestChain
 from mainstem.recording.shipping.retention import Committed, before_committed, before_time, lowest, remove
@@ -211,6 +212,22 @@ def test_compaction_makes_one_object_of_a_segment_and_readers_see_the_same(tmp_p
     ship.do_work()
     check_integrity(store, archive_id)
     assert shipped(store) == station.sent
+
+
+def test_a_shipper_that_was_killed_before_it_emptied_its_journal_leaves_what_compaction_dropped(tmp_path: Path) -> None:
+    clock, store, station, ship = hourly(tmp_path)
+    archive = ShippedArchive(store, ship.identity.id)
+    names = [piece.name for piece in archive.entry(0).tree.tail]
+    ship.close()
+    journal = Journal(tmp_path, store.url)
+    for name in [*names, "0/00000000000099999968-00000000000099999999-000000000000.seg"]:
+        journal.add(name)
+    compact(store, ship.identity.id, clock.epoch_ns)
+    shipper(tmp_path, store, clock).drain()
+    # A reader of the manifest before is under way.
+    with RecordingReader(archive, archive.recordings()[0]) as reader:
+        assert reader.messages_before(reader.end_position()) == len(station.sent)
+        assert list(archive_faults(archive)) == []
 
 
 def test_compaction_stops_at_a_damaged_piece_and_changes_nothing(tmp_path: Path) -> None:
