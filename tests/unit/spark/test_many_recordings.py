@@ -259,7 +259,7 @@ def test_a_remote_place_is_listed_once_for_a_trigger_that_moves_something(
 ) -> None:
     growing = make_recordings(tmp_path / "rec", 30, growing=3)
     store = RemoteStore(tmp_path / "rec")
-    for module in ("mainstem.recording.archive", "mainstem.spark.sources.places"):
+    for module in ("mainstem.recording.directories", "mainstem.spark.sources.places"):
         monkeypatch.setattr(f"{module}.open_store", lambda *_: store)
     reader = stream("remote://rec")
     begin = reader.initialOffset()
