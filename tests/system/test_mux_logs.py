@@ -71,7 +71,7 @@ async def test_a_peer_that_goes_away_is_no_error(protocol: Any, how: str, caplog
             if protocol is jmux:
                 stream.finish()
         elif how == "reset":
-            raw = connection._transport.get_extra_info("socket")
+            raw = connection._transport._transport.get_extra_info("socket")
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             connection.end(abort=True)
         elif how == "abort":
