@@ -17,8 +17,7 @@ from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
-from mainstem.recording.directories import directory_archive
-from mainstem.recording.opening import archives_at
+from mainstem.recording.opening import archives_to_read
 from mainstem.recording.shipping.compaction import MIN_ORPHAN_AGE_NS, compact, sweep_orphans
 from mainstem.recording.shipping.garbage import sweep
 from mainstem.recording.shipping.local_retention import Keep
@@ -259,9 +258,7 @@ def _report(rows: list[dict[str, Any]], as_json: bool, line: str, empty: str) ->
 
 
 def _archives(url: str, archive: str, option: list[str] | None) -> list[Archive]:
-    options = options_of(option)
-    everything = archives_at(url, options) or [directory_archive(url, options)]
-    places = [place for place in everything if archive in ("", place.archive_id)]
+    places = [place for place in archives_to_read(url, options_of(option)) if archive in ("", place.archive_id)]
     if not places:
         raise RecordingError(f"{url} holds no archive {archive}")
     return places

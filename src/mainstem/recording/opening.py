@@ -64,7 +64,10 @@ def archives_at(
     """
     own, tail = _split(options)
     archives = _archives(place, own, keeps_listing=keeps_listing)
-    if tail is None or not archives:
+    if tail is None:
+        return archives
+    if not archives:
+        tail.close()
         return archives
     of_tail = (
         archives[0] if len(archives) == 1 else next((a for a in archives if a.archive_id == tail.archive_id), None)
@@ -72,6 +75,11 @@ def archives_at(
     if of_tail is None:
         raise ConfigurationError(f"{TAIL}={tail.url} is archive {tail.archive_id}, of which {place} has nothing")
     return [TailedArchive(each, tail) if each is of_tail else each for each in archives]
+
+
+def archives_to_read(place: Path | str, options: Mapping[str, str] | None = None) -> list[Archive]:
+    """The archives at a place; where there is none, one that raises RecordingError when it is read."""
+    return archives_at(place, options) or [open_archive(place, options)]
 
 
 def _archives(place: Path | str, options: Mapping[str, str], *, keeps_listing: bool) -> list[Archive]:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
-from mainstem.recording.opening import archives_at, open_archive
+from mainstem.recording.opening import archives_to_read
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.rows.filters import RowFilter, row_filter
 from mainstem.recording.rows.reading import read_rows
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from mainstem.recording.archive import Archive
     from mainstem.recording.rows.bounds import PredicateBounds
 
 # Rows of a record batch: enough to make a batch's own cost small, few enough to stay in the cache.
@@ -329,11 +328,6 @@ def span_of(bounds: PredicateBounds) -> Span:
     )
 
 
-def _archives(place: Path | str, options: Mapping[str, str] | None) -> list[Archive]:
-    """The archives at a place; where there is none, what says so when it is read."""
-    return archives_at(place, options) or [open_archive(place, options)]
-
-
 def open_recordings(place: Path | str, options: Mapping[str, str] | None = None) -> Recordings:
     """Opens every recording of a place.
 
@@ -355,7 +349,7 @@ def open_recordings(place: Path | str, options: Mapping[str, str] | None = None)
     with ExitStack() as stack:
         readers = [
             stack.enter_context(RecordingReader(archive, descriptor))
-            for archive in _archives(place, options)
+            for archive in archives_to_read(place, options)
             for descriptor in archive.recordings()
         ]
         stack.pop_all()
@@ -383,7 +377,7 @@ def open_recording(place: Path | str, recording_id: int, options: Mapping[str, s
     """
     matches = [
         (archive, descriptor)
-        for archive in _archives(place, options)
+        for archive in archives_to_read(place, options)
         for descriptor in archive.recordings()
         if descriptor.recording_id == recording_id
     ]

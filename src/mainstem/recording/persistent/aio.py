@@ -158,6 +158,7 @@ class AsyncPersistentSubscription:
         self._closing = True
         if self._job is not None:
             await asyncio.wait([self._job])
+            self._job.exception()  # retrieved, or asyncio logs it
         self._stream.close()
 
     async def __aenter__(self) -> Self:

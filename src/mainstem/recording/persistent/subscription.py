@@ -30,7 +30,8 @@ class PersistentSubscription:
     interleaved. The live stream is joined when nearly everything recorded was read, and left for the recordings again when this
     subscriber was too slow for it (``tether=false``), so a reader may be as slow as it likes while a recorder runs.
 
-    ``poll_bytes`` and ``poll_arrow`` never wait; ``messages`` does. One thread uses it.
+    ``poll_bytes`` and ``poll_arrow`` wait for no message; ``messages`` does. They may wait for a store, and once for the driver,
+    where the live stream is joined. One thread uses it.
 
     Attributes:
         channel: The channel of the live stream.
@@ -47,7 +48,7 @@ class PersistentSubscription:
         self.channel, self.stream_id = stream.channel, stream.stream_id
 
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
-        """Returns whole messages, as ``Subscription.poll_bytes``; never waits for the live stream.
+        """Returns whole messages, as ``Subscription.poll_bytes``; waits for none.
 
         Args:
             limit: The most messages.
