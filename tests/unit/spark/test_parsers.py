@@ -11,11 +11,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from mainstem.codecs import RowCodec, find_codec
+from mainstem.codecs.sbe_schema import SbeSchema
+from mainstem.codecs.text import FEWEST_AT_ONCE
 from mainstem.errors import ConfigurationError
 from mainstem.spark.ingest import META, Parsing
-from mainstem.spark.parsers import RowParser, find_parser, parser_names
-from mainstem.spark.parsers.sbe_schema import SbeSchema
-from mainstem.spark.parsers.text import FEWEST_AT_ONCE
+from mainstem.spark.parsers import find_parser, parser_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +160,7 @@ def test_what_is_no_sbe_schema_is_refused() -> None:
 
 def test_a_parser_that_is_not_there_is_an_error_that_lists_those_that_are() -> None:
     assert {"json", "csv", "msgpack", "arrow", "sbe"} <= set(parser_names())
-    with pytest.raises(ConfigurationError, match="no parser 'morse'; there are arrow"):
+    with pytest.raises(ConfigurationError, match="no codec 'morse'; there are arrow"):
         find_parser("morse", {})
     with pytest.raises(ConfigurationError, match="no option 'colour'"):
         find_parser("json", {"colour": "blue"})
@@ -363,8 +364,8 @@ def test_json_read_at_once_is_what_it_is_row_by_row(seed: int) -> None:
     ]
     part = chance.choice((0.002, 0.01, 0.05, 0.3, 0.7))
     payloads = [chance.choice(ODD) if chance.random() < part else each for each in good]
-    parser = find_parser("json", {})
-    fast, slow = parser.parse(payloads, WIDE), RowParser.parse(parser, payloads, WIDE)
+    codec: Any = find_codec("json")
+    fast, slow = codec.decode_batch(payloads, WIDE), RowCodec.decode_batch(codec, payloads, WIDE)
     assert fast.origins == slow.origins
     assert fast.problems == slow.problems
     assert fast.rescued == slow.rescued
@@ -378,8 +379,8 @@ def test_one_odd_message_of_json_among_many_is_what_it_is_row_by_row(odd: bytes)
     payloads = [b'{"n": %d, "t": "x"}' % i for i in range(1100)]
     payloads[77] = odd
     payloads[150] = b"{"
-    parser = find_parser("json", {})
-    fast, slow = parser.parse(payloads, WIDE), RowParser.parse(parser, payloads, WIDE)
+    codec: Any = find_codec("json")
+    fast, slow = codec.decode_batch(payloads, WIDE), RowCodec.decode_batch(codec, payloads, WIDE)
     assert (fast.origins, fast.problems, fast.rescued) == (slow.origins, slow.problems, slow.rescued)
     assert [each.to_pylist() for each in fast.columns] == [each.to_pylist() for each in slow.columns]
 
@@ -392,9 +393,9 @@ def test_few_messages_are_read_one_by_one_where_bad_ones_are_spread_evenly(every
         for i in range(4000)
     ]
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("delay", pa.float64())])
-    parser: Any = find_parser("json", {})
+    codec: Any = find_codec("json")
     one_by_one: list[bytes] = []
-    read = parser.rows
-    parser.rows = lambda payload: (one_by_one.append(payload), read(payload))[1]
-    assert len(parser.parse(payloads, schema).problems) == 4000 // every
+    read = codec.decode
+    codec.decode = lambda payload: (one_by_one.append(payload), read(payload))[1]
+    assert len(codec.decode_batch(payloads, schema).problems) == 4000 // every
     assert len(one_by_one) == 4000 // every

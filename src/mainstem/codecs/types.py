@@ -32,6 +32,11 @@ def check(values: Sequence[Any], kind: Any) -> None:
     elif is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
         _all(values, (list, tuple), kind)
         check([each for value in values if value is not None for each in value], kind.value_type)
+    elif is_.is_map(kind):
+        _all(values, (dict, list), kind)
+        pairs = [pair for value in values if value is not None for pair in items_of(value)]
+        check([key for key, _ in pairs], kind.key_type)
+        check([each for _, each in pairs], kind.item_type)
     elif is_.is_integer(kind):
         # 2.0 is the integer 2 in formats that have one kind of number.
         _all((value for value in values if not (type(value) is float and value.is_integer())), int, kind)
@@ -51,6 +56,11 @@ def check(values: Sequence[Any], kind: Any) -> None:
         _all(values, (int, Decimal), kind)
     elif is_.is_temporal(kind):
         _all(values, (datetime, date, time, timedelta), kind)
+
+
+def items_of(value: Any) -> list[Any]:
+    """The pairs of a map, which is a dictionary or a list of pairs."""
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 def _all(values: Iterable[Any], allowed: Any, kind: Any) -> None:
@@ -132,6 +142,9 @@ def _surplus(value: Any, kind: Any) -> Any:
     if isinstance(value, dict) and pa.types.is_struct(kind):
         fields = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
         parts = {str(name): _surplus(each, fields[name]) if name in fields else each for name, each in value.items()}
+        return {name: part for name, part in parts.items() if part is not None} or None
+    if isinstance(value, dict) and pa.types.is_map(kind):
+        parts = {str(name): _surplus(each, kind.item_type) for name, each in value.items()}
         return {name: part for name, part in parts.items() if part is not None} or None
     if isinstance(value, list | tuple) and pa.types.is_list(kind):
         items = [_surplus(each, kind.value_type) for each in value]

@@ -6,16 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.parsers.base import RowParser
-from mainstem.spark.parsers.sbe_schema import Block, SbeSchema, Type
+from mainstem.codecs.base import RowCodec
+from mainstem.codecs.sbe_schema import Block, SbeSchema, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
 
-class Sbe(RowParser):
+class Sbe(RowCodec):
     """Options: ``xml``, the file of the schema, and ``message``, which of its messages; others are problems.
 
     Groups become lists of structs, composites structs, enums texts, sets lists of texts, data of variable length binary.
@@ -37,13 +37,13 @@ class Sbe(RowParser):
     def _schema(self) -> SbeSchema:
         return SbeSchema(self._xml)
 
-    def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """The message's row. Raises ValueError for another message than the chosen one."""
         decoded = self._schema.decode(payload)
         if decoded is None or decoded[0].name != self._message:
             name = "a message that the schema lacks" if decoded is None else f"the message {decoded[0].name!r}"
             raise ValueError(f"{name}, not {self._message!r}")
-        yield decoded[1]
+        return [decoded[1]]
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:  # noqa: ARG002
         """That of the XML; the sample is not needed."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import compress
 from operator import methodcaller, not_
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.parsers.base import Parsed, RowParser
-from mainstem.spark.parsers.json_screen import Screen
-from mainstem.spark.parsers.types import rescue
+from mainstem.codecs.base import Decoded, RowCodec
+from mainstem.codecs.json_screen import Screen
+from mainstem.codecs.types import rescue
+from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +32,7 @@ MOST_KEPT_BACK = 0.5
 EXACT_FLOAT = 2.0**53
 
 
-class JsonLines(RowParser):
+class JsonLines(RowCodec):
     """A message is a JSON object, or several, each on a line of its own.
 
     Many messages are read at once by Arrow's parser, which is strict about types. Where it refuses any, the lines are screened:
@@ -37,20 +40,22 @@ class JsonLines(RowParser):
     pieces. The rows do not depend on which way they were read.
     """
 
-    def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """A row for each line that is not empty."""
-        for line in payload.splitlines():
-            if line.strip():
-                yield _object(line)
+        return [_object(line) for line in payload.splitlines() if line.strip()]
 
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
-        """As ``RowParser``, many messages at once."""
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """The row as one line. Times and decimals become text, as ``column`` reads them; bytes must be UTF-8."""
+        return _ENCODER.encode({name: _of_json(value, name) for name, value in row.items()}).encode()
+
+    def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
+        """As ``RowCodec``, many messages at once."""
         import pyarrow as pa
 
         parts = list(self._parts(payloads, 0, schema))
         if len(parts) == 1:
             return parts[0][1]
-        whole = Parsed([], [])
+        whole = Decoded([], [])
         for first, part in parts:
             whole.rescued |= {len(whole.origins) + row: text for row, text in part.rescued.items()}
             whole.problems |= {first + message: text for message, text in part.problems.items()}
@@ -60,7 +65,7 @@ class JsonLines(RowParser):
             whole.columns.append(chunks.combine_chunks())
         return whole
 
-    def _parts(self, payloads: Sequence[bytes], first: int, schema: pa.Schema) -> Iterator[tuple[int, Parsed]]:
+    def _parts(self, payloads: Sequence[bytes], first: int, schema: pa.Schema) -> Iterator[tuple[int, Decoded]]:
         count = len(payloads)
         if count > FEWEST_AT_ONCE:
             lines, origins = _lines(payloads)
@@ -74,11 +79,11 @@ class JsonLines(RowParser):
             for begin in range(0, count, size):
                 yield from self._parts(payloads[begin : begin + size], first + begin, schema)
         else:
-            yield first, super().parse(payloads, schema)
+            yield first, super().decode_batch(payloads, schema)
 
     def _screened(
         self, payloads: Sequence[bytes], lines: list[bytes], origins: list[int], schema: pa.Schema
-    ) -> Parsed | None:
+    ) -> Decoded | None:
         """The messages that the screen lets through at once, the others one by one; None where that cannot be had."""
         passes = Screen(schema).passes(lines)
         slow = sorted(set(compress(origins, map(not_, passes))))
@@ -92,12 +97,12 @@ class JsonLines(RowParser):
         at_once = self._at_once(*chosen, schema, check_text=False)
         if at_once is None:
             return None
-        return _merged(at_once, super().parse([payloads[i] for i in slow], schema), slow)
+        return _merged(at_once, super().decode_batch([payloads[i] for i in slow], schema), slow)
 
     def _at_once(
         self, lines: list[bytes], origins: list[int], schema: pa.Schema, *, check_text: bool = True
-    ) -> Parsed | None:
-        """All the lines by Arrow's parser; None where it refuses one, or would read it in another way than ``rows``.
+    ) -> Decoded | None:
+        """All the lines by Arrow's parser; None where it refuses one, or would read it in another way than ``decode``.
 
         ``check_text`` is for lines that may not be UTF-8, which Arrow takes.
         """
@@ -124,7 +129,7 @@ class JsonLines(RowParser):
             indices = sorted(set().union(*holds))
             texts = rescue([json.loads(lines[index]) for index in indices], schema)
             rescued = {indices[row]: text for row, text in texts.items()}
-        return Parsed(columns, origins, {}, rescued)
+        return Decoded(columns, origins, {}, rescued)
 
     def _read(self, data: bytes, schema: pa.Schema) -> pa.Table:
         import pyarrow as pa
@@ -179,7 +184,7 @@ def _lines(payloads: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
     return [text for text, _ in pairs], [i for _, i in pairs]
 
 
-def _merged(first: Parsed, second: Parsed, seconds: list[int]) -> Parsed:
+def _merged(first: Decoded, second: Decoded, seconds: list[int]) -> Decoded:
     """The rows of two parts of some messages in the order of the messages; those of ``second`` are at ``seconds``."""
     import numpy as np
     import pyarrow as pa
@@ -193,7 +198,7 @@ def _merged(first: Parsed, second: Parsed, seconds: list[int]) -> Parsed:
         place = {row: k for k, row in enumerate(order.tolist())}
         rescued = {place[row]: text for row, text in first.rescued.items()}
         rescued |= {place[len(first.origins) + row]: text for row, text in second.rescued.items()}
-    return Parsed(columns, origins[order].tolist(), {seconds[i]: text for i, text in second.problems.items()}, rescued)
+    return Decoded(columns, origins[order].tolist(), {seconds[i]: text for i, text in second.problems.items()}, rescued)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -212,6 +217,62 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_duplicates)
+
+
+# What ``column`` would not read as the value that it was: NaN and infinities are no JSON.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _of_json(value: Any, name: str) -> Any:
+    """A value as JSON has it. Raises ConfigurationError where it would not be read as the same value again."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _of_json(each, f"{name}.{key}") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_of_json(each, f"{name}[]") for each in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise ConfigurationError(
+                f"{name}: JSON has no bytes, and these are no UTF-8: encode them as text"
+            ) from None
+    return _as_text(value, name, "JSON")
+
+
+def _of_csv(value: Any, name: str) -> str:
+    if value is None:
+        return ""
+    if value == "":
+        raise ConfigurationError(f"{name}: an empty text is null in CSV")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float | str) else _as_text(value, name, "CSV")
+
+
+def _as_text(value: Any, name: str, where: str) -> str:
+    """Times in ISO 8601 and decimals in digits. Raises ConfigurationError for what has no such text."""
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    raise ConfigurationError(f"{name}: {where} has no {type(value).__name__}")
+
+
+def _check_message_pack(value: Any, name: str) -> None:
+    """Raises ConfigurationError for a value that would be read as another one."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _check_message_pack(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _check_message_pack(each, f"{name}[]")
+    elif isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ConfigurationError(f"{name}: MessagePack has no time without an offset from UTC")
+    elif value is not None and not isinstance(value, bool | int | float | str | bytes):
+        raise ConfigurationError(f"{name}: MessagePack has no {type(value).__name__}")
 
 
 def _is_text(kind: Any) -> bool:
@@ -234,7 +295,7 @@ def _may_be_rounded(column: Any) -> bool:
     return pa.types.is_list(kind) and _may_be_rounded(column.values)
 
 
-class Csv(RowParser):
+class Csv(RowCodec):
     """A message is a line of comma-separated values, or several. Options: ``delimiter``, and ``columns``, the names in order.
 
     Without ``columns`` they are those of the schema.
@@ -245,13 +306,23 @@ class Csv(RowParser):
         self._delimiter = delimiter
         self._names = [name.strip() for name in columns.split(",") if name.strip()]
 
-    def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
-        """A row for each line."""
-        lines = csv.reader(payload.decode().splitlines(), delimiter=self._delimiter, strict=True)
-        for values in lines:
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        """A row for each line; a quoted value may hold line breaks. An empty value is null."""
+        rows = []
+        for values in csv.reader(io.StringIO(payload.decode(), newline=""), delimiter=self._delimiter, strict=True):
             if len(values) != len(self._names):
                 raise ValueError(f"a line has {len(values)} values, not {len(self._names)}")
-            yield dict(zip(self._names, (value or None for value in values), strict=True))
+            rows.append(dict(zip(self._names, (value or None for value in values), strict=True)))
+        return rows
+
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """The row as one line without its end: the fields of ``columns``, else those of the row in its order."""
+        names = self._names or list(row)
+        if surplus := sorted(set(row) - set(names)):
+            raise ConfigurationError(f"{surplus[0]}: the option columns does not name it")
+        line = io.StringIO()
+        csv.writer(line, delimiter=self._delimiter).writerow([_of_csv(row.get(name), name) for name in names])
+        return line.getvalue().removesuffix("\r\n").encode()
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
         """What Arrow's own reader of CSV finds in the sample."""
@@ -264,10 +335,10 @@ class Csv(RowParser):
         parsing = arrow_csv.ParseOptions(delimiter=self._delimiter)
         return arrow_csv.read_csv(io.BytesIO(text), reading, parsing).schema
 
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Any:
-        """As ``RowParser``; without names of its own the columns are the schema's."""
+    def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Any:
+        """As ``RowCodec``; without names of its own the columns are the schema's."""
         self._names = self._names or list(schema.names)
-        return super().parse(payloads, schema)
+        return super().decode_batch(payloads, schema)
 
     def column(self, values: list[Any], kind: Any) -> Any:
         """Every value is a text first."""
@@ -276,14 +347,23 @@ class Csv(RowParser):
         return pa.array(values, pa.string()).cast(kind)
 
 
-class MessagePack(RowParser):
+class MessagePack(RowCodec):
     """A message is a MessagePack map. Needs ``mainstem[serialisation]``."""
 
-    def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """The map's row."""
-        import msgspec
+        with needs_extras():
+            import msgspec
 
         value = msgspec.msgpack.decode(payload)
         if not isinstance(value, dict):
             raise ValueError(f"a message is a map, not {type(value).__name__}")
-        yield value
+        return [value]
+
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """The row as a map. Times have an offset from UTC; decimals and dates have no place in the format."""
+        with needs_extras():
+            import msgspec
+
+        _check_message_pack(row, "")
+        return msgspec.msgpack.encode(row)

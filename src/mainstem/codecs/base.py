@@ -1,4 +1,4 @@
-"""What a parser is, and the way from Python rows to Arrow columns in which a bad message never stops the rest.
+"""What a codec is, and the way from Python rows to Arrow columns in which a bad message never stops the rest.
 
 A value goes into a column as it is, or its message is a problem: nothing is rounded, cut or converted. What a message has and the
 schema does not is *rescued*, as JSON beside the row.
@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.spark.parsers.types import check, rescue, widest
+from mainstem.codecs.types import check, rescue, widest
+from mainstem.errors import ConfigurationError, MissingExtraError, StoreError, needs_extras
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
 
 @dataclass
-class Parsed:
+class Decoded:
     """The rows of some messages. A message may have any number of rows; one that is in ``problems`` has none.
 
     Attributes:
@@ -30,7 +31,7 @@ class Parsed:
         rescued: For each row with fields that the schema lacks, by the row's index, those fields as a JSON object.
 
     Example:
-        >>> Parsed([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
+        >>> Decoded([pa.array([1, 2])], origins=[0, 2], problems={1: "ValueError: no JSON"})
     """
 
     columns: list[Any]
@@ -39,37 +40,73 @@ class Parsed:
     rescued: dict[int, str] = field(default_factory=dict)
 
 
-class Parser(Protocol):
-    """What turns payloads into typed columns. An entry point of the group ``mainstem.parsers`` is a class like this.
+class Codec(Protocol):
+    """Payloads to rows and back: one message at a time for programs, and many at once as Arrow columns.
 
-    It is created with the options of the command line, as keywords. It goes to Spark's workers by pickle, so it holds plain
-    values only. ``RowParser`` is an easier way to write one.
+    An entry point of the group ``mainstem.codecs`` is a class like this. It is created with its options as keywords, all of them
+    text. It goes to Spark's workers by pickle, so it holds plain values only. ``RowCodec`` is an easier way to write one.
 
     Example:
-        >>> parser: Parser = find_parser("csv", {"columns": "id,name"})
+        >>> codec: Codec = find_codec("csv", {"columns": "id,name"})
     """
 
     def __init__(self, **options: str) -> None: ...
 
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        """The rows of one message.
+
+        Args:
+            payload: The message.
+
+        Returns:
+            A dictionary for each row; most formats have one.
+
+        Raises:
+            ValueError: The message cannot be read; other exceptions are possible.
+
+        Example:
+            >>> find_codec("json").decode(b'{"id": 1}')
+            [{'id': 1}]
+        """
+        ...
+
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """A message of one row.
+
+        Args:
+            row: The values by the names of their fields.
+
+        Returns:
+            The payload.
+
+        Raises:
+            ConfigurationError: A value has no place in the format, or the codec only decodes.
+
+        Example:
+            >>> find_codec("json").encode({"id": 1})
+            b'{"id":1}'
+        """
+        ...
+
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
-        """The columns, inferred from messages where no schema is given.
+        """The columns, inferred from messages where the codec's options do not determine them.
 
         Args:
             sample: The first payloads of the recordings; it may be empty.
 
         Returns:
-            The schema of what ``parse`` makes.
+            The schema of what ``decode_batch`` makes.
 
         Raises:
             ValueError: The sample does not determine a schema.
 
         Example:
-            >>> find_parser("json", {}).schema([b'{"id": 1}'])
+            >>> find_codec("json").schema([b'{"id": 1}'])
             id: int64
         """
         ...
 
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
+    def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
         """The rows of some messages. A message that cannot be read never stops the others.
 
         Args:
@@ -80,19 +117,39 @@ class Parser(Protocol):
             The rows, and the reasons for messages without any.
 
         Example:
-            >>> find_parser("json", {}).parse([b'{"id": 1}', b"{"], schema).origins
+            >>> find_codec("json").decode_batch([b'{"id": 1}', b"{"], schema).origins
             [0]
         """
         ...
 
+    def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
+        """A message of each row of a batch.
 
-class RowParser(ABC):
-    """A parser that makes dictionaries, a message at a time: easy to write, and fast enough for most.
+        Args:
+            batch: The rows; its columns are the fields.
+
+        Returns:
+            The payloads, in the order of the rows.
+
+        Raises:
+            ConfigurationError: A value has no place in the format; names the row. Or the codec only decodes.
+
+        Example:
+            >>> find_codec("json").encode_batch(pa.record_batch({"id": [1, 2]}))
+            [b'{"id":1}', b'{"id":2}']
+        """
+        ...
+
+
+class RowCodec(ABC):
+    """A codec of dictionaries, a message at a time: easy to write, and fast enough for most.
+
+    ``decode`` must be overridden; ``encode`` where messages are written too.
 
     Example:
-        >>> class Words(RowParser):
-        ...     def rows(self, payload):
-        ...         return ({"word": word} for word in payload.decode().split())
+        >>> class Words(RowCodec):
+        ...     def decode(self, payload):
+        ...         return [{"word": word} for word in payload.decode().split()]
     """
 
     def __init__(self, **options: str) -> None:
@@ -100,8 +157,11 @@ class RowParser(ABC):
             raise ValueError(f"{type(self).__name__} has no option {min(options)!r}")
 
     @abstractmethod
-    def rows(self, payload: bytes) -> Iterable[dict[str, Any]]:
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
         """The rows of one message; to be overridden. Whatever it raises is the message's problem.
+
+        Only ``StoreError`` and ``MissingExtraError`` are not: they stop the reading, as the same message can be read once the
+        store responds or the package is there.
 
         Args:
             payload: The message.
@@ -110,14 +170,32 @@ class RowParser(ABC):
             A dictionary for each row; a field that it leaves out is null.
 
         Example:
-            >>> list(find_parser("json", {}).rows(b'{"id": 1}'))
+            >>> find_codec("json").decode(b'{"id": 1}')
             [{'id': 1}]
         """
+
+    def encode(self, row: dict[str, Any]) -> bytes:  # noqa: ARG002
+        """A message of one row; to be overridden. Whatever it raises is reported with the row.
+
+        Args:
+            row: The values by the names of their fields.
+
+        Returns:
+            The payload.
+
+        Raises:
+            ConfigurationError: A value has no place in the format, or the codec only decodes.
+
+        Example:
+            >>> find_codec("json").encode({"id": 1})
+            b'{"id":1}'
+        """
+        raise ConfigurationError(f"{type(self).__name__} only decodes")
 
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
         """The columns of the rows of the sample, each of the widest type that its values need.
 
-        Messages that cannot be read are passed over here: they are problems when they are parsed.
+        Messages that cannot be read are passed over here: they are problems when they are decoded.
 
         Args:
             sample: Payloads of the recordings.
@@ -129,21 +207,22 @@ class RowParser(ABC):
             ValueError: The sample has no rows, or a field has values that no type holds.
 
         Example:
-            >>> find_parser("json", {}).schema([b'{"id": 1}'])
+            >>> find_codec("json").schema([b'{"id": 1}'])
             id: int64
         """
-        import pyarrow as pa
+        with needs_extras():
+            import pyarrow as pa
 
         rows: list[dict[str, Any]] = []
         for payload in sample:
             with suppress(Exception):
-                rows += list(self.rows(payload))
+                rows += list(self.decode(payload))
         if not rows:
             raise ValueError("there is no message to take the schema from")
         names = dict.fromkeys(name for row in rows for name in row)
         return pa.schema([(name, widest(name, [row.get(name) for row in rows])) for name in names])
 
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
+    def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
         """The rows of all messages that can be read.
 
         Args:
@@ -154,7 +233,7 @@ class RowParser(ABC):
             The rows, and the reasons for messages without any.
 
         Example:
-            >>> find_parser("json", {}).parse([b'{"id": 1}', b"{"], schema).origins
+            >>> find_codec("json").decode_batch([b'{"id": 1}', b"{"], schema).origins
             [0]
         """
         rows: list[dict[str, Any]] = []
@@ -162,13 +241,41 @@ class RowParser(ABC):
         problems: dict[int, str] = {}
         for i, payload in enumerate(payloads):
             try:
-                parsed = list(self.rows(payload))
+                decoded = list(self.decode(payload))
+            except (StoreError, MissingExtraError):
+                raise
             except Exception as error:
                 problems[i] = f"{type(error).__name__}: {error}"
                 continue
-            rows += parsed
-            origins += [i] * len(parsed)
+            rows += decoded
+            origins += [i] * len(decoded)
         return self._columns(rows, origins, schema, problems)
+
+    def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
+        """A message of each row of a batch.
+
+        Args:
+            batch: The rows; its columns are the fields.
+
+        Returns:
+            The payloads, in the order of the rows.
+
+        Raises:
+            ConfigurationError: A value has no place in the format; names the row. Or the codec only decodes.
+
+        Example:
+            >>> find_codec("json").encode_batch(pa.record_batch({"id": [1, 2]}))
+            [b'{"id":1}', b'{"id":2}']
+        """
+        payloads = []
+        for i, row in enumerate(batch.to_pylist(maps_as_pydicts="strict")):
+            try:
+                payloads.append(self.encode(row))
+            except (StoreError, MissingExtraError):
+                raise
+            except Exception as error:
+                raise ConfigurationError(f"row {i}: {error}") from error
+        return payloads
 
     def column(self, values: list[Any], kind: Any) -> Any:
         """A column of Arrow's; to be overridden where values need a conversion.
@@ -184,7 +291,7 @@ class RowParser(ABC):
             ValueError: A value is none of that type: 2.5 is no integer, and 5 no text.
 
         Example:
-            >>> find_parser("json", {}).column(["2026-01-31"], pa.date32())
+            >>> find_codec("json").column(["2026-01-31"], pa.date32())
         """
         import pyarrow as pa
 
@@ -193,7 +300,7 @@ class RowParser(ABC):
 
     def _columns(
         self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema, problems: dict[int, str]
-    ) -> Parsed:
+    ) -> Decoded:
         try:
             columns = [self.column([row.get(item.name) for row in rows], item.type) for item in schema]
         except Exception:
@@ -202,7 +309,7 @@ class RowParser(ABC):
                 raise
             good = [k for k, origin in enumerate(origins) if origin not in bad]
             return self._columns([rows[k] for k in good], [origins[k] for k in good], schema, problems | bad)
-        return Parsed(columns, origins, problems, rescue(rows, schema))
+        return Decoded(columns, origins, problems, rescue(rows, schema))
 
     def _unfit(self, rows: list[dict[str, Any]], origins: list[int], schema: pa.Schema) -> dict[int, str]:
         """The messages whose values do not fit the schema, and why."""

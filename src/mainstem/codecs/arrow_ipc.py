@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mainstem.spark.parsers.base import Parsed
-from mainstem.spark.parsers.types import rescue
+from mainstem.codecs.base import Decoded
+from mainstem.codecs.types import rescue, widest
+from mainstem.errors import ConfigurationError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,37 @@ class ArrowIpc:
         if options:
             raise ValueError(f"ArrowIpc has no option {min(options)!r}")
 
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        """All rows of the stream."""
+        with needs_extras():
+            import pyarrow as pa
+
+        rows: list[dict[str, Any]] = pa.ipc.open_stream(payload).read_all().to_pylist(maps_as_pydicts="strict")
+        return rows
+
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """A stream of one row; each column has the type that its value needs."""
+        with needs_extras():
+            import pyarrow as pa
+
+        try:
+            columns = {name: pa.array([value], widest(name, [value])) for name, value in row.items()}
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            raise ConfigurationError(str(error)) from None
+        return self.encode_batch(pa.record_batch(columns))[0]
+
+    def encode_batch(self, batch: pa.RecordBatch) -> list[bytes]:
+        """A stream for each row, with the types of the batch."""
+        import pyarrow as pa
+
+        payloads = []
+        for i in range(batch.num_rows):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch.slice(i, 1))
+            payloads.append(sink.getvalue().to_pybytes())
+        return payloads
+
     def schema(self, sample: Sequence[bytes]) -> pa.Schema:
         """The fields of all messages, each in its widest type."""
         import pyarrow as pa
@@ -33,7 +65,7 @@ class ArrowIpc:
             raise ValueError("there is no message to take the schema from")
         return pa.unify_schemas(schemas, promote_options="permissive")
 
-    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
+    def decode_batch(self, payloads: Sequence[bytes], schema: pa.Schema) -> Decoded:
         """All rows of all messages that can be read as that schema."""
         import pyarrow as pa
 
@@ -59,7 +91,7 @@ class ArrowIpc:
             tables.append(table)
             origins += [i] * table.num_rows
         whole = pa.concat_tables(tables) if tables else schema.empty_table()
-        return Parsed([column.combine_chunks() for column in whole.columns], origins, problems, rescued)
+        return Decoded([column.combine_chunks() for column in whole.columns], origins, problems, rescued)
 
 
 def _same_kind(sent: pa.DataType, kind: pa.DataType) -> bool:

@@ -1,0 +1,230 @@
+"""Avro messages: a record each, alone or in Confluent's framing or Avro's single object encoding."""
+
+from __future__ import annotations
+
+import io
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs.avro_schema import AvroSchema, arrow_type, to_datum, to_value, values_per_byte
+from mainstem.codecs.base import RowCodec
+from mainstem.codecs.schemas import (
+    MAX_SCHEMAS,
+    SchemaCache,
+    SchemaRegistry,
+    UnknownSchemaError,
+    confluent_head,
+    confluent_number,
+    read_text,
+    schemas_of,
+)
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+FRAMINGS = ("none", "confluent", "single-object")
+SINGLE_OBJECT = b"\xc3\x01"
+SINGLE_OBJECT_LENGTH = 10
+# Of one message: some hundred megabytes of Python objects. Messages that could have more are refused before they are read.
+MAX_VALUES = 1 << 24
+
+
+class Avro(RowCodec):
+    """A message is a record. Needs ``mainstem[avro]``.
+
+    Options: ``schema``, the file of the schema that rows have; ``writer``, that of the messages, where it is another one;
+    ``framing``: ``none``, ``confluent`` or ``single-object``; ``schemas``, a directory of schemas by number (``17.avsc``), or
+    ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``, ``registry_insecure``; ``id``, the number
+    of the schema that is written. Without ``schema`` the rows have the schema of their messages.
+    """
+
+    def __init__(
+        self,
+        *,
+        schema: str = "",
+        writer: str = "",
+        framing: str = "none",
+        schemas: str = "",
+        registry: str = "",
+        registry_user: str = "",
+        registry_ca: str = "",
+        registry_insecure: str = "",
+        id: str = "",  # noqa: A002
+        **options: str,
+    ) -> None:
+        super().__init__(**options)
+        if framing not in FRAMINGS:
+            raise ConfigurationError(f"the option framing: {framing!r} is none of {', '.join(FRAMINGS)}")
+        self._framing = framing
+        self._source = schemas_of(
+            schemas, registry, ".avsc", user=registry_user, ca=registry_ca, insecure=registry_insecure
+        )
+        if isinstance(self._source, SchemaRegistry) and framing != "confluent":
+            raise ConfigurationError("the option registry is for framing=confluent")
+        if schemas and framing == "none":
+            raise ConfigurationError("the option schemas is for framing=confluent and framing=single-object")
+        self._number = _number(id) if id else None
+        self._reader_text = read_text(Path(schema)) if schema else ""
+        self._writer_text = read_text(Path(writer)) if writer else self._reader_text
+        if not self._reader_text and (self._source is None or writer):
+            raise ConfigurationError("the option schema names the file of the schema")
+        # By fingerprint; read here, as workers may not have the directory.
+        self._texts = [read_text(path) for path in self._files(schemas)] if framing == "single-object" else []
+        # What is wrong with a schema is known here and not in a task.
+        _ = self._reader, self._own_writer, self._by_fingerprint
+
+    @staticmethod
+    def _files(schemas: str) -> list[Path]:
+        files = sorted(Path(schemas).glob("*.avsc")) if schemas else []
+        if len(files) > MAX_SCHEMAS:
+            raise ConfigurationError(f"the option schemas: {len(files)} files, more than {MAX_SCHEMAS}")
+        return files
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Parsed schemas are made anew in each process.
+        parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
+        return {name: value for name, value in self.__dict__.items() if name not in parsed}
+
+    @cached_property
+    def _reader(self) -> AvroSchema | None:
+        return AvroSchema(self._reader_text) if self._reader_text else None
+
+    @cached_property
+    def _own_writer(self) -> AvroSchema | None:
+        return AvroSchema(self._writer_text) if self._writer_text else None
+
+    @cached_property
+    def _by_fingerprint(self) -> dict[bytes, _Reading]:
+        schemas = [AvroSchema(text) for text in self._texts]
+        schemas += [each for each in (self._own_writer, self._reader) if each is not None]
+        return {each.fingerprint: _Reading(each, self._reader) for each in schemas}
+
+    @cached_property
+    def _alone(self) -> _Reading:
+        assert self._own_writer is not None, "framing=none has a schema"
+        return _Reading(self._own_writer, self._reader)
+
+    @cached_property
+    def _by_number(self) -> SchemaCache:
+        return SchemaCache(lambda number: _Reading(self._schema_of(number), self._reader))
+
+    def _schema_of(self, number: int) -> AvroSchema:
+        """The schema of a number. Without a source all messages have the writer's."""
+        if self._source is None:
+            assert self._own_writer is not None, "there is a schema where there is no source"
+            return self._own_writer
+        schema = self._source.read(number)
+        if schema.format != "AVRO":
+            raise UnknownSchemaError(f"schema {number} is of {schema.format}, not of Avro")
+        if schema.has_references:
+            raise UnknownSchemaError(
+                f"schema {number} refers to other schemas, which are not read: give it whole in schemas="
+            )
+        return AvroSchema(schema.text)
+
+    def _reading(self, payload: bytes) -> tuple[_Reading, int]:
+        """How a message is read, and where it begins."""
+        if self._framing == "none":
+            return self._alone, 0
+        if self._framing == "confluent":
+            number = confluent_number(payload)
+            reading: _Reading = self._by_number.get(number)
+            return reading, 5
+        if payload[:2] != SINGLE_OBJECT or len(payload) < SINGLE_OBJECT_LENGTH:
+            raise ValueError("the message is no single object of Avro: it begins with C3 01 and a fingerprint")
+        fingerprint = payload[2:SINGLE_OBJECT_LENGTH]
+        if fingerprint not in self._by_fingerprint:
+            raise ValueError(f"there is no schema with the fingerprint {fingerprint.hex()}")
+        return self._by_fingerprint[fingerprint], SINGLE_OBJECT_LENGTH
+
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        """The record's row."""
+        reading, begin = self._reading(payload)
+        return [reading.read(payload, begin)]
+
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """A record of the writer's schema, in the framing of the option."""
+        import fastavro
+
+        schema, head = self._written
+        out = io.BytesIO(head)
+        out.seek(len(head))
+        fastavro.schemaless_writer(out, schema.parsed, to_datum(row, schema.root))
+        return out.getvalue()
+
+    @cached_property
+    def _written(self) -> tuple[AvroSchema, bytes]:
+        """The schema that is written, and what comes before each message."""
+        schema = self._own_writer
+        if self._framing == "confluent":
+            if self._number is None:
+                raise ConfigurationError("the option id is the number of the schema that is written")
+            if self._source is not None:
+                schema = self._schema_of(self._number)
+            assert schema is not None, "there is a schema where there is no source"
+            return schema, confluent_head(self._number)
+        if schema is None:
+            raise ConfigurationError("the option schema names the file of the schema that is written")
+        return schema, SINGLE_OBJECT + schema.fingerprint if self._framing == "single-object" else b""
+
+    def schema(self, sample: Sequence[bytes]) -> pa.Schema:
+        """That of the option; else that of the message of the sample whose schema has the highest number."""
+        import pyarrow as pa
+
+        schema = self._reader
+        if schema is None:
+            schema = self._latest(sample)
+        return pa.schema([(name, arrow_type(each)) for name, each, _ in schema.root.fields])
+
+    def _latest(self, sample: Sequence[bytes]) -> AvroSchema:
+        if self._framing == "confluent":
+            numbers = {confluent_number(each) for each in sample if each[:1] == b"\0" and len(each) >= 5}
+            for number in sorted(numbers, reverse=True):
+                try:
+                    reading: _Reading = self._by_number.get(number)
+                except ValueError:
+                    continue
+                return reading.writer
+            if not numbers and self._number is not None:
+                return self._schema_of(self._number)
+            raise ValueError("no message names a schema that there is; the option schema names a file")
+        raise ValueError("the option schema names the file of the schema")
+
+
+class _Reading:
+    """How messages of one schema become rows of another one."""
+
+    def __init__(self, writer: AvroSchema, reader: AvroSchema | None) -> None:
+        self.writer = writer
+        self._target = reader or writer
+        self._reader = None if reader is None or reader.parsed == writer.parsed else reader.parsed
+        self._is_walked = writer.is_walked or self._target.is_walked
+        self._values_per_byte = values_per_byte(writer, self._target)
+
+    def read(self, payload: bytes, begin: int) -> dict[str, Any]:
+        """The row of a message. Raises what fastavro raises, and ValueError."""
+        import fastavro
+
+        if (len(payload) - begin) * self._values_per_byte > MAX_VALUES:
+            raise ValueError(f"a message of {len(payload)} bytes may have more than {MAX_VALUES} values")
+        stream = io.BytesIO(payload)
+        stream.seek(begin)
+        try:
+            row: Any = fastavro.schemaless_reader(
+                stream, self.writer.parsed, self._reader, return_named_type=self._is_walked
+            )
+        except (EOFError, IndexError) as error:
+            raise ValueError(f"the message is cut off, or of another schema ({error})") from None
+        if rest := len(payload) - stream.tell():
+            raise ValueError(f"{rest} bytes are left after the record")
+        return to_value(row, self._target.root) if self._is_walked else row  # type: ignore[no-any-return]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 31:
+        raise ConfigurationError(f"the option id: {text!r} is no number of a schema")
+    return int(text)

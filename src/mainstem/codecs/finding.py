@@ -1,0 +1,83 @@
+"""Which codec a name means: one of ours, one that a package brings, or ``package.module:Class``."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs.parsers import as_codec
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mainstem.codecs.base import Codec
+
+GROUP = "mainstem.codecs"
+# The group of before, whose classes may be parsers: they decode only.
+PARSER_GROUP = "mainstem.parsers"
+OWN = {
+    "avro": "mainstem.codecs.avro:Avro",
+    "json": "mainstem.codecs.text:JsonLines",
+    "protobuf": "mainstem.codecs.protobuf:Protobuf",
+    "csv": "mainstem.codecs.text:Csv",
+    "msgpack": "mainstem.codecs.text:MessagePack",
+    "arrow": "mainstem.codecs.arrow_ipc:ArrowIpc",
+    "sbe": "mainstem.codecs.sbe:Sbe",
+}
+
+
+def codec_names() -> list[str]:
+    """The names that ``find_codec`` accepts, besides ``module:Class``.
+
+    Returns:
+        The names of Mainstem's codecs and of the entry points of ``mainstem.codecs`` and ``mainstem.parsers``, sorted.
+
+    Example:
+        >>> codec_names()
+        ['arrow', 'avro', 'csv', 'json', 'msgpack', 'protobuf', 'sbe']
+    """
+    return sorted({*OWN, *(point.name for group in (GROUP, PARSER_GROUP) for point in entry_points(group=group))})
+
+
+def find_codec(name: str, options: Mapping[str, str] | None = None) -> Codec:
+    """Creates the codec of a name.
+
+    Args:
+        name: One of ``codec_names()``, or ``package.module:Class``. A class that is only a parser becomes a codec that decodes.
+        options: The codec's options, as the command line has them.
+
+    Returns:
+        The codec.
+
+    Raises:
+        ConfigurationError: There is no such codec, or an option is wrong.
+        MissingExtraError: A package that the codec needs is not installed.
+
+    Example:
+        >>> codec = find_codec("csv", {"columns": "id,name", "delimiter": ";"})
+        >>> codec.decode(b"1;x")
+        [{'id': '1', 'name': 'x'}]
+    """
+    return as_codec(instance(name, options or {}))
+
+
+def instance(name: str, options: Mapping[str, str]) -> Any:
+    """The object of the class that a name means, codec or parser. Raises as ``find_codec``."""
+    place = OWN.get(name) or (name if ":" in name else "")
+    try:
+        if place:
+            module, _, attribute = place.partition(":")
+            kind: Any = getattr(importlib.import_module(module), attribute)
+        else:
+            points = [point for group in (GROUP, PARSER_GROUP) for point in entry_points(group=group)]
+            kind = next(point for point in points if point.name == name).load()
+    except (ImportError, AttributeError, StopIteration):
+        raise ConfigurationError(f"there is no codec {name!r}; there are {', '.join(codec_names())}") from None
+    try:
+        return kind(**options)
+    except ConfigurationError:
+        raise
+    except (TypeError, ValueError, OSError) as error:
+        raise ConfigurationError(f"codec {name!r}: {error}") from None

@@ -1,0 +1,352 @@
+"""Protobuf messages, alone or in Confluent's framing."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs.base import RowCodec
+from mainstem.codecs.protobuf_rows import Budget, Message, Messages
+from mainstem.codecs.schemas import (
+    SchemaCache,
+    SchemaRegistry,
+    UnknownSchemaError,
+    confluent_head,
+    confluent_number,
+    read_bytes,
+    schemas_of,
+)
+from mainstem.errors import ConfigurationError, needs_extras
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+FRAMINGS = ("none", "confluent")
+# Of the indexes that name a message: a message is nested in no more.
+MAX_INDEXES = 64
+# Types in memory, by number and indexes; beyond them all are made anew.
+MAX_READINGS = 1024
+
+
+class Protobuf(RowCodec):
+    """A message of one type. Needs ``mainstem[protobuf]``.
+
+    Options: ``descriptors``, a file of ``protoc --include_imports --descriptor_set_out``, and ``message``, the full name in it; or
+    ``module``, a generated class as in ``tides_pb2:Trade``; ``framing``: ``none`` or ``confluent``; ``schemas``, a directory of
+    such files by number (``17.desc``), or ``registry``, the URL of a Schema Registry, with ``registry_user``, ``registry_ca``,
+    ``registry_insecure``; ``id``, the number that is written; ``timestamps``: ``us``, or ``ns`` for int64 nanoseconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        descriptors: str = "",
+        message: str = "",
+        module: str = "",
+        framing: str = "none",
+        timestamps: str = "us",
+        schemas: str = "",
+        registry: str = "",
+        registry_user: str = "",
+        registry_ca: str = "",
+        registry_insecure: str = "",
+        id: str = "",  # noqa: A002
+        **options: str,
+    ) -> None:
+        super().__init__(**options)
+        if framing not in FRAMINGS:
+            raise ConfigurationError(f"the option framing: {framing!r} is none of {', '.join(FRAMINGS)}")
+        if timestamps not in ("us", "ns"):
+            raise ConfigurationError(f"the option timestamps: {timestamps!r} is none of us, ns")
+        if bool(descriptors) and bool(module):
+            raise ConfigurationError("the options descriptors and module exclude each other")
+        if (schemas or registry) and framing == "none":
+            raise ConfigurationError("the options schemas and registry are for framing=confluent")
+        if id and (not id.isdecimal() or int(id) >= 1 << 31):
+            raise ConfigurationError(f"the option id: {id!r} is no number of a schema")
+        self._number = int(id) if id else None
+        self._is_framed, self._nanos = framing == "confluent", timestamps == "ns"
+        self._name, self._module = message, module
+        self._data = read_bytes(Path(descriptors)) if descriptors else None
+        access = {"user": registry_user, "ca": registry_ca, "insecure": registry_insecure}
+        self._source = schemas_of(schemas, registry, ".desc", **access)
+        if self._data is None and not module and self._source is None:
+            raise ConfigurationError("the options descriptors and message, or module, name the type of the messages")
+        # What is wrong with the descriptors is known here and not in a task.
+        _ = self._reader
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Descriptors are made anew in each process.
+        parsed = {name for name, value in vars(type(self)).items() if isinstance(value, cached_property)}
+        return {name: value for name, value in self.__dict__.items() if name not in parsed}
+
+    @cached_property
+    def _reader(self) -> _Reading | None:
+        """The type that rows have; None where it is that of each message."""
+        with needs_extras():
+            import google.protobuf.descriptor  # noqa: F401
+
+        if self._module:
+            return _Reading(_class_of_module(self._module).DESCRIPTOR, self._nanos)
+        if self._data is None:
+            return None
+        files = _files(self._data)
+        pool = _pool(files)
+        try:
+            descriptor = pool.FindMessageTypeByName(self._name)
+        except KeyError:
+            names = [f"{file.package}.{each.name}".lstrip(".") for file in files for each in file.message_type]
+            raise ConfigurationError(f"the option message: {self._name!r} is none of {', '.join(names[:20])}") from None
+        return _Reading(descriptor, self._nanos)
+
+    @cached_property
+    def _by_number(self) -> SchemaCache:
+        return SchemaCache(self._file_of)
+
+    def _file_of(self, number: int) -> Any:
+        """The descriptor of the file of a schema."""
+        if isinstance(self._source, SchemaRegistry):
+            schema = self._source.read(number, "?format=serialized")
+            if schema.format != "PROTOBUF":
+                raise UnknownSchemaError(f"schema {number} is of {schema.format}, not of Protobuf")
+            if schema.has_references:
+                raise UnknownSchemaError(f"schema {number} imports other schemas, which are not read: use schemas=")
+            files = [_file(_decoded(schema.text, number))]
+            files[0].name = files[0].name or f"{number}.proto"
+        else:
+            assert self._source is not None, "a number is looked up where there is a source"
+            files = _files(_decoded(self._source.read(number).text, number))
+        return _pool(files).FindFileByName(files[-1].name)
+
+    @cached_property
+    def _readings(self) -> dict[tuple[int, ...], tuple[Any, _Reading]]:
+        """By number and indexes: the file, and how its messages are read."""
+        return {}
+
+    def _reading(self, payload: bytes) -> tuple[_Reading, int]:
+        """How a message is read, and where it begins. Raises ValueError for a message of another type."""
+        if not self._is_framed:
+            assert self._reader is not None, "framing=none has descriptors"
+            return self._reader, 0
+        number = confluent_number(payload)
+        indexes, begin = _indexes(payload, 5)
+        if self._source is None:
+            assert self._reader is not None, "there are descriptors where there is no source"
+            file = self._reader.descriptor.file
+        else:
+            file = self._by_number.get(number)
+        key = (number if self._source is not None else 0, *indexes)
+        if key not in self._readings or self._readings[key][0] is not file:
+            if len(self._readings) >= MAX_READINGS:
+                self._readings.clear()
+            self._readings[key] = file, self._reading_of(_message_at(file, indexes))
+        return self._readings[key][1], begin
+
+    def _reading_of(self, descriptor: Any) -> _Reading:
+        """How messages of a type are read. Raises ValueError for another one than that of the options."""
+        name = self._name if self._reader is None else self._reader.descriptor.full_name
+        if name and descriptor.full_name != name:
+            raise ValueError(f"the message {descriptor.full_name!r}, not {name!r}")
+        return self._reader or _Reading(descriptor, self._nanos)
+
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        """The message's row."""
+        reading, begin = self._reading(payload)
+        return [reading.read(payload[begin:] if begin else payload)]
+
+    def encode(self, row: dict[str, Any]) -> bytes:
+        """A message of the row, in the framing of the option."""
+        if self._reader is None:
+            raise ConfigurationError("the options descriptors and message, or module, name the type that is written")
+        head = b""
+        if self._is_framed:
+            if self._number is None:
+                raise ConfigurationError("the option id is the number of the schema that is written")
+            head = confluent_head(self._number) + _written_indexes(self._reader.descriptor)
+        return head + self._reader.write(row)
+
+    def schema(self, sample: Sequence[bytes]) -> pa.Schema:
+        """That of the type; without one that of the message of the sample whose schema has the highest number."""
+        if self._reader is not None:
+            return self._reader.schema()
+        framed = [each for each in sample if len(each) > 5 and each[0] == 0]
+        for payload in sorted({each[:5]: each for each in framed}.values(), key=confluent_number, reverse=True):
+            try:
+                return self._reading(payload)[0].schema()
+            except ValueError:
+                continue
+        raise ValueError("no message names a schema that there is; the options descriptors and message name a type")
+
+
+class _Reading:
+    """How messages of one type become rows, and rows messages."""
+
+    def __init__(self, descriptor: Any, nanos: bool) -> None:
+        from google.protobuf import message_factory
+
+        self.descriptor = descriptor
+        self._make = message_factory.GetMessageClass(descriptor)
+        self._message: Message = Messages(message_factory.GetMessageClass, nanos=nanos).message(descriptor)
+        if not self._message.fields:
+            raise ConfigurationError(f"Protobuf: {descriptor.full_name} has no fields, and no column holds that")
+
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        import pyarrow as pa
+
+        return pa.schema([(each.name, each.arrow) for each in self._message.fields])
+
+    def read(self, payload: bytes) -> dict[str, Any]:
+        """The row of a message. Raises DecodeError, and ValueError."""
+        message = self._make()
+        message.ParseFromString(payload)
+        return self._message.read(message, Budget())
+
+    def write(self, row: dict[str, Any]) -> bytes:
+        """The bytes of a row; the same for the same row."""
+        message = self._make()
+        self._message.write(row, message)
+        data: bytes = message.SerializeToString(deterministic=True)
+        return data
+
+
+def _class_of_module(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        value: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            value = getattr(value, part)
+        _ = value.DESCRIPTOR.full_name
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"the option module: {name!r} is no class of Protobuf ({error})") from None
+    return value
+
+
+def _decoded(text: str, number: int) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ConfigurationError(f"schema {number} is no serialized descriptor") from None
+
+
+def _file(data: bytes) -> Any:
+    """A file's descriptor. Raises ConfigurationError."""
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(data)
+    except DecodeError as error:
+        raise ConfigurationError(f"Protobuf descriptors: {error}") from None
+
+
+def _files(data: bytes) -> list[Any]:
+    """The files of a set, each after those that it imports. Raises ConfigurationError."""
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
+    except DecodeError as error:
+        raise ConfigurationError(f"Protobuf descriptors: {error}") from None
+    if not files:
+        raise ConfigurationError("Protobuf descriptors: the set has no file; protoc --descriptor_set_out writes one")
+    return files
+
+
+def _pool(files: list[Any]) -> Any:
+    """A pool of these files, and of Protobuf's own. Raises ConfigurationError."""
+    from google.protobuf import (
+        any_pb2,
+        descriptor_pb2,
+        descriptor_pool,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
+
+    pool = descriptor_pool.DescriptorPool()
+    names = {file.name for file in files}
+    own = (descriptor_pb2, any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
+    try:
+        for module in own:
+            if module.DESCRIPTOR.name not in names:
+                pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+        for file in files:
+            pool.AddSerializedFile(file.SerializeToString())
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"Protobuf descriptors: {error}; protoc --include_imports adds the files that are imported"
+        ) from None
+    return pool
+
+
+def _indexes(payload: bytes, at: int) -> tuple[list[int], int]:
+    """The indexes that name a message in its file, and where the message begins. Raises ValueError."""
+    count, at = _varint(payload, at)
+    if count == 0:
+        return [0], at
+    if not 0 < count <= MAX_INDEXES:
+        raise ValueError(f"the message has {count} indexes")
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(payload, at)
+        indexes.append(index)
+    return indexes, at
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 35 and at < len(payload):
+        byte = payload[at]
+        value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise ValueError("the indexes of the message are cut off")
+
+
+def _zigzag(value: int) -> bytes:
+    value, out = value << 1, b""
+    while value > 0x7F:
+        out, value = out + bytes([value & 0x7F | 0x80]), value >> 7
+    return out + bytes([value])
+
+
+def _proto_of(file: Any) -> Any:
+    """A file as descriptor.proto has it: the order of its messages is that of the indexes."""
+    from google.protobuf import descriptor_pb2
+
+    proto = descriptor_pb2.FileDescriptorProto()
+    file.CopyToProto(proto)
+    return proto
+
+
+def _message_at(file: Any, indexes: list[int]) -> Any:
+    """The message of a file that indexes name. Raises ValueError where there is none."""
+    proto = _proto_of(file)
+    messages, names = proto.message_type, [proto.package] if proto.package else []
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise ValueError(f"the schema has no message at the indexes {indexes}")
+        names.append(messages[index].name)
+        messages = messages[index].nested_type
+    return file.pool.FindMessageTypeByName(".".join(names))
+
+
+def _written_indexes(descriptor: Any) -> bytes:
+    """The indexes of a message, as Confluent's serializer writes them."""
+    proto = _proto_of(descriptor.file)
+    messages, indexes = proto.message_type, []
+    for name in descriptor.full_name.removeprefix(f"{proto.package}.").split("."):
+        index = [each.name for each in messages].index(name)
+        indexes.append(index)
+        messages = messages[index].nested_type
+    return b"\0" if indexes == [0] else _zigzag(len(indexes)) + b"".join(map(_zigzag, indexes))

@@ -1,0 +1,96 @@
+"""Messages with what is known of them, as rows with what a codec reads in them: one way for ingest, exports and DataFrames.
+
+The columns are those known of the message, ``problem``, those of the codec, ``rescued`` and ``payload``. A message that the codec
+cannot read, that has a value of another type than its column, or that has no rows at all, is a row with its reason in ``problem``,
+the message in ``payload``, and nothing in the codec's columns. Fields that the schema lacks are in ``rescued``, as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import ConfigurationError, needs_extras
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from mainstem.codecs.base import Codec
+
+PROBLEM = "problem"
+# After the codec's columns: fields that the schema lacks, as JSON, and the message where there is a problem.
+REST = ("rescued", "payload")
+EMPTY, NO_ROWS = "the message is empty", "the message has no rows"
+ABSENT = "there is no message"
+
+
+class DecodedRows:
+    """Batches of messages into batches of rows. It holds plain values, so that it goes to Spark's workers by pickle.
+
+    Args:
+        codec: What reads the payloads.
+        schema: The codec's columns.
+        known: The columns of the messages that rows have too.
+        payload: The column of the messages.
+
+    Raises:
+        ConfigurationError: A column of the codec has the name of another one.
+    """
+
+    def __init__(self, codec: Codec, schema: pa.Schema, known: Sequence[str], payload: str = "payload") -> None:
+        check_names(schema.names, known)
+        self._codec, self._schema, self._known, self._payload = codec, schema, tuple(known), payload
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A batch of rows for each batch of messages that is not empty."""
+        for batch in batches:
+            if batch.num_rows:
+                yield self._decoded(batch)
+
+    def schema(self, messages: pa.Schema) -> pa.Schema:
+        """The schema of the rows of messages with this one."""
+        with needs_extras():
+            import pyarrow as pa
+
+        columns = [messages.field(name) for name in self._known]
+        rest = [pa.field(REST[0], pa.string()), pa.field(REST[1], pa.binary())]
+        return pa.schema([*columns, pa.field(PROBLEM, pa.string()), *self._schema, *rest])
+
+    def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import numpy as np
+        import pyarrow as pa
+
+        values: Any = batch.column(self._payload).to_pylist()
+        # A null is no message, and stays a row.
+        payloads = [b"" if value is None else value for value in values]
+        decoded = self._codec.decode_batch(payloads, self._schema)
+        absent = set(range(len(values))).difference(decoded.origins)
+        reasons = {i: NO_ROWS if values[i] else EMPTY if values[i] is not None else ABSENT for i in absent}
+        reasons |= {i: text for i, text in decoded.problems.items() if values[i]}
+        failed, count = sorted(reasons), len(decoded.origins)
+        problems = pa.array([None] * count + [reasons[i] for i in failed], pa.string())
+        rescued = pa.array([*(decoded.rescued.get(row) for row in range(count)), *([None] * len(failed))], pa.string())
+        messages = pa.array([*([None] * count), *(values[i] for i in failed)], pa.binary())
+        columns: list[Any] = [problems]
+        for column, item in zip(decoded.columns, self._schema, strict=True):
+            whole = pa.chunked_array([column, pa.nulls(len(failed), item.type)], item.type)
+            columns.append(whole.combine_chunks())
+        columns += [rescued, messages]
+        origins = np.array([*decoded.origins, *failed], np.int64)
+        if failed and count:
+            # In the order of the messages.
+            order = np.argsort(origins, kind="stable")
+            origins, columns = origins[order], [column.take(pa.array(order)) for column in columns]
+        known = [batch.column(name).take(pa.array(origins)) for name in self._known]
+        return pa.RecordBatch.from_arrays([*known, *columns], schema=self.schema(batch.schema))
+
+
+def check_names(names: Sequence[str], known: Sequence[str]) -> None:
+    """Raises ConfigurationError where a column of a codec has the name of another one, or two have one."""
+    own = (*known, PROBLEM, *REST)
+    if reserved := sorted(set(names) & set(own)):
+        raise ConfigurationError(f"the codec's column {reserved[0]!r} has the name of one of ours: {', '.join(own)}")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise ConfigurationError(f"the codec has two columns {twice!r}")

@@ -1,0 +1,87 @@
+"""Which columns a decoded recording has: those known of a message, and those that a codec reads in it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs import find_codec
+from mainstem.codecs.rows import DecodedRows
+from mainstem.errors import ConfigurationError, RecordingError, needs_extras
+from mainstem.recording.replay import messages
+from mainstem.recording.rows.schema import arrow_schema, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from mainstem.codecs import Codec
+    from mainstem.recording.reader import RecordingReader
+
+# What is known of a message, where no columns are named: as in the table of ``mainstem ingest``.
+KNOWN = ("recording_id", "session_id", "stream_id", "position", "recorded_at")
+# Messages that a schema is inferred from where none is given: from all recordings, at these places of each.
+SAMPLE = 4000
+SAMPLE_PLACES = 4
+LEAST_SAMPLE = 64
+
+
+class Decoding:
+    """A codec with its schema, and the columns that are asked for.
+
+    Raises ConfigurationError for a codec, an option or a column that cannot be.
+    """
+
+    def __init__(
+        self,
+        readers: Sequence[RecordingReader],
+        columns: Iterable[str] | None,
+        codec: Codec | str,
+        options: Mapping[str, str] | None,
+        schema: pa.Schema | None,
+    ) -> None:
+        if not isinstance(codec, str) and options:
+            raise ConfigurationError("codec_options are for a codec by name; this one has its own")
+        self._codec = find_codec(codec, options) if isinstance(codec, str) else codec
+        if schema is None:
+            try:
+                schema = self._codec.schema(sample(readers))
+            except ConfigurationError:
+                raise
+            except ValueError as error:
+                name = codec if isinstance(codec, str) else type(codec).__name__
+                raise ConfigurationError(f"codec {name!r}: {error}; schema= says what the columns are") from None
+        with needs_extras():
+            import pyarrow as pa
+
+        names = None if columns is None else list(columns)
+        known = KNOWN if names is None else [name for name in names if name in columns_of(frames=False)]
+        self.known = [name for name in known if name != "payload"]
+        self.rows = DecodedRows(self._codec, schema, self.known)
+        #: What is read of the messages.
+        self.read = [*self.known, "payload"]
+        whole = self.rows.schema(arrow_schema(self.read, frames=False))
+        if names is not None and (unknown := [name for name in names if name not in whole.names]):
+            also = [name for name in columns_of(frames=False) if name not in whole.names]
+            raise ConfigurationError(f"there is no column {unknown[0]!r}; there are {', '.join([*whole.names, *also])}")
+        self.schema: Any = whole if names is None else pa.schema([whole.field(name) for name in names])
+
+
+def sample(readers: Sequence[RecordingReader]) -> list[bytes]:
+    """Messages of every recording, from several places of each; none where there are none."""
+    return [payload for reader in readers for payload in sampled(reader, len(readers))]
+
+
+def sampled(reader: RecordingReader, recordings: int) -> list[bytes]:
+    """One recording's part of a sample of so many recordings."""
+    count = max(SAMPLE // max(recordings, 1), LEAST_SAMPLE) // SAMPLE_PLACES
+    payloads: list[bytes] = []
+    # A fault is met again when the messages are read.
+    with suppress(RecordingError):
+        begin, end = reader.start_position, reader.end_position()
+        places = [reader.advance(begin, begin + (end - begin) * i // SAMPLE_PLACES) for i in range(SAMPLE_PLACES)]
+        for place, until in pairwise([*places, end]):
+            payloads += (payload for _, payload in islice(messages(reader, place, until), count))
+    return payloads

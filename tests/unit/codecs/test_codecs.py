@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mainstem.codecs.finding
+from mainstem.codecs import Decoded, RowCodec, codec_names, find_codec
+from mainstem.codecs.rows import DecodedRows
+from mainstem.errors import ConfigurationError
+from mainstem.spark.parsers import Parsed, Parser, RowParser, find_parser, parser_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+VALUES = {
+    "n": (pa.int64(), st.integers(-(1 << 63), (1 << 63) - 1)),
+    "f": (pa.float64(), st.floats(allow_nan=False, allow_infinity=False)),
+    "t": (pa.string(), TEXT),
+    "b": (pa.bool_(), st.booleans()),
+    "at": (pa.timestamp("us", "UTC"), st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))),
+}
+WITH_TEXT = {
+    "d": (pa.date32(), st.dates(date(1, 1, 1), date(9999, 12, 31))),
+    "x": (pa.decimal128(10, 3), st.decimals(-999999, 999999, places=3)),
+}
+NESTED = {
+    "l": (pa.list_(pa.int64()), st.lists(st.integers(-5, 5))),
+    "s": (pa.struct([("y", pa.string())]), st.fixed_dictionaries({"y": TEXT})),
+}
+BINARY = {"raw": (pa.binary(), st.binary())}
+CASES: dict[str, dict[str, Any]] = {
+    "json": VALUES | WITH_TEXT | NESTED,
+    "csv": VALUES | WITH_TEXT,
+    "msgpack": VALUES | NESTED | BINARY,
+    "arrow": VALUES | WITH_TEXT | NESTED | BINARY,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_what_is_encoded_is_decoded_as_the_same_values(name: str, data: Any) -> None:
+    fields = CASES[name]
+    schema = pa.schema([(field, kind) for field, (kind, _) in fields.items()])
+    row = st.fixed_dictionaries({field: st.none() | values for field, (_, values) in fields.items()})
+    batch = pa.RecordBatch.from_pylist(data.draw(st.lists(row, min_size=1, max_size=5)), schema=schema)
+    codec = pickle.loads(pickle.dumps(find_codec(name)))
+    decoded = codec.decode_batch(codec.encode_batch(batch), schema)
+    assert (decoded.problems, decoded.rescued, decoded.origins) == ({}, {}, list(range(batch.num_rows)))
+    assert pa.RecordBatch.from_arrays(decoded.columns, schema=schema).to_pylist() == batch.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["json", "msgpack", "arrow"])
+def test_one_message_is_encoded_and_decoded_without_a_schema(name: str) -> None:
+    row = {"id": 1, "name": "ebb", "depths": [1.5, 2.5]}
+    codec = find_codec(name)
+    assert codec.decode(codec.encode(row)) == [row]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("json", b"\xff", "v: JSON has no bytes"),
+        ("json", math.nan, "not JSON compliant"),
+        ("csv", "", "v: an empty text is null in CSV"),
+        ("csv", [1], "v: CSV has no list"),
+        ("msgpack", Decimal("1.5"), "v: MessagePack has no Decimal"),
+        ("msgpack", datetime(2026, 1, 1), "v: MessagePack has no time without an offset"),
+    ],
+)
+def test_a_value_that_would_be_another_one_is_refused_and_named(name: str, value: Any, reason: str) -> None:
+    batch = pa.record_batch({"v": pa.array([None, value])})
+    with pytest.raises(ConfigurationError, match=f"row 1: .*{reason}"):
+        find_codec(name).encode_batch(batch)
+
+
+def test_a_codec_that_only_decodes_says_so() -> None:
+    with pytest.raises(ConfigurationError, match="Words only decodes"):
+        find_codec("tests.unit.codecs.test_codecs:Words").encode({"word": "ebb"})
+
+
+class Words(RowCodec):
+    def decode(self, payload: bytes) -> list[dict[str, Any]]:
+        return [{"word": word} for word in payload.decode().split()]
+
+
+class OldWords(RowParser):
+    """As it was written before there were codecs."""
+
+    def rows(self, payload: bytes) -> Iterator[dict[str, Any]]:
+        return ({"word": word} for word in payload.decode().split())
+
+
+class LoudWords(OldWords):
+    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
+        return super().parse([payload.upper() for payload in payloads], schema)
+
+
+class PlainWords:
+    """Of the old protocol alone, without a base class."""
+
+    def __init__(self, **options: str) -> None:
+        self.options = options
+
+    def schema(self, sample: Sequence[bytes]) -> pa.Schema:
+        return pa.schema([("word", pa.string())])
+
+    def parse(self, payloads: Sequence[bytes], schema: pa.Schema) -> Parsed:
+        pairs = [(i, word.decode()) for i, each in enumerate(payloads) for word in each.split()]
+        return Parsed([pa.array([word for _, word in pairs], pa.string())], [i for i, _ in pairs])
+
+
+PAYLOADS = [b"ebb flow", b"", b"tide"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"), [("Words", "ebb"), ("OldWords", "ebb"), ("LoudWords", "EBB"), ("PlainWords", "ebb")]
+)
+def test_codecs_and_parsers_of_before_work_alike(kind: str, first: str) -> None:
+    name = f"tests.unit.codecs.test_codecs:{kind}"
+    codec = pickle.loads(pickle.dumps(find_codec(name)))
+    schema = codec.schema(PAYLOADS)
+    decoded = codec.decode_batch(PAYLOADS, schema)
+    assert decoded.columns[0].to_pylist()[0] == first
+    assert decoded.origins == [0, 0, 2]
+    assert codec.decode(b"ebb")[0]["word"].lower() == "ebb"
+    parser = find_parser(name, {})
+    assert isinstance(parser, Parser)
+    assert parser.parse(PAYLOADS, schema).origins == [0, 0, 2]
+    rows = DecodedRows(codec, schema, ["id"])
+    batch = pa.record_batch({"id": [1, 2, 3], "payload": PAYLOADS})
+    assert next(rows(iter([batch]))).column("id").to_pylist() == [1, 1, 2, 3]
+
+
+def test_the_names_of_before_are_those_of_now() -> None:
+    assert Parsed is Decoded
+    assert parser_names() == codec_names()
+    parser: Any = find_parser("json", {})
+    assert parser.rows(b'{"n": 1}') == [{"n": 1}]
+    assert parser.parse([b'{"n": 1}'], parser.schema([b'{"n": 1}'])).columns[0].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("group", ["mainstem.codecs", "mainstem.parsers"])
+def test_both_groups_of_entry_points_are_read(monkeypatch: pytest.MonkeyPatch, group: str) -> None:
+    points = {group: [EntryPoint("words", "tests.unit.codecs.test_codecs:PlainWords", group)]}
+    monkeypatch.setattr(mainstem.codecs.finding, "entry_points", lambda group: points.get(group, []))
+    assert "words" in codec_names()
+    assert find_codec("words").decode(b"ebb") == [{"word": "ebb"}]
+
+
+def test_rows_are_in_the_order_of_the_messages_and_a_null_is_a_problem() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    batch = pa.record_batch({"id": [0, 1, 2, 3], "payload": pa.array([b"{", b'{"n": 1, "x": 2}', None, b'{"n": 3}'])})
+    rows = next(DecodedRows(find_codec("json"), schema, ["id"])(iter([batch]))).to_pylist()
+    assert [(row["id"], row["n"], row["problem"] is None, row["rescued"], row["payload"]) for row in rows] == [
+        (0, None, False, None, b"{"),
+        (1, 1, True, '{"x":2}', None),
+        (2, None, False, None, None),
+        (3, 3, True, None, None),
+    ]
+    assert rows[2]["problem"] == "there is no message"
+
+
+def test_a_column_with_the_name_of_another_one_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'id' has the name of one of ours"):
+        DecodedRows(find_codec("json"), pa.schema([("id", pa.int64())]), ["id"])
+
+
+def test_a_value_of_csv_may_hold_line_breaks() -> None:
+    codec = find_codec("csv", {"columns": "a,b"})
+    assert codec.decode(b'1,"x\ny"\r\n2,z\xc2\x85\n') == [{"a": "1", "b": "x\ny"}, {"a": "2", "b": "z\x85"}]

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+import pickle
+import ssl
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mainstem.codecs.schemas as schemas
+from mainstem.aqueduct import make_certificates
+from mainstem.codecs import find_codec
+from mainstem.errors import ConfigurationError, StoreError
+from mainstem.store.retry import Retry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCHEMA = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+USER = "reader:secret"
+
+
+class Registry(ThreadingHTTPServer):
+    """A registry whose responses are as wrong as a test wants them."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.requests: Counter[str] = Counter()
+        self.authorization: list[str | None] = []
+        self.responses: dict[str, tuple[int, bytes]] = {
+            "/schemas/ids/1": (200, json.dumps({"schema": SCHEMA}).encode()),
+            "/schemas/ids/2": (200, json.dumps({"schema": "{}", "schemaType": "JSON"}).encode()),
+            "/schemas/ids/3": (200, json.dumps({"schema": SCHEMA, "references": [{"name": "x"}]}).encode()),
+            "/schemas/ids/4": (200, b'{"schema": "' + b"x" * (schemas.MAX_RESPONSE_LENGTH + 1) + b'"}'),
+            "/schemas/ids/5": (200, b"[" * 200_000),
+            "/schemas/ids/6": (307, b""),
+            "/schemas/ids/7": (401, b"{}"),
+            "/schemas/ids/8": (503, b""),
+        }
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Registry
+
+    def do_GET(self) -> None:
+        self.server.requests[self.path] += 1
+        self.server.authorization.append(self.headers["Authorization"])
+        status, body = self.server.responses.get(self.path, (404, b'{"error_code":40403}'))
+        self.send_response(status)
+        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    monkeypatch.setattr(schemas, "Retry", lambda: Retry(attempts=2, first_wait_s=0.0, longest_wait_s=0.0))
+    server = Registry()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def codec_of(registry: Registry, scheme: str = "http", **options: str) -> Any:
+    url = f"{scheme}://127.0.0.1:{registry.server_port}"
+    return pickle.loads(pickle.dumps(find_codec("avro", {"framing": "confluent", "registry": url} | options)))
+
+
+def message(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + b"\x0a"
+
+
+def test_a_schema_is_read_once_and_with_the_user(registry: Registry) -> None:
+    codec = codec_of(registry, registry_user=USER)
+    decoded = codec.decode_batch([message(1)] * 3, codec.schema([message(1)]))
+    assert decoded.columns[0].to_pylist() == [5, 5, 5]
+    assert registry.requests == {"/schemas/ids/1": 1}
+    assert registry.authorization == ["Basic cmVhZGVyOnNlY3JldA=="]
+    assert "secret" not in repr(codec._source)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"), [(2, "of JSON, not of Avro"), (3, "refers to other"), (99, "has no schema 99")]
+)
+def test_a_number_without_a_usable_schema_is_the_message_s_problem(
+    registry: Registry, number: int, reason: str
+) -> None:
+    codec = codec_of(registry)
+    decoded = codec.decode_batch([message(number), message(1), message(number)], codec.schema([message(1)]))
+    assert sorted(decoded.problems) == [0, 2]
+    assert reason in decoded.problems[0]
+    assert decoded.origins == [1]
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(4, "longer than"), (5, "no schema in the response"), (6, "status 307 .redirects"), (7, "status 401"), (8, "503")],
+)
+def test_a_registry_that_does_not_respond_stops_the_reading(registry: Registry, number: int, reason: str) -> None:
+    codec = codec_of(registry)
+    with pytest.raises(StoreError, match=reason):
+        codec.decode_batch([message(1), message(number)], codec.schema([message(1)]))
+
+
+def test_a_registry_that_is_not_there_stops_the_reading(registry: Registry) -> None:
+    codec = find_codec("avro", {"framing": "confluent", "registry": "http://127.0.0.1:1"})
+    with pytest.raises(StoreError):
+        codec.decode(message(1))
+
+
+def test_many_numbers_without_a_schema_are_not_many_requests(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "MAX_UNKNOWN", 5)
+    monkeypatch.setattr(schemas, "UNKNOWN_PAUSE_NS", 1 << 60)
+    codec = codec_of(registry)
+    schema = codec.schema([message(1)])
+    decoded = codec.decode_batch([message(1000 + i) for i in range(200)] + [message(1)], schema)
+    assert len(decoded.problems) == 200
+    assert decoded.origins == [200]
+    assert sum(registry.requests.values()) == 6
+
+
+def test_schemas_in_memory_are_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "MAX_SCHEMAS", 2)
+    for number in (11, 12, 13):
+        registry.responses[f"/schemas/ids/{number}"] = registry.responses["/schemas/ids/1"]
+    codec = codec_of(registry)
+    for number in (11, 12, 13, 13, 12, 11):
+        codec.decode(message(number))
+    assert registry.requests == {"/schemas/ids/11": 2, "/schemas/ids/12": 1, "/schemas/ids/13": 1}
+
+
+def test_a_registry_over_tls_is_trusted_by_its_authority(registry: Registry, tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path, names=["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.certificate, certificates.key)
+    registry.socket = context.wrap_socket(registry.socket, server_side=True)
+    codec = codec_of(registry, "https", registry_ca=str(certificates.ca), registry_user=USER)
+    assert codec.decode(message(1)) == [{"id": 5}]
+    with pytest.raises(StoreError, match="CERTIFICATE_VERIFY_FAILED"):
+        codec_of(registry, "https").decode(message(1))
+
+
+def test_both_sources_of_schemas_are_one_too_many(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="exclude each other"):
+        find_codec("avro", {"framing": "confluent", "registry": "http://x", "schemas": str(tmp_path)})
