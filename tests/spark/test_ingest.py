@@ -6,6 +6,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from tests.support.live_driver import wait_for
+from tests.support.patience import STALL_S
 from tests.unit.spark.test_parsers import XML, order
 
 from mainstem import Aeron, MediaDriver
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 class Words(RowParser):
@@ -88,6 +89,7 @@ def test_a_schema_is_inferred_from_all_recordings_and_stays(spark: SparkSession,
         ingest(spark, tmp_path, parser="json", schema="price bigint")
 
 
+@pytest.mark.long
 def test_a_recording_without_times_is_partitioned_by_those_of_the_publisher_or_not_at_all(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_without_a_parser_the_payload_is_kept_and_one_of_the_user_s_own_is_found
     assert sorted(row.word for row in words) == ["and", "ebb", "flow"]
 
 
+@pytest.mark.long
 def test_sbe_is_ingested_by_its_schema_without_being_told_the_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "schema.xml").write_text(XML)
     log(tmp_path / "recordings", [order(1, 100), order(2, None), order(1, 5)[:-3]])
@@ -157,6 +160,7 @@ def test_each_parser_makes_typed_rows_and_tells_what_it_cannot_read(
     assert (count.messages, count.rows, count.problems) == (len(payloads), 3, 1)
 
 
+@pytest.mark.long
 def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: SparkSession, tmp_path: Path) -> None:
     with MediaDriver.launch() as driver, Aeron.connect(driver.directory) as aeron:
         options = IngestOptions(
@@ -175,7 +179,7 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
             with aeron.add_publication("aeron:ipc?term-length=1m", 1001) as publication:
                 wait_for(lambda: publication.is_connected)
                 for number in range(500):
-                    publication.send(b'{"n": %d}' % number, timeout=5.0)
+                    publication.send(b'{"n": %d}' % number, timeout=STALL_S)
                 count = Count()
 
                 def arrived() -> bool:
@@ -193,6 +197,7 @@ def test_a_live_channel_is_recorded_and_ingested_while_it_is_published(spark: Sp
         assert max(row.position for row in rows) == recording.end_position()
 
 
+@pytest.mark.long
 def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     log(path, [b"one"])
@@ -212,7 +217,7 @@ def test_continuously_what_comes_is_ingested_until_the_query_is_stopped(spark: S
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"parser": "morse"}, "there is no parser 'morse'"),
+        ({"parser": "morse"}, "there is no codec 'morse'"),
         ({"parser": "json"}, "--schema says"),
         ({"parser": "sbe"}, "the option xml"),
         ({"parser": "json", "schema": "position bigint"}, "the name of one of ours"),

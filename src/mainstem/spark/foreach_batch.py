@@ -1,0 +1,238 @@
+"""Functions for ``foreachBatch``: micro-batches of any streaming query into tables, or into a sink of one's own, once.
+
+Spark runs a micro-batch again when the driver ended before the checkpoint was written. ``to_delta`` and ``to_iceberg`` write tables
+whose commits name the micro-batch; ``in_transaction`` keeps its number in the database that the rows go to; ``once`` keeps it
+beside a sink that has no transactions. Each takes the query's id from its checkpoint, so a new checkpoint is a new query. One
+driver runs a query at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.spark.formats.base import DEFAULT_FILE_SIZE
+from mainstem.spark.formats.batch_writer import BatchWriter, query_id_of
+from mainstem.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+__all__ = ["in_transaction", "once", "to_delta", "to_iceberg"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,127}")
+
+
+def to_delta(
+    url: str | Path,
+    *,
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    evolve: bool = False,
+    target_file_size: int = DEFAULT_FILE_SIZE,
+    compact_every: int = 0,
+    query_id: str = "",
+) -> Callable[[DataFrame, int], None]:
+    """Writes micro-batches to a Delta table: executors write data files, the driver commits, each micro-batch once.
+
+    Args:
+        url: The table, which is created where there is none: a folder that driver and executors share, or a URL.
+        partition_by: The columns that a new table is partitioned by.
+        options: Options of the store, by pyarrow's names or Hadoop's.
+        evolve: Whether columns that the table lacks are added to it; else they are refused.
+        target_file_size: Bytes of a data file at which a task begins another.
+        compact_every: After so many micro-batches small files are joined, in the driver; 0 for never.
+        query_id: What the commits name the query; empty for the id in its checkpoint.
+
+    Returns:
+        The function for ``foreachBatch``.
+
+    Raises:
+        ConfigurationError: There is no store for the URL.
+        MissingExtraError: deltalake is not installed.
+
+    Example:
+        >>> writer = df.writeStream.foreachBatch(to_delta("/data/tides", partition_by=["date"]))
+        >>> query = writer.option("checkpointLocation", "/data/checkpoints/tides").start()
+    """
+    from mainstem.spark.formats.delta import DeltaTable
+
+    table = DeltaTable(str(url), options, partition_by, target_file_size)
+    return BatchWriter(
+        table, evolve=evolve, target_bytes=target_file_size, compact_every=compact_every, query_id=query_id
+    )
+
+
+def to_iceberg(
+    table: str,
+    *,
+    warehouse: str | Path = "",
+    catalog: str = "",
+    catalog_options: Mapping[str, str] | None = None,
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    evolve: bool = False,
+    target_file_size: int = DEFAULT_FILE_SIZE,
+    compact_every: int = 0,
+    query_id: str = "",
+) -> Callable[[DataFrame, int], None]:
+    """Writes micro-batches to an Iceberg table: executors write data files, the driver commits, each micro-batch once.
+
+    Args:
+        table: Its name in the catalog, as in ``sea.tides``; it is created where there is none.
+        warehouse: Where new tables go. A folder has its catalog in a file, unless one is named.
+        catalog: A catalog of pyiceberg's own configuration.
+        catalog_options: Options of the catalog, as ``uri``.
+        partition_by: The columns that a new table is partitioned by.
+        options: Options of the warehouse's store, by pyarrow's names or Hadoop's.
+        evolve: Whether columns that the table lacks are added to it, and types widened; else they are refused.
+        target_file_size: Bytes of a data file at which a task begins another.
+        compact_every: After so many micro-batches small files are joined, in the driver; 0 for never.
+        query_id: What the commits name the query; empty for the id in its checkpoint.
+
+    Returns:
+        The function for ``foreachBatch``.
+
+    Raises:
+        ConfigurationError: The name has no namespace.
+        MissingExtraError: pyiceberg is not installed.
+
+    Example:
+        >>> write = to_iceberg("sea.tides", catalog="lake", catalog_options={"uri": "http://127.0.0.1:8181"})
+        >>> df.writeStream.foreachBatch(write).option("checkpointLocation", "/data/checkpoints/tides").start()
+    """
+    from mainstem.spark.formats.catalogs import open_catalog
+    from mainstem.spark.formats.iceberg import IcebergTable
+
+    def connect() -> Any:
+        return open_catalog(str(warehouse), name=catalog, options=catalog_options, store=options)
+
+    return BatchWriter(
+        IcebergTable(connect, table, partition_by, target_file_size),
+        evolve=evolve,
+        target_bytes=target_file_size,
+        compact_every=compact_every,
+        query_id=query_id,
+    )
+
+
+def once(
+    function: Callable[[DataFrame, int], Any],
+    ledger: str | Path,
+    *,
+    options: Mapping[str, str] | None = None,
+    query_id: str = "",
+) -> Callable[[DataFrame, int], None]:
+    """Calls a function for each micro-batch, and not again for one for which it has returned.
+
+    For a sink without transactions. A micro-batch is repeated only where the driver ended while the function ran, or in the moment
+    between its return and the ledger's entry: the function has to bear that, by keys for example.
+
+    Args:
+        function: Gets the micro-batch and its number, as a function for ``foreachBatch`` does.
+        ledger: A folder or a URL with a file for each query: the number of its last micro-batch.
+        options: Options of the ledger's store.
+        query_id: The name of the file; empty for the query's id in its checkpoint.
+
+    Returns:
+        The function for ``foreachBatch``.
+
+    Raises:
+        ConfigurationError: There is no store for the URL.
+
+    Example:
+        >>> df.writeStream.foreachBatch(once(send_mail, "/data/ledger")).start()
+    """
+    store = open_store(ledger, options)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        name = _checked(query_id or query_id_of(batch))
+        with suppress(FileNotFoundError):
+            if int(store.read(name, 0, 20)) >= batch_id:
+                return
+        function(batch, batch_id)
+        store.put(name, str(batch_id).encode())
+
+    return write
+
+
+def in_transaction(
+    connect: Callable[[], Any],
+    function: Callable[[DataFrame, Any], Any],
+    *,
+    table: str = "mainstem_batches",
+    query_id: str = "",
+) -> Callable[[DataFrame, int], None]:
+    """Calls a function for each micro-batch in a transaction of a database, which keeps the number of the micro-batch too.
+
+    So the rows of a micro-batch are in the database once, whatever ended when, provided that the function writes them through the
+    connection that it gets. That is in the driver: ``batch.toLocalIterator()`` brings the rows there, not all at once.
+
+    Args:
+        connect: Opens a connection (PEP 249) without autocommit; it is closed after the micro-batch.
+        function: Gets the micro-batch and the connection; it neither commits nor rolls back.
+        table: The table of the numbers, created where there is none: ``query_id``, ``batch_id``.
+        query_id: What the table names the query; empty for the query's id in its checkpoint.
+
+    Returns:
+        The function for ``foreachBatch``.
+
+    Raises:
+        ConfigurationError: The table's name is no plain one.
+
+    Example:
+        >>> def insert(batch, connection):
+        ...     rows = ((row.n, row.place) for row in batch.toLocalIterator())
+        ...     connection.cursor().executemany("INSERT INTO tides VALUES (?, ?)", rows)
+        >>> df.writeStream.foreachBatch(in_transaction(lambda: sqlite3.connect("tides.db"), insert)).start()
+    """
+    if not _TABLE.fullmatch(table):
+        raise ConfigurationError(f"{table!r} is no plain name of a table")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        name = _checked(query_id or query_id_of(batch))
+        with closing(connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {table} (query_id VARCHAR(64) PRIMARY KEY, batch_id BIGINT NOT NULL)"
+            )
+            connection.commit()
+            try:
+                if _claim(cursor, table, name, batch_id):
+                    function(batch, connection)
+                    connection.commit()
+            except BaseException:
+                connection.rollback()
+                raise
+
+    return write
+
+
+def _claim(cursor: Any, table: str, query_id: str, batch_id: int) -> bool:
+    """Writes the number of a micro-batch in the transaction; False where it is there already."""
+    cursor.execute(f"SELECT batch_id FROM {table} WHERE query_id = '{query_id}'")
+    row = cursor.fetchone()
+    if row is None:
+        cursor.execute(f"INSERT INTO {table} (query_id, batch_id) VALUES ('{query_id}', {batch_id:d})")
+        return True
+    if row[0] >= batch_id:
+        return False
+    # Another driver of the query that came first has changed the row: this one's condition then holds for none.
+    cursor.execute(
+        f"UPDATE {table} SET batch_id = {batch_id:d} WHERE query_id = '{query_id}' AND batch_id = {int(row[0])}"
+    )
+    if cursor.rowcount == 0:
+        raise MainstemError(f"another driver writes micro-batches of {query_id}")
+    return True
+
+
+def _checked(query_id: str) -> str:
+    if not _NAME.fullmatch(query_id):
+        raise ConfigurationError(f"{query_id!r} is no name of a query: letters, digits, '-', '_' and '.', at most 64")
+    return query_id

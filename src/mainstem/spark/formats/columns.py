@@ -1,0 +1,124 @@
+"""The columns of a table and those that are written to it: how they differ, and what comes of it when a table may grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.types import DataType, StructType
+
+# Spark's types that tables have, by their names without parameters.
+TYPES = (
+    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "date", "timestamp",
+    "timestamp_ntz",
+)  # fmt: skip
+
+
+def check_types(columns: StructType, name_of_format: str) -> None:
+    """Raises ConfigurationError for a type that readers of a format do not have; names the column."""
+
+    def check(kind: Any, name: str) -> None:
+        if isinstance(kind, dict):
+            for member in kind.get("fields", ()):
+                check(member["type"], f"{name}.{member['name']}" if name else member["name"])
+            for part in ("elementType", "keyType", "valueType"):
+                check(kind.get(part, "string"), name)
+        elif kind.partition("(")[0] not in TYPES:
+            raise ConfigurationError(
+                f"the column {name!r} has the type {kind}, which {name_of_format} tables do not have"
+            )
+
+    check(columns.jsonValue(), "")
+
+
+def never(before: DataType, now: DataType) -> bool:  # noqa: ARG001
+    """The rule of formats that change no type of a column."""
+    return False
+
+
+def difference(before: StructType, now: StructType) -> str:
+    """How two schemas differ, in words; empty where they do not."""
+    old, new = ({item.name: item.dataType for item in kind.fields} for kind in (before, now))
+    changes = [
+        f"{name} is {old[name].simpleString()} there and {new[name].simpleString()} here"
+        for name in old
+        if name in new and plain(old[name]) != plain(new[name])
+    ]
+    changes += [f"{name} {old[name].simpleString()} is only there" for name in old if name not in new]
+    changes += [f"{name} {new[name].simpleString()} is only here" for name in new if name not in old]
+    return ", ".join(changes)
+
+
+def united(
+    before: StructType, now: StructType, widens: Callable[[DataType, DataType], bool] = never, *, strict: bool = True
+) -> StructType:
+    """The columns of both: those of the table in their order, then the new ones; members of structs too.
+
+    Args:
+        before: The table's columns.
+        now: Those that are written.
+        widens: Whether the format can change a column of the first type to the second, which holds all its values.
+        strict: Whether a column of another type is refused; else it keeps the table's.
+
+    Returns:
+        The columns of the table to be.
+
+    Raises:
+        ConfigurationError: A column has another type, to which the format cannot change it; names the columns.
+    """
+    problems: list[str] = []
+    whole = _united(before, now, widens, "", problems)
+    if problems and strict:
+        raise ConfigurationError(f"the table cannot change: {', '.join(problems)}")
+    return whole
+
+
+def _united(before: Any, now: Any, widens: Any, path: str, problems: list[str]) -> Any:
+    from pyspark.sql.types import StructField, StructType
+
+    new = {item.name: item for item in now.fields}
+    fields = []
+    for item in before.fields:
+        kind = item.dataType
+        if item.name in new:
+            kind = _type(kind, new[item.name].dataType, widens, f"{path}{item.name}", problems)
+        fields.append(StructField(item.name, kind, item.nullable, item.metadata))
+    names = {item.name for item in before.fields}
+    fields += [StructField(item.name, item.dataType) for item in now.fields if item.name not in names]
+    return StructType(fields)
+
+
+def _type(before: Any, now: Any, widens: Any, name: str, problems: list[str]) -> Any:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if plain(before) == plain(now):
+        return before
+    if isinstance(before, StructType) and isinstance(now, StructType):
+        return _united(before, now, widens, f"{name}.", problems)
+    if isinstance(before, ArrayType) and isinstance(now, ArrayType):
+        element = _type(before.elementType, now.elementType, widens, f"{name}.element", problems)
+        return ArrayType(element, before.containsNull)
+    if isinstance(before, MapType) and isinstance(now, MapType):
+        value = _type(before.valueType, now.valueType, widens, f"{name}.value", problems)
+        key = _type(before.keyType, now.keyType, never, f"{name}.key", problems)
+        return MapType(key, value, before.valueContainsNull)
+    if widens(before, now):
+        return now
+    if not widens(now, before):
+        problems.append(f"{name} is {before.simpleString()} there and {now.simpleString()} here")
+    return before
+
+
+def plain(kind: Any) -> Any:
+    """A type as JSON without nullability and metadata, which no difference is about."""
+    if isinstance(kind, str):
+        return kind
+    value = kind.jsonValue() if hasattr(kind, "jsonValue") else kind
+    if isinstance(value, dict):
+        ignored = ("nullable", "metadata", "containsNull", "valueContainsNull")
+        return {name: plain(each) for name, each in value.items() if name not in ignored}
+    return [plain(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,146 @@
+"""Data files in Parquet, written by one task: one at a time for each partition, and a new one at the target size.
+
+Rows are gathered in memory until they make a row group. What is gathered over all partitions has a bound, beyond which the
+largest is written; so has the number of open files, beyond which the one is closed that was not written to for longest. A task that
+fails deletes its files where it can; what it leaves is named by no commit.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    import pyarrow as pa
+
+    from mainstem.spark.formats.base import DataFiles
+
+# Memory of the rows of one row group, and of all that are gathered in a task.
+ROW_GROUP_BYTES = 32 << 20
+GATHERED_BYTES = 128 << 20
+# Files that are open at once: each has its buffers, and on a store an upload or a file on this machine.
+MAX_OPEN = 64
+COMPRESSION = "zstd"
+# The column that a task returns, one row a file.
+FILE_COLUMN = "file"
+FILE_DDL = f"{FILE_COLUMN} binary"
+
+
+class WriteFiles:
+    """Writes the batches of a task; the function of ``mapInArrow``. Pickled to the workers.
+
+    Args:
+        files: The files of the table.
+        target_bytes: The size at which a file ends and another begins.
+    """
+
+    def __init__(self, files: DataFiles, target_bytes: int) -> None:
+        self._files, self._target = files, target_bytes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of rows into one row for each file."""
+        import pyarrow as pa
+
+        written = list(write(self._files, batches, self._target))
+        yield pa.RecordBatch.from_arrays([pa.array(written, pa.binary())], names=[FILE_COLUMN])
+
+
+def write(files: DataFiles, batches: Iterator[pa.RecordBatch], target_bytes: int) -> Iterator[bytes]:
+    """Writes batches to files of about so many bytes; what the commit needs to know of each."""
+    opened: OrderedDict[Hashable, _OpenFile] = OrderedDict()
+    finished: list[_OpenFile] = []
+    group_bytes = max(min(ROW_GROUP_BYTES, target_bytes), 1)
+    try:
+        for batch in batches:
+            for partition, whole in files.split(batch) if batch.num_rows else ():
+                for rows in _pieces(whole, group_bytes):
+                    file = opened.pop(partition, None) or _OpenFile(files, partition)
+                    opened[partition] = file
+                    file.gather(rows)
+                    if file.gathered >= group_bytes and file.flush() >= target_bytes:
+                        finished.append(opened.pop(partition))
+                        finished[-1].close()
+                    _bound(opened, finished)
+        for partition in list(opened):
+            finished.append(opened.pop(partition))
+            finished[-1].close()
+    except BaseException:
+        for file in (*opened.values(), *finished):
+            file.discard()
+        raise
+    for file in finished:
+        yield file.description
+
+
+def _pieces(rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    count = max(rows.num_rows * size // max(rows.nbytes, 1), 1)
+    for start in range(0, rows.num_rows, count):
+        yield rows.slice(start, count)
+
+
+def _bound(opened: OrderedDict[Hashable, _OpenFile], finished: list[_OpenFile]) -> None:
+    if len(opened) > MAX_OPEN:
+        _, oldest = opened.popitem(last=False)
+        finished.append(oldest)
+        oldest.close()
+    if sum(file.gathered for file in opened.values()) > GATHERED_BYTES:
+        max(opened.values(), key=lambda file: file.gathered).flush()
+
+
+class _OpenFile:
+    """A file of one partition that rows are added to."""
+
+    def __init__(self, files: DataFiles, partition: Any) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        self._files, self._partition = files, partition
+        self._rows: list[pa.RecordBatch] = []
+        self._floats = [item.name for item in files.schema if pa.types.is_floating(item.type)]
+        self._nans: set[str] = set()
+        self.gathered = 0
+        self.description = b""
+        self._file = files.create(partition)
+        try:
+            # The Arrow schema is not stored: readers would take its types in place of the table's.
+            self._writer = parquet.ParquetWriter(
+                self._file.sink, files.schema, compression=COMPRESSION, store_schema=False, coerce_timestamps="us"
+            )
+        except BaseException:
+            self._file.discard()
+            raise
+
+    def gather(self, rows: pa.RecordBatch) -> None:
+        """Adds rows, in memory so far."""
+        self._rows.append(rows)
+        self.gathered += rows.nbytes
+
+    def flush(self) -> int:
+        """Writes the rows as a row group; the bytes of the file so far."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        table = pa.Table.from_batches(self._rows, self._files.schema)
+        self._rows, self.gathered = [], 0
+        self._nans |= {name for name in self._floats if pc.any(pc.is_nan(table.column(name))).as_py()}
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        return int(self._file.sink.tell())
+
+    def close(self) -> None:
+        """Ends the file, and puts it where the table's files are."""
+        if self._rows:
+            self.flush()
+        self._writer.close()
+        self._file.close()
+        metadata = self._writer.writer.metadata
+        self.description = self._files.describe(self._partition, self._file, metadata, frozenset(self._nans))
+
+    def discard(self) -> None:
+        """Deletes what there is of it."""
+        # The footer is of no use, and a sink that fails may fail again.
+        with suppress(OSError):
+            self._writer.close()
+        self._file.discard()

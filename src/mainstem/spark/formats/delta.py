@@ -1,0 +1,299 @@
+"""Delta tables, by ``deltalake`` (delta-rs): no JVM has a part in it.
+
+A commit has a transaction: the id of the query and the number of the micro-batch. deltalake refuses a commit whose transaction
+another commit has changed since the table was read; the table is then read again, and the micro-batch is committed only where it
+is not there yet. Checkpoints of the log and compactions keep transactions.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError, StoreError, needs_extras
+from mainstem.spark.formats import partitions
+from mainstem.spark.formats.base import COMMIT_ATTEMPTS, DEFAULT_FILE_SIZE, Compaction
+from mainstem.spark.formats.columns import check_types, difference, never, united
+from mainstem.spark.formats.new_file import NewFile
+from mainstem.spark.formats.parquet_statistics import statistics
+from mainstem.spark.formats.storage_options import S3_SCHEMES, delta_options
+from mainstem.store import open_store
+from mainstem.store.opening import scheme_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class DeltaFiles:
+    """The data files of a Delta table."""
+
+    url: str
+    options: Mapping[str, str]
+    schema: Any
+    partition_schema: Any
+    prefix: str
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+        """As ``DataFiles.split``: partitions by their values as the log has them."""
+        import pyarrow as pa
+
+        rows = partitions.conform(batch, self.schema)
+        if not self.partition_schema.names:
+            yield (), rows
+            return
+        keys = partitions.conform(batch, self.partition_schema)
+        texts = [_texts(column) for column in keys.columns]
+        for values, part in partitions.split(rows, texts):
+            # An empty text is null there: the format has one text for both.
+            yield tuple(value or None for value in values), pa.RecordBatch.from_arrays(part.columns, schema=self.schema)
+
+    def create(self, partition: tuple[str | None, ...]) -> NewFile:
+        """As ``DataFiles.create``."""
+        folders = [
+            f"{_folder(name)}={NULL_FOLDER if value is None else _folder(value)}"
+            for name, value in zip(self.partition_schema.names, partition, strict=True)
+        ]
+        return NewFile(self._store, "/".join([*folders, f"{self.prefix}-{uuid4().hex}.parquet"]))
+
+    @cached_property
+    def _store(self) -> Any:
+        return open_store(self.url, self.options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_store"}
+
+    def describe(self, partition: tuple[str | None, ...], file: NewFile, metadata: Any, nans: frozenset[str]) -> bytes:
+        """As ``DataFiles.describe``: the members of an ``add`` action, as JSON."""
+        action = {
+            "path": file.name,
+            "size": file.size,
+            "partition_values": dict(zip(self.partition_schema.names, partition, strict=True)),
+            "modification_time": SYSTEM_CLOCK.epoch_ns() // NS_PER_MS,
+            "data_change": True,
+            "stats": statistics(metadata, self.schema, nans),
+        }
+        return json.dumps(action).encode()
+
+
+def _folder(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _texts(values: Any) -> Any:
+    """The values of a partition column as texts: as Delta's log writes them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(values.type):
+        zoned = "" if values.type.tz is None else "Z"
+        # No zone in the text of a time that has none.
+        return pa.array(
+            [
+                None if v is None else v.replace(tzinfo=None).isoformat(timespec="microseconds") + zoned
+                for v in values.to_pylist()
+            ],
+            pa.string(),
+        )
+    if pa.types.is_binary(values.type) or pa.types.is_nested(values.type):
+        raise ConfigurationError(f"a table is not partitioned by a column of the type {values.type}")
+    return pc.cast(values, pa.string())
+
+
+class DeltaTable:
+    """A Delta table at a URL, or in a folder.
+
+    Args:
+        url: Where it is, or is to be.
+        options: Options of the store, by pyarrow's names or Hadoop's.
+        partition_by: The columns that a new table is partitioned by; a table that exists keeps its own.
+        target_bytes: The size of files that a compaction makes.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
+        target_bytes: int = DEFAULT_FILE_SIZE,
+    ) -> None:
+        with needs_extras():
+            import deltalake  # noqa: F401
+        self._store_options = dict(options or {})
+        self._storage = delta_options(url, self._store_options)
+        scheme = scheme_of(url)
+        self._url = f"s3://{url.partition('://')[2]}" if scheme in S3_SCHEMES else url
+        self._store_url = url
+        self._partition_by, self._target = list(partition_by), target_bytes
+
+    @property
+    def name(self) -> str:
+        """As ``Table.name``."""
+        return self._store_url
+
+    def _load(self) -> Any:
+        """The table as it is now; None where there is none."""
+        import deltalake
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            return deltalake.DeltaTable(self._url, storage_options=self._storage)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise StoreError(self.name, f"cannot read the Delta table: {error}") from error
+
+    def _existing(self) -> Any:
+        table = self._load()
+        if table is None:
+            raise ConfigurationError(f"{self.name} is no Delta table")
+        return table
+
+    def columns(self) -> StructType | None:
+        """As ``Table.columns``: Delta's types are Spark's."""
+        table = self._load()
+        return None if table is None else _columns(table)
+
+    def stored(self, columns: StructType) -> StructType:
+        """As ``Table.stored``: Delta's types are Spark's."""
+        return columns
+
+    def widens(self, before: DataType, now: DataType) -> bool:
+        """As ``Table.widens``: few readers know Delta's wider types."""
+        return never(before, now)
+
+    def prepare(self, columns: StructType, *, evolve: bool) -> None:
+        """As ``Table.prepare``. A column is never changed or dropped."""
+        import deltalake
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        check_types(columns, "Delta")
+        for _ in range(COMMIT_ATTEMPTS):
+            table = self._load()
+            try:
+                if table is None:
+                    self._create(columns)
+                    return
+                before = _columns(table)
+                whole = united(before, columns)
+                if not (change := difference(before, whole)):
+                    return
+                if not evolve:
+                    raise ConfigurationError(
+                        f"{self.name} is another table than what is written: {change}; --evolve adds columns"
+                    )
+                old = {item.name: item.dataType for item in before.fields}
+                fields = [item for item in whole.fields if old.get(item.name) != item.dataType]
+                table.alter.add_columns([deltalake.Field.from_json(item.json()) for item in fields])
+                return
+            except CommitFailedError:
+                # Another writer was first: what is left to do depends on what it did.
+                continue
+            except (DeltaError, OSError) as error:
+                if table is not None or self._load() is None:
+                    raise StoreError(self.name, f"cannot change the Delta table: {error}") from error
+        raise StoreError(self.name, f"{COMMIT_ATTEMPTS} commits of other writers came before this one")
+
+    def _create(self, columns: StructType) -> None:
+        import deltalake
+
+        folder = open_store(self._store_url, self._store_options).local_path()
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        deltalake.DeltaTable.create(
+            self._url,
+            deltalake.Schema.from_json(columns.json()),
+            mode="error",
+            partition_by=self._partition_by,
+            storage_options=self._storage,
+        )
+
+    def committed(self, query_id: str) -> int:
+        """As ``Table.committed``."""
+        table = self._load()
+        return -1 if table is None else _version(table, query_id)
+
+    def files(self, query_id: str, batch_id: int) -> DeltaFiles:
+        """As ``Table.files``."""
+        import pyarrow as pa
+
+        table = self._existing()
+        names = table.metadata().partition_columns
+        schema = pa.schema(table.schema().to_arrow())
+        return DeltaFiles(
+            self._store_url,
+            self._store_options,
+            pa.schema([item for item in schema if item.name not in names]),
+            pa.schema([schema.field(name) for name in names]),
+            f"part-{query_id[:8]}-{batch_id:06d}",
+        )
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[bytes]) -> bool:
+        """As ``Table.commit``."""
+        from deltalake.exceptions import DeltaError
+        from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+        actions = [AddAction(**json.loads(file)) for file in files]
+        properties = CommitProperties(
+            custom_metadata={"mainstem.query-id": query_id, "mainstem.batch-id": str(batch_id)},
+            app_transactions=[Transaction(query_id, batch_id)],
+        )
+        error: Exception | None = None
+        for _ in range(COMMIT_ATTEMPTS):
+            table = self._existing()
+            if _version(table, query_id) >= batch_id:
+                # Before, by another driver of the query, or by an attempt here whose response was lost.
+                return False
+            try:
+                table.create_write_transaction(
+                    actions,
+                    "append",
+                    table.schema(),
+                    table.metadata().partition_columns or None,
+                    commit_properties=properties,
+                )
+            except (DeltaError, OSError) as reason:
+                error = reason
+                continue
+            return True
+        raise StoreError(self.name, f"cannot commit micro-batch {batch_id} of {query_id}: {error}") from error
+
+    def compact(self, *, keep_s: float | None = None) -> Compaction:
+        """As ``Table.compact``: a commit that a reader of the table as it was does not notice, and appends do not disturb."""
+        from deltalake.exceptions import DeltaError
+
+        table = self._existing()
+        try:
+            result = table.optimize.compact(target_size=self._target)
+            deleted: list[str] = []
+            if keep_s is not None:
+                hours = ceil(max(keep_s, 0) / 3600)
+                # In full: files that no commit ever named, too.
+                deleted = table.vacuum(
+                    retention_hours=hours, enforce_retention_duration=False, dry_run=False, full=True
+                )
+        except (DeltaError, OSError) as error:
+            raise StoreError(self.name, f"cannot compact the Delta table: {error}") from error
+        return Compaction(result["numFilesRemoved"], result["numFilesAdded"], len(deleted))
+
+
+def _version(table: Any, query_id: str) -> int:
+    version = table.transaction_version(query_id)
+    return -1 if version is None else int(version)
+
+
+def _columns(table: Any) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(table.schema().to_json()))

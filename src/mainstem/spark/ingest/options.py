@@ -1,0 +1,137 @@
+"""What ``mainstem ingest`` reads, how, and where to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+from mainstem.spark.formats.base import DEFAULT_FILE_SIZE
+from mainstem.spark.ingest.layout import CHECKPOINT
+from mainstem.spark.lags import source_options
+from mainstem.spark.sources.options import TIMESTAMPS
+from mainstem.store import open_store
+from mainstem.store.opening import scheme_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.spark.sources.options import RecordingOptions
+
+FORMATS = ("parquet", "delta", "iceberg")
+LEAST_FILE_SIZE = 1 << 10
+NO_COMPACTION = (
+    "a folder of Parquet files has no commits, so its readers would see rows twice or not at all while files are "
+    "replaced: --format delta or iceberg"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions:
+    """What goes where. ``source`` is a place of recordings, as the source takes it, or an Aeron channel (with ``streams``)."""
+
+    source: str
+    out: Path | str = ""
+    parser: str = ""
+    parser_options: dict[str, str] = field(default_factory=dict)
+    schema: str = ""
+    streams: tuple[int, ...] = ()
+    record_to: str = ""
+    directory: str = ""
+    continuous: bool = False
+    trigger: str = "1 second"
+    source_options: dict[str, str] = field(default_factory=dict)
+    timestamp_from: str = ""
+    format: str = "parquet"
+    table: str = ""
+    catalog: str = ""
+    catalog_options: dict[str, str] = field(default_factory=dict)
+    checkpoint: str = ""
+    store_options: dict[str, str] = field(default_factory=dict)
+    evolve: bool = False
+    target_file_size: int = DEFAULT_FILE_SIZE
+    compact_every: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the source is a channel."""
+        return self.source.startswith("aeron:")
+
+    @property
+    def recordings(self) -> str:
+        """The directory that is read; empty for a live channel that is not recorded."""
+        return self.record_to if self.is_live else self.source
+
+    @property
+    def reading(self) -> RecordingOptions:
+        """The recordings as the source reads them: paths and patterns, a server, a store with its options."""
+        return source_options(self.recordings, {} if self.is_live else self.source_options)
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether the source gives a column ``timestamp``."""
+        return self.timestamp_from in TIMESTAMPS
+
+    @property
+    def keeps_null_dates(self) -> bool:
+        """Whether a row without a time is possible, and kept: the time is the publisher's."""
+        return self.timestamp_from not in ("", "recorded_at")
+
+    @property
+    def checkpoint_location(self) -> str:
+        """Where Spark keeps what is read: in the table's folder, which readers of the table pass over."""
+        # A warehouse has several tables.
+        return self.checkpoint or str(self.folder / CHECKPOINT / self.table)
+
+    @property
+    def folder(self) -> Path:
+        """The table's folder, where it is one of this machine."""
+        store = open_store(self.out)
+        path = store.local_path()
+        assert path is not None
+        return path
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table is in a folder of this machine."""
+        return bool(str(self.out)) and scheme_of(str(self.out)) in ("", "file")
+
+    def check(self) -> None:
+        """Raises ConfigurationError for what cannot be."""
+        self._check_table()
+        if self.is_live and not self.streams:
+            raise ConfigurationError("--stream: an Aeron channel has streams; say which")
+        if self.is_live and not self.continuous:
+            raise ConfigurationError("a live channel has no end: --continuous")
+        if self.schema and not self.parser:
+            raise ConfigurationError("--schema says what a parser finds: --parser says which one")
+        if self.timestamp_from and not self.has_event_time and not self.parser:
+            names = ", ".join(TIMESTAMPS)
+            raise ConfigurationError(
+                f"--timestamp-from: {self.timestamp_from!r} is none of {names}, nor a parser's field"
+            )
+
+    def _check_table(self) -> None:
+        if self.format not in FORMATS:
+            raise ConfigurationError(f"--format: {self.format!r} is none of {', '.join(FORMATS)}")
+        if not str(self.out) and not (self.catalog or self.catalog_options):
+            raise ConfigurationError("--out: say where the table is")
+        if self.format == "iceberg" and not self.table:
+            raise ConfigurationError("--table: an Iceberg table has a name in its catalog, as in sea.tides")
+        if self.format != "iceberg" and (self.table or self.catalog or self.catalog_options):
+            raise ConfigurationError("--table and --catalog are of Iceberg: --format iceberg")
+        if self.format == "parquet":
+            if not self.is_local:
+                raise ConfigurationError(
+                    f"--out: {self.out}: Parquet is written to a folder; --format delta has stores"
+                )
+            if self.compact_every:
+                raise ConfigurationError(f"--compact-every: {NO_COMPACTION}")
+        elif not self.is_local and not self.checkpoint:
+            raise ConfigurationError(
+                f"--checkpoint: Spark keeps what is read in a folder, and --out {str(self.out)!r} names none"
+            )
+        if self.target_file_size < LEAST_FILE_SIZE:
+            raise ConfigurationError(
+                f"--target-file-size: {self.target_file_size} bytes are less than {LEAST_FILE_SIZE}"
+            )

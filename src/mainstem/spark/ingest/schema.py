@@ -1,0 +1,87 @@
+"""The parser's columns: those of the table, of the option, or inferred from a sample of the messages."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError, RecordingError
+from mainstem.recording import RecordingReader
+from mainstem.recording.rows.decoding import sampled
+from mainstem.spark.formats.columns import difference, united
+from mainstem.spark.ingest.layout import META, REST
+from mainstem.spark.sources.places import recordings_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from mainstem.codecs import Codec
+    from mainstem.spark.ingest.options import IngestOptions
+    from mainstem.spark.ingest.target import Target
+
+
+def arrow_schema(spark: SparkSession, options: IngestOptions, parser: Codec, target: Target) -> pa.Schema:
+    """The parser's columns, in Spark's types: those of the table, else of the option, else inferred from messages.
+
+    With ``options.evolve`` they are those of the table, and then what the option or the messages have beyond them.
+
+    Args:
+        spark: The session.
+        options: Where from and where to.
+        parser: What finds the columns.
+        target: The table.
+
+    Raises:
+        ConfigurationError: The option differs from the table, or there is nothing to infer from.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    before = target.columns()
+    if options.schema:
+        kind = StructType.fromDDL(options.schema)
+    elif before is not None and not options.evolve:
+        kind = before
+    else:
+        kind = _inferred(options, parser, before)
+    if reserved := sorted(set(kind.names) & {*META, *REST}):
+        names = ", ".join((*META, *REST))
+        raise ConfigurationError(f"the parser's column {reserved[0]!r} has the name of one of ours: {names}")
+    kind = target.stored(kind)
+    if before is not None:
+        if options.evolve:
+            kind = united(before, kind, target.widens, strict=bool(options.schema))
+        elif change := difference(before, kind):
+            raise ConfigurationError(
+                f"--schema: {options.out} was begun with another one: {change}; --evolve adds columns, or name another --out"
+            )
+    schema: pa.Schema = to_arrow_schema(kind, timezone=spark.conf.get("spark.sql.session.timeZone"))
+    return schema
+
+
+def _inferred(options: IngestOptions, parser: Codec, before: StructType | None) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    try:
+        kind: StructType = from_arrow_schema(parser.schema(sample(options)))
+    except ValueError as error:
+        if before is not None:
+            return before
+        raise ConfigurationError(f"parser {options.parser!r}: {error}; --schema says what the columns are") from None
+    return kind
+
+
+def sample(options: IngestOptions) -> list[bytes]:
+    """Messages of every recording that is read, from several places of each; none where there are none."""
+    payloads: list[bytes] = []
+    if not options.recordings:
+        return payloads
+    with recordings_at(options.reading.paths, options.reading.store_options) as recordings:
+        chosen = [each for each in recordings if not options.streams or each[1].stream_id in options.streams]
+        for archive, descriptor in chosen:
+            # A fault is met again when the messages are read.
+            with suppress(RecordingError), RecordingReader(archive, descriptor) as reader:
+                payloads += sampled(reader, len(chosen))
+    return payloads

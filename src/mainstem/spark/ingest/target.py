@@ -1,0 +1,148 @@
+"""Where the rows go: a table of a format with commits, or a folder of Parquet files that Spark's own sink writes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.errors import ConfigurationError
+from mainstem.spark.formats.batch_writer import BatchWriter
+from mainstem.spark.formats.columns import never
+from mainstem.spark.ingest.layout import META, PARTITIONS, REST, SCHEMA_FILE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.types import DataType, StructType
+
+    from mainstem.spark.formats.base import Table
+    from mainstem.spark.ingest.options import IngestOptions
+
+
+class Target(Protocol):
+    """A table that a query writes to."""
+
+    def columns(self) -> StructType | None:
+        """The parser's columns in the table; None where there is no table yet, or none of a parser."""
+        ...
+
+    def stored(self, columns: StructType) -> StructType:
+        """As ``Table.stored``."""
+        ...
+
+    def widens(self, before: DataType, now: DataType) -> bool:
+        """As ``Table.widens``."""
+        ...
+
+    def writer(self, rows: DataFrame) -> DataStreamWriter:
+        """The sink of the rows, without checkpoint and trigger. Raises ConfigurationError where the table is another one."""
+        ...
+
+    def started(self, rows: DataFrame) -> None:
+        """The query has started."""
+        ...
+
+
+def open_target(options: IngestOptions) -> Target:
+    """What the options name. Raises MissingExtraError where the format's library is not installed."""
+    if options.format == "parquet":
+        return ParquetFolder(options)
+    return CommittedTable(open_table(options), options)
+
+
+def open_table(options: IngestOptions) -> Table:
+    """The table of a format with commits."""
+    if options.format == "iceberg":
+        from mainstem.spark.formats.catalogs import open_catalog
+        from mainstem.spark.formats.iceberg import IcebergTable
+
+        def catalog() -> Any:
+            return open_catalog(
+                str(options.out), name=options.catalog, options=options.catalog_options, store=options.store_options
+            )
+
+        return IcebergTable(catalog, options.table, PARTITIONS, options.target_file_size)
+    from mainstem.spark.formats.delta import DeltaTable
+
+    return DeltaTable(str(options.out), options.store_options, PARTITIONS, options.target_file_size)
+
+
+def _parser_columns(whole: StructType) -> StructType:
+    return type(whole)([item for item in whole.fields if item.name not in (*META, *REST)])
+
+
+class ParquetFolder:
+    """Files in folders of their partition. The columns are in a file beside them, as Parquet has no log to keep them in."""
+
+    def __init__(self, options: IngestOptions) -> None:
+        self._options = options
+
+    def columns(self) -> StructType | None:
+        """As ``Target.columns``."""
+        from pyspark.sql.types import StructType
+
+        file = self._options.folder / SCHEMA_FILE
+        return StructType.fromJson(json.loads(file.read_text())) if file.exists() else None
+
+    def stored(self, columns: StructType) -> StructType:
+        """As ``Target.stored``."""
+        return columns
+
+    def widens(self, before: DataType, now: DataType) -> bool:
+        """As ``Target.widens``: a Parquet file has the type that it was written with."""
+        return never(before, now)
+
+    def writer(self, rows: DataFrame) -> DataStreamWriter:
+        """As ``Target.writer``."""
+        if (self._options.folder / "_delta_log").exists():
+            raise ConfigurationError(f"--out: {self._options.out} is a Delta table: --format delta")
+        return rows.writeStream.format("parquet").partitionBy(*PARTITIONS).option("path", str(self._options.folder))
+
+    def started(self, rows: DataFrame) -> None:
+        """As ``Target.started``."""
+        if self._options.parser:
+            (self._options.folder / SCHEMA_FILE).write_text(_parser_columns(rows.schema).json())
+
+
+class CommittedTable:
+    """A table whose commits name the micro-batches that they hold."""
+
+    def __init__(self, table: Table, options: IngestOptions) -> None:
+        self._table, self._options = table, options
+
+    def columns(self) -> StructType | None:
+        """As ``Target.columns``."""
+        whole = self._table.columns()
+        if whole is None:
+            return None
+        missing = [name for name in META if name not in whole.names]
+        if missing:
+            raise ConfigurationError(f"{self._table.name} is no table of an ingest: it has no column {missing[0]!r}")
+        return _parser_columns(whole) if REST[0] in whole.names else None
+
+    def stored(self, columns: StructType) -> StructType:
+        """As ``Target.stored``."""
+        return self._table.stored(columns)
+
+    def widens(self, before: DataType, now: DataType) -> bool:
+        """As ``Target.widens``."""
+        return self._table.widens(before, now)
+
+    def writer(self, rows: DataFrame) -> DataStreamWriter:
+        """As ``Target.writer``; the table is there when this returns."""
+        self._check_folder()
+        self._table.prepare(rows.schema, evolve=self._options.evolve)
+        write: Any = BatchWriter(
+            self._table,
+            evolve=self._options.evolve,
+            target_bytes=self._options.target_file_size,
+            compact_every=self._options.compact_every,
+        )
+        return rows.writeStream.foreachBatch(write)
+
+    def _check_folder(self) -> None:
+        if self._options.is_local and (self._options.folder / "_spark_metadata").exists():
+            raise ConfigurationError(f"--out: {self._options.out} is a folder of Parquet files: --format parquet")
+
+    def started(self, rows: DataFrame) -> None:
+        """As ``Target.started``."""

@@ -1,0 +1,145 @@
+"""Ingest into tables that other programs read: exactly once, with columns that come later, and read back by others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.errors import ConfigurationError, StoreError
+from mainstem.recording import Recorder
+from mainstem.recording.message_log import MessageLog
+from mainstem.spark.formats.catalogs import open_catalog
+from mainstem.spark.formats.delta import DeltaTable
+from mainstem.spark.ingest import Count, IngestOptions, start
+
+deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+duckdb = pytest.importorskip("duckdb")
+polars = pytest.importorskip("polars")
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark]
+
+
+def log(path: Path, numbers: range, stream_id: int = 1001, extra: dict[str, Any] | None = None) -> None:
+    with Recorder(path) as recorder:
+        messages = (json.dumps({"n": number, **(extra or {})}).encode() for number in numbers)
+        MessageLog(recorder, stream_id=stream_id).write((0, message) for message in messages)
+
+
+def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> Count:
+    given = {"source": str(tmp_path / "recordings"), "out": tmp_path / "table", "parser": "json", **options}
+    query, count = start(spark, IngestOptions(**given)), Count()
+    assert query.awaitTermination(400)
+    count.update(query)
+    return count
+
+
+def forget_last_batch(checkpoint: Path) -> None:
+    """As if the driver had ended between the table's commit and the checkpoint's."""
+    commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
+        path.unlink(missing_ok=True)
+
+
+def test_a_delta_table_has_each_message_once_and_spark_duckdb_and_polars_read_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Any
+) -> None:
+    table, options = tmp_path / "table", {"format": "delta", "schema": "n bigint", "compact_every": 2}
+    log(tmp_path / "recordings", range(100))
+    log(tmp_path / "recordings", range(100, 200), stream_id=7)
+    count = ingest(spark, tmp_path, **options)
+    assert (count.messages, count.rows, count.problems) == (200, 200, 0)
+    # The driver ends between the table's commit and the checkpoint's: Spark runs the micro-batch again.
+    forget_last_batch(table / "_checkpoint")
+    log(tmp_path / "recordings", range(200, 250))
+    # The driver ends between data files and commit.
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "commit", _failing)
+        with pytest.raises(Exception, match="the power"):
+            ingest(spark, tmp_path, **options)
+    ingest(spark, tmp_path, **options)
+    expected = list(range(250))
+    lake = deltalake.DeltaTable(table)
+    dataset = lake.to_pyarrow_dataset()  # noqa: F841 - DuckDB reads it by its name
+    assert [n for (n,) in duckdb.sql("select n from dataset order by n").fetchall()] == expected
+    assert polars.scan_delta(str(table)).select("n").collect()["n"].sort().to_list() == expected
+    frame = spark.read.option("basePath", str(table)).parquet(*lake.file_uris())
+    assert [row.n for row in frame.orderBy("n").collect()] == expected
+    assert {row.stream_id for row in frame.select("stream_id").distinct().collect()} == {7, 1001}
+    assert any(entry["operation"] == "OPTIMIZE" for entry in lake.history())
+
+
+def _failing(*_: Any) -> bool:
+    raise StoreError("the table", "the power failed")
+
+
+def test_an_iceberg_table_has_each_message_once_and_spark_duckdb_and_polars_read_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    options = {"format": "iceberg", "table": "sea.tides", "schema": "n smallint", "compact_every": 2}
+    log(tmp_path / "recordings", range(100))
+    log(tmp_path / "recordings", range(100, 200), stream_id=7)
+    count = ingest(spark, tmp_path, **options)
+    assert (count.messages, count.rows, count.problems) == (200, 200, 0)
+    forget_last_batch(tmp_path / "table" / "_checkpoint" / "sea.tides")
+    log(tmp_path / "recordings", range(200, 250), extra={"place": "Brest"})
+    ingest(spark, tmp_path, **{**options, "schema": "n bigint, place string"}, evolve=True)
+    expected = list(range(250))
+    catalog = open_catalog(str(tmp_path / "table"))
+    try:
+        lake = catalog.load_table("sea.tides")
+        reader = lake.scan().to_arrow_batch_reader()  # noqa: F841 - DuckDB reads it by its name
+        rows = duckdb.sql("select n, place from reader order by n").fetchall()
+        assert rows == [(n, "Brest" if n >= 200 else None) for n in expected]
+        assert polars.scan_iceberg(lake).select("n").collect()["n"].sort().to_list() == expected
+        files = [task.file.file_path for task in lake.scan().plan_files()]
+        # One file has `n` as int and another as bigint, which Spark does not merge: Iceberg's readers widen it.
+        frames = [spark.read.parquet(file).selectExpr("cast(n as bigint) as n") for file in files]
+        assert sorted(row.n for frame in frames for row in frame.collect()) == expected
+    finally:
+        catalog.close()
+
+
+def test_columns_are_added_where_that_is_asked_for_and_a_changed_schema_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, delta = tmp_path / "table", {"format": "delta"}
+    log(tmp_path / "recordings", range(3))
+    ingest(spark, tmp_path, **delta)
+    log(tmp_path / "recordings", range(3, 5), extra={"place": "Brest"})
+    with pytest.raises(ConfigurationError, match="place string is only here; --evolve"):
+        ingest(spark, tmp_path, schema="n bigint, place string", **delta)
+    # Without --evolve what the schema lacks is in `rescued`.
+    ingest(spark, tmp_path, **delta)
+    log(tmp_path / "recordings", range(5, 7), extra={"place": "Brest"})
+    # With it the new messages say what is new.
+    ingest(spark, tmp_path, evolve=True, **delta)
+    with pytest.raises(ConfigurationError, match="n is bigint there and string here"):
+        ingest(spark, tmp_path, schema="n string", evolve=True, **delta)
+    rows = polars.read_delta(str(table)).sort("n")
+    assert rows["place"].to_list() == [None] * 5 + ["Brest"] * 2
+    assert rows["rescued"].to_list() == [None] * 3 + ['{"place":"Brest"}'] * 2 + [None] * 2
+
+
+def test_a_parquet_table_takes_further_columns_and_no_other_format(spark: SparkSession, tmp_path: Path) -> None:
+    log(tmp_path / "recordings", range(2))
+    ingest(spark, tmp_path, schema="n bigint")
+    log(tmp_path / "recordings", range(2, 3), extra={"place": "Brest"})
+    ingest(spark, tmp_path, schema="n bigint, place string", evolve=True)
+    rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "table")).orderBy("n").collect()
+    assert [(row.n, row.place) for row in rows] == [(0, None), (1, None), (2, "Brest")]
+    with pytest.raises(ConfigurationError, match="a folder of Parquet files: --format parquet"):
+        ingest(spark, tmp_path, schema="n bigint", format="delta")
+    shutil.rmtree(tmp_path / "table")
+    ingest(spark, tmp_path, schema="n bigint", format="delta")
+    with pytest.raises(ConfigurationError, match="is a Delta table: --format delta"):
+        ingest(spark, tmp_path, schema="n bigint")

@@ -1,0 +1,266 @@
+"""Delta tables without a JVM: what the tasks write and the driver commits is what other readers read."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from mainstem.errors import ConfigurationError, StoreError
+
+deltalake = pytest.importorskip("deltalake")
+duckdb = pytest.importorskip("duckdb")
+polars = pytest.importorskip("polars")
+types = pytest.importorskip("pyspark.sql.types")
+
+from mainstem.spark.formats import data_files  # noqa: E402
+from mainstem.spark.formats.data_files import WriteFiles  # noqa: E402
+from mainstem.spark.formats.delta import DeltaTable  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql.types import StructType
+
+QUERY, OTHER = "0b51a9a0-0000-4000-8000-000000000001", "0b51a9a0-0000-4000-8000-000000000002"
+TIDE = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
+
+
+def columns(**kinds: Any) -> StructType:
+    return types.StructType([types.StructField(name, kind) for name, kind in kinds.items()])
+
+
+SIMPLE = columns(n=types.LongType(), place=types.StringType())
+
+
+def batch(numbers: list[int | None], place: str | None = "Brest") -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int64()), "place": [place] * len(numbers)})
+
+
+def files(
+    table: DeltaTable, batch_id: int, batches: list[pa.RecordBatch], size: int = 1 << 20, query: str = QUERY
+) -> list[bytes]:
+    """What a task of a micro-batch returns; what writes it is pickled, as for a task."""
+    task = pickle.loads(pickle.dumps(WriteFiles(table.files(query, batch_id), size)))
+    (result,) = task(iter(batches))
+    return [bytes(each) for each in result.column(0).to_pylist()]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return sorted(deltalake.DeltaTable(path).to_pyarrow_table().to_pylist(), key=repr)
+
+
+def numbers(path: Path) -> list[int]:
+    return sorted(row["n"] for row in rows(path))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DeltaTable:
+    made = DeltaTable(str(tmp_path / "table"), partition_by=["place"])
+    made.prepare(SIMPLE, evolve=False)
+    return made
+
+
+def test_values_of_every_type_come_back_through_duckdb_polars_and_deltalake(tmp_path: Path) -> None:
+    kinds = columns(
+        date=types.DateType(),
+        flag=types.BooleanType(),
+        byte=types.ByteType(),
+        short=types.ShortType(),
+        price=types.DecimalType(20, 4),
+        ratio=types.DoubleType(),
+        raw=types.BinaryType(),
+        at=types.TimestampType(),
+        local=types.TimestampNTZType(),
+        inner=columns(a=types.LongType(), tags=types.ArrayType(types.StringType())),
+        counts=types.MapType(types.StringType(), types.LongType()),
+    )
+    table = DeltaTable(str(tmp_path / "table"), partition_by=["date"])
+    table.prepare(kinds, evolve=False)
+    value = {
+        "date": date(2026, 1, 31),
+        "flag": True,
+        "byte": -1,
+        "short": 300,
+        "price": Decimal("1234567890123456.7891"),
+        "ratio": 0.5,
+        "raw": b"\x00\xff",
+        "at": TIDE,
+        "local": TIDE.replace(tzinfo=None),
+        "inner": {"a": 1 << 62, "tags": ["x", None]},
+        "counts": [("k", 2)],
+    }
+    empty = dict.fromkeys(value)
+    # As Spark hands batches to a task: in the session's time zone.
+    schema = pa.schema(deltalake.Schema.from_json(kinds.json()).to_arrow())
+    schema = schema.set(schema.get_field_index("at"), pa.field("at", pa.timestamp("us", "Europe/Paris")))
+    table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pylist([value, empty], schema)]))
+    delta = deltalake.DeltaTable(tmp_path / "table")
+    lake = delta.to_pyarrow_dataset()
+    assert sorted(lake.to_table().to_pylist(), key=repr) == sorted([value, empty], key=repr)
+    read = duckdb.sql('select "date", price, "at" at time zone \'UTC\', "inner".a, raw from lake where flag').fetchall()
+    assert read == [(value["date"], value["price"], value["local"], 1 << 62, b"\x00\xff")]
+    frame = polars.scan_delta(str(tmp_path / "table")).filter(polars.col("flag")).collect()
+    assert (frame["price"][0], frame["at"][0], frame["inner"][0]["a"]) == (value["price"], TIDE, 1 << 62)
+
+
+@pytest.mark.parametrize("place", ["Brest", "a/b", "x=1", "100 % sûr?", "..", "", None])
+def test_any_text_is_a_partition_and_an_empty_one_is_null_there(
+    table: DeltaTable, tmp_path: Path, place: str | None
+) -> None:
+    table.commit(QUERY, 0, files(table, 0, [batch([1, 2], place)]))
+    assert [row["place"] for row in rows(tmp_path / "table")] == [place or None] * 2
+    assert polars.scan_delta(str(tmp_path / "table")).collect()["place"].to_list() == [place or None] * 2
+
+
+def test_a_micro_batch_that_is_repeated_is_committed_once(table: DeltaTable, tmp_path: Path) -> None:
+    assert table.committed(QUERY) == -1
+    assert table.commit(QUERY, 0, files(table, 0, [batch([1])]))
+    # After a commit that Spark did not get to note.
+    assert table.committed(QUERY) == 0
+    assert not table.commit(QUERY, 0, files(table, 0, [batch([1])]))
+    # Data files of an attempt that ended before its commit.
+    files(table, 1, [batch([2])])
+    assert table.commit(QUERY, 1, files(table, 1, [batch([2])]))
+    assert table.commit(OTHER, 0, files(table, 0, [batch([3])], query=OTHER))
+    assert numbers(tmp_path / "table") == [1, 2, 3]
+    assert table.committed(QUERY) == 1
+
+
+def test_an_empty_micro_batch_is_committed_too(table: DeltaTable) -> None:
+    assert files(table, 0, [batch([])]) == []
+    assert table.commit(QUERY, 0, [])
+    assert table.committed(QUERY) == 0
+
+
+def test_of_two_drivers_of_one_query_one_commits(table: DeltaTable, tmp_path: Path, monkeypatch: Any) -> None:
+    mine, theirs = (files(table, 0, [batch([1])]) for _ in range(2))
+    load = DeltaTable._load
+
+    def raced(self: DeltaTable) -> Any:
+        read = load(self)
+        monkeypatch.setattr(DeltaTable, "_load", load)
+        # Between this driver's reading of the table and its commit.
+        assert DeltaTable(str(tmp_path / "table")).commit(QUERY, 0, theirs)
+        return read
+
+    monkeypatch.setattr(DeltaTable, "_load", raced)
+    assert not table.commit(QUERY, 0, mine)
+    assert numbers(tmp_path / "table") == [1]
+
+
+def test_commits_of_another_query_and_a_compaction_in_between_disturb_nothing(
+    table: DeltaTable, tmp_path: Path, monkeypatch: Any
+) -> None:
+    for number in range(4):
+        table.commit(QUERY, number, files(table, number, [batch([number])]))
+    load = DeltaTable._load
+
+    def raced(self: DeltaTable) -> Any:
+        read = load(self)
+        monkeypatch.setattr(DeltaTable, "_load", load)
+        other = DeltaTable(str(tmp_path / "table"))
+        assert other.commit(OTHER, 0, files(other, 0, [batch([100])], query=OTHER))
+        assert other.compact().replaced == 5
+        return read
+
+    monkeypatch.setattr(DeltaTable, "_load", raced)
+    assert table.commit(QUERY, 4, files(table, 4, [batch([4])]))
+    assert numbers(tmp_path / "table") == [0, 1, 2, 3, 4, 100]
+
+
+def test_exactly_once_survives_compaction_and_unreferenced_files_are_deleted(table: DeltaTable, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "table" / "_checkpoint" / "commits" / "0"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text("v1")
+    files(table, 0, [batch([7])])
+    for number in range(6):
+        table.commit(QUERY, number, files(table, number, [batch([number])]))
+    kept = table.compact(keep_s=7200)
+    assert (kept.replaced, kept.deleted) == (6, 0)
+    assert len(list((tmp_path / "table").glob("place=*/*.parquet"))) == 8
+    result = table.compact(keep_s=0)
+    assert (kept.by, result.replaced, result.deleted) == (1, 0, 7)
+    assert len(list((tmp_path / "table").glob("place=*/*.parquet"))) == 1
+    assert checkpoint.exists()
+    assert not table.commit(QUERY, 5, files(table, 5, [batch([5])]))
+    assert numbers(tmp_path / "table") == list(range(6))
+
+
+def test_a_task_writes_files_of_the_target_size_and_few_at_once(
+    table: DeltaTable, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(data_files, "MAX_OPEN", 2)
+    monkeypatch.setattr(data_files, "GATHERED_BYTES", 100_000)
+    batches = [batch(list(range(i * 5000, i * 5000 + 5000)), f"place {i % 3}") for i in range(30)]
+    table.commit(QUERY, 0, files(table, 0, batches, 20_000))
+    sizes = [
+        each["size_bytes"]
+        for each in deltalake.DeltaTable(tmp_path / "table").get_add_actions(flatten=True).to_struct_array().to_pylist()
+    ]
+    assert len(sizes) > 5
+    assert max(sizes) < 60_000
+    assert numbers(tmp_path / "table") == list(range(150_000))
+
+
+def test_a_task_that_fails_leaves_no_file(table: DeltaTable, tmp_path: Path) -> None:
+    def failing() -> Any:
+        yield batch([1])
+        raise RuntimeError("the source")
+
+    with pytest.raises(RuntimeError, match="the source"):
+        list(WriteFiles(table.files(QUERY, 0), 1 << 20)(failing()))
+    assert list((tmp_path / "table").rglob("*.parquet")) == []
+
+
+def test_columns_are_added_only_where_that_is_asked_for(table: DeltaTable, tmp_path: Path) -> None:
+    table.commit(QUERY, 0, files(table, 0, [batch([1])]))
+    wider = columns(n=types.LongType(), place=types.StringType(), inner=columns(a=types.LongType()))
+    with pytest.raises(ConfigurationError, match="inner struct<a:bigint> is only here"):
+        table.prepare(wider, evolve=False)
+    table.prepare(wider, evolve=True)
+    rows_ = pa.RecordBatch.from_pylist([{"n": 2, "place": None, "inner": {"a": 5}}])
+    table.commit(QUERY, 1, files(table, 1, [rows_]))
+    deeper = columns(inner=columns(b=types.StringType()))
+    table.prepare(deeper, evolve=True)
+    # Before the change is known to a writer, it goes on with its own columns.
+    table.commit(QUERY, 2, files(table, 2, [batch([3])]))
+    assert [row["inner"] for row in rows(tmp_path / "table")] == [None, {"a": 5, "b": None}, None]
+    with pytest.raises(ConfigurationError, match="n is bigint there and string here"):
+        table.prepare(columns(n=types.StringType()), evolve=True)
+    assert [field.name for field in table.columns().fields] == ["n", "place", "inner"]
+
+
+def test_statistics_pass_over_files_and_never_over_a_row(tmp_path: Path) -> None:
+    kinds = columns(n=types.LongType(), at=types.TimestampType(), text=types.StringType(), ratio=types.DoubleType())
+    table = DeltaTable(str(tmp_path / "table"))
+    table.prepare(kinds, evolve=False)
+    value = {"n": None, "at": TIDE, "text": "x" * 100, "ratio": float("nan")}
+    table.commit(QUERY, 0, files(table, 0, [pa.RecordBatch.from_pylist([value, {**value, "n": 5, "ratio": 1.0}])]))
+    (add,) = deltalake.DeltaTable(tmp_path / "table").get_add_actions(flatten=True).to_struct_array().to_pylist()
+    assert (add["num_records"], add["min.n"], add["max.n"], add["null_count.n"]) == (2, 5, 5, 1)
+    assert add["min.at"] <= TIDE <= add["max.at"]
+    assert "max.ratio" not in add or add["max.ratio"] is None
+    frame = polars.scan_delta(str(tmp_path / "table"))
+    assert frame.filter(polars.col("at") >= TIDE).collect().height == 2
+    assert frame.filter(polars.col("text") > "xx").collect().height == 2
+    assert frame.filter(polars.col("n") > 5).collect().height == 0
+
+
+def test_what_delta_has_no_type_for_and_what_is_no_table_is_named(tmp_path: Path) -> None:
+    table = DeltaTable(str(tmp_path / "table"))
+    with pytest.raises(ConfigurationError, match=r"'inner.span' has the type interval day to second"):
+        table.prepare(columns(inner=columns(span=types.DayTimeIntervalType())), evolve=False)
+    with pytest.raises(ConfigurationError, match="is no Delta table"):
+        table.compact()
+    with pytest.raises(ConfigurationError, match="a folder has no options"):
+        DeltaTable(str(tmp_path), {"region": "x"})
+    with pytest.raises(ConfigurationError, match="no store for ftp"):
+        DeltaTable("ftp://x/y")
+    (tmp_path / "file").write_text("")
+    with pytest.raises((StoreError, OSError)):
+        DeltaTable(str(tmp_path / "file")).prepare(SIMPLE, evolve=False)

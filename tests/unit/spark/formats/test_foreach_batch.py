@@ -1,0 +1,99 @@
+"""A sink of one's own, once: by a ledger, or in the transaction that has the rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.spark.foreach_batch import in_transaction, once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_function_is_not_called_again_for_a_micro_batch_that_it_has_done(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def send(batch: Any, number: int) -> None:
+        if batch == "bad":
+            raise OSError("the sink")
+        calls.append(number)
+
+    write = once(send, tmp_path / "ledger", query_id="tides")
+    write("rows", 0)
+    write("rows", 0)
+    with pytest.raises(OSError, match="the sink"):
+        write("bad", 1)
+    # After a restart too; what failed is done again.
+    again = once(send, tmp_path / "ledger", query_id="tides")
+    again("rows", 0)
+    again("rows", 1)
+    once(send, tmp_path / "ledger", query_id="other")("rows", 0)
+    assert calls == [0, 1, 0]
+    with pytest.raises(ConfigurationError, match="no name of a query"):
+        once(send, tmp_path / "ledger", query_id="../tides")("rows", 0)
+
+
+def numbers(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [n for (n,) in connection.execute("SELECT n FROM tides ORDER BY n")]
+
+
+def insert(batch: list[int], connection: Any) -> None:
+    connection.executemany("INSERT INTO tides VALUES (?)", ((n,) for n in batch))
+    if -1 in batch:
+        raise OSError("the power")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "tides.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE tides (n INTEGER)")
+    return path
+
+
+def test_rows_and_the_number_of_their_micro_batch_are_one_transaction(database: Path) -> None:
+    write: Any = in_transaction(lambda: sqlite3.connect(database), insert, query_id="tides")
+    write([1, 2], 0)
+    write([1, 2], 0)
+    with pytest.raises(OSError, match="the power"):
+        write([3, -1], 1)
+    assert numbers(database) == [1, 2]
+    write([3], 1)
+    in_transaction(lambda: sqlite3.connect(database), insert, query_id="other")([4], 0)  # type: ignore[arg-type]
+    assert numbers(database) == [1, 2, 3, 4]
+    with pytest.raises(ConfigurationError, match="no plain name"):
+        in_transaction(lambda: None, insert, table="a; DROP TABLE tides")
+
+
+def test_of_two_drivers_of_one_query_one_writes(database: Path) -> None:
+    write: Any = in_transaction(lambda: sqlite3.connect(database), insert, query_id="tides")
+    write([1], 0)
+
+    class Overtaken:
+        """Another driver writes the micro-batch after this one has read the number of the last."""
+
+        def __init__(self, cursor: Any) -> None:
+            self._cursor = cursor
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._cursor, name)
+
+        def fetchone(self) -> Any:
+            row = self._cursor.fetchone()
+            write([2], 1)
+            return row
+
+    class Connection(sqlite3.Connection):
+        def cursor(self, *arguments: Any, **options: Any) -> Any:
+            return Overtaken(super().cursor(*arguments, **options))
+
+    mine: Any = in_transaction(lambda: sqlite3.connect(database, factory=Connection), insert, query_id="tides")
+    with pytest.raises(MainstemError, match="another driver"):
+        mine([2], 1)
+    assert numbers(database) == [1, 2]
