@@ -8,13 +8,14 @@ import pytest
 from tests.support import captures as make
 from tests.support.accounts import accounted
 from tests.support.captures import rows_of
+from tests.support.read_limits import limits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 SERVER = 9000
 REASONS = ("not IP", "of another IP protocol than UDP or TCP", "TCP of other ports", "UDP without Aeron's frames")
@@ -62,6 +63,7 @@ def reader(spark: SparkSession, **options: Any) -> Any:
     return spark.read.format("mainstem.capture").options(bymuxPorts=SERVER, **options)
 
 
+@pytest.mark.long
 def test_a_capture_cut_into_many_partitions_has_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "one.pcap"
     path.write_bytes(make.pcap(traffic(2000)))
@@ -113,6 +115,7 @@ def test_options_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Path)
         reader(spark).load(str(tmp_path / "none.pcap")).count()
 
 
+@pytest.mark.long
 def test_a_stream_over_a_growing_capture_has_the_rows_of_the_batch(spark: SparkSession, tmp_path: Path) -> None:
     folder, out, state = tmp_path / "in", str(tmp_path / "out"), str(tmp_path / "state")
     folder.mkdir()
@@ -123,7 +126,7 @@ def test_a_stream_over_a_growing_capture_has_the_rows_of_the_batch(spark: SparkS
     def catch_up() -> None:
         stream = (
             spark.readStream.format("mainstem.capture")
-            .options(bymuxPorts=SERVER, maxBytesPerTrigger="200000")
+            .options(bymuxPorts=SERVER, **limits(maxBytesPerTrigger="200000"))
             .load(str(folder))
         )
         query = (
@@ -153,6 +156,7 @@ def mixed(count: int) -> list[bytes]:
     return [packet for n, each in enumerate(traffic(count)) for packet in (each, *others[: n % 5])]
 
 
+@pytest.mark.long
 def test_packets_are_rows_or_counted_however_a_file_is_cut(spark: SparkSession, tmp_path: Path) -> None:
     from mainstem.spark.tables import problems
 
@@ -183,8 +187,13 @@ def test_packets_are_rows_or_counted_once_in_a_stream(spark: SparkSession, tmp_p
     reader(spark)
     for size in (len(data) // 3 + 5, len(data)):
         path.write_bytes(data[:size])
-        stream = spark.readStream.format("mainstem.capture").options(bymuxPorts=SERVER, maxBytesPerTrigger="60000")
-        writer = stream.load(str(folder)).writeStream.format("parquet").option("checkpointLocation", state)
+        stream = spark.readStream.format("mainstem.capture").options(bymuxPorts=SERVER)
+        writer = (
+            stream.options(**limits(maxBytesPerTrigger="60000"))
+            .load(str(folder))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", state)
+        )
         assert writer.trigger(availableNow=True).start(out).awaitTermination(120)
     rows = [row.asDict() for row in spark.read.parquet(out).collect()]
     assert accounted(rows) == len(packets)

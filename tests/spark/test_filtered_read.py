@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.read_limits import limits
 from tests.support.streams import Stream, record
+from tests.support.tiers import long_after
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 TERM = 65536
 START_NS = 1_700_000_000_000_000_000
@@ -113,7 +115,7 @@ def test_a_time_that_moves_on_with_the_query_is_no_bound(spark: SparkSession, pa
     assert found.stream_id == {1002}
 
 
-@pytest.mark.parametrize(("condition", "share"), CONDITIONS)
+@pytest.mark.parametrize(("condition", "share"), long_after(4, CONDITIONS))
 def test_a_condition_reads_less_and_finds_the_same(
     spark: SparkSession, path: Path, condition: str, share: float
 ) -> None:
@@ -146,6 +148,7 @@ def test_one_dataframe_serves_any_queries_in_any_order(spark: SparkSession, path
     assert (found.above + found.below, found.whole, found.ends) == (2 * COUNT, 2 * COUNT, 2)
 
 
+@pytest.mark.long
 def test_queries_of_one_dataframe_at_once_do_not_disturb_each_other(spark: SparkSession, path: Path) -> None:
     df = read(spark, path, "session_id = 7")
     ends = sorted(row.position for row in df.collect())
@@ -169,13 +172,13 @@ def test_options_and_a_condition_narrow_together(spark: SparkSession, path: Path
 
 
 def test_options_that_are_wrong_are_told_of_by_their_name(spark: SparkSession, path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="streamid: 'tide' is not a list"):
+    with pytest.raises(ConfigurationError, match="streamId: 'tide' is not a list"):
         read(spark, path, "stream_id = 1001", streamId="tide")
 
 
 def test_a_stream_is_narrowed_too(spark: SparkSession, path: Path) -> None:
     condition = f"stream_id = 1001 and position > 60001 and recorded_at < {at(0.45)}"
-    df = read(spark, path, condition, streaming=True, maxRowsPerTrigger=40)
+    df = read(spark, path, condition, streaming=True, **limits(maxRowsPerTrigger=40))
     query = df.writeStream.format("memory").queryName("narrowed_stream").trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     found = spark.table("narrowed_stream").collect()

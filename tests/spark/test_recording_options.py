@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 TERM = 65536
 STREAM = {"session_id": 7, "stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
@@ -75,6 +75,7 @@ def test_a_stream_ends_where_its_options_say_and_knows_how_far_behind_it_is(spar
     assert behind.seconds > 1e6
 
 
+@pytest.mark.long
 def test_a_listener_is_told_the_lag_after_every_micro_batch(spark: SparkSession, path: Path) -> None:
     told: list[Any] = []
     listener = LagListener(path, lambda query_id, lags: told.append((query_id, lags)))
@@ -93,6 +94,7 @@ def test_a_listener_is_told_the_lag_after_every_micro_batch(spark: SparkSession,
     assert told[-1][1][0].seconds == 0
 
 
+@pytest.mark.long
 def test_a_recording_that_was_cut_is_read_up_to_there_in_batch_and_streaming(spark: SparkSession, path: Path) -> None:
     whole = sorted(row.position for row in source(spark, path).select("position").collect())
     last = path / f"0-{2 * TERM}.rec"
@@ -162,6 +164,7 @@ def test_faults_are_rows_and_everything_around_them_is_read(spark: SparkSession,
     assert {row.kind for row in spark.table("problems").collect()} == {"checksum", "missing"}
 
 
+@pytest.mark.long
 def test_a_directory_of_aeron_archive_is_read_without_positions_of_ours(spark: SparkSession, path: Path) -> None:
     expected = source(spark, path).select("position", "payload").collect()
     positions_file(path, 0).unlink()

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.object_stores import make_bucket, s3_options, s3_server
+from tests.support.object_stores import (
+    azurite_options,
+    azurite_server,
+    make_bucket,
+    make_container,
+    s3_options,
+    s3_server,
+)
 from tests.support.streams import Stream, record
 
 from mainstem.recording import Recorder
@@ -19,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
-    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 TERM = 65536
@@ -92,3 +99,14 @@ def test_a_stream_over_a_directory_and_a_pattern_of_s3_has_each_message_once(
         places[0],
         *(f"s3://{bucket}/{name}/rec" for name in ("north", "south", "west")),
     }
+
+
+def test_a_container_of_azure_is_read_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    recorded(tmp_path / "here", 5)
+    with azurite_server() as endpoint:
+        options, url = azurite_options(endpoint), f"abfs://{make_container(endpoint)}/rec"
+        upload(tmp_path / "here", url, options)
+        remote = spark.read.format("mainstem.recording").options(**options, minPartitions=3).load(url)
+        local = spark.read.format("mainstem.recording").load(str(tmp_path / "here"))
+        assert sorted(remote.collect()) == sorted(local.collect())
+        assert remote.count() == 300

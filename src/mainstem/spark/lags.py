@@ -7,6 +7,7 @@ the offsets from the progress and read the recordings for the rest.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,27 +16,36 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK, Clock
 from mainstem.errors import ConfigurationError
 from mainstem.recording import RecordingReader
-from mainstem.recording.directories import directory_archive
-from mainstem.spark.sources.offsets import Offset, parse_offset
+from mainstem.recording.catalog import NULL
+from mainstem.spark.sources.offsets import Offset, parse_offset, present_keys
+from mainstem.spark.sources.options import parse_options
+from mainstem.spark.sources.places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql.streaming import StreamingQuery
+
+    from mainstem.recording import RecordingDescriptor
+    from mainstem.spark.sources.offsets import ArchiveOffset
+    from mainstem.spark.sources.options import RecordingOptions
+    from mainstem.spark.sources.places import Place
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
     """One recording: what a query has read of it, what there is, and how long ago the first of what it has not was recorded.
 
-    ``seconds`` is exact to about 100 ms, 0 when nothing is left to read, and None where the recording keeps no times.
+    ``seconds`` is exact to about 100 ms, 0 when nothing is left to read, and None where the recording keeps no times. ``archive``
+    is the id of the recording's archive, or its URL where it has none, as in the column ``archive``.
     """
 
     recording_id: int
     position: int
     recorded_position: int
     seconds: float | None
+    archive: str = ""
 
     @property
     def bytes(self) -> int:
@@ -43,28 +53,54 @@ class Lag:
         return max(self.recorded_position - self.position, 0)
 
 
-def lag(query: StreamingQuery, path: Path | str, *, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:
+def lag(
+    query: StreamingQuery,
+    path: Path | str | Sequence[Path | str],
+    options: Mapping[str, object] | None = None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Lag]:
     """The lag of a query behind every recording of ``path`` that its last micro-batch named; empty before the first one.
 
-    A query over several sources is fine: those whose offsets are not of ``mainstem.recording`` are passed over.
+    ``path`` and ``options`` are those of the source. A query over several sources is fine: those whose offsets are not of
+    ``mainstem.recording`` are passed over.
     """
     progress = query.lastProgress
-    return _lags(progress["sources"] if progress else [], path, clock)
+    return lags_of(progress["sources"] if progress else [], source_options(path, options), clock)
 
 
-def _lags(sources: Iterable[Any], path: Path | str, clock: Clock) -> list[Lag]:
+def source_options(
+    path: Path | str | Sequence[Path | str], options: Mapping[str, object] | None = None
+) -> RecordingOptions:
+    """What the source makes of a path, or several, and its options. Raises ConfigurationError for what cannot be."""
+    texts = {name: str(value) for name, value in (options or {}).items()}
+    if isinstance(path, str | os.PathLike):
+        return parse_options(texts | {"path": str(path)})
+    return parse_options(texts | {"paths": json.dumps([str(each) for each in path])})
+
+
+def lags_of(sources: Iterable[Any], options: RecordingOptions, clock: Clock = SYSTEM_CLOCK) -> list[Lag]:
+    """The lag behind the recordings of these options, by the end offsets of a micro-batch's sources."""
     offset = Offset()
     for source in sources:
         offset.archives.update(_offsets(source["endOffset"]).archives)
-    archive = directory_archive(path)
-    at = offset.archives.get(archive.archive_id) or offset.archives.get(str(path))
-    positions = at.all_positions if at is not None else offset.positions
-    lags = []
-    for descriptor in archive.recordings():
-        if descriptor.recording_id in positions:
-            with RecordingReader(archive, descriptor) as reader:
-                lags.append(_lag(reader, positions[descriptor.recording_id], clock))
-    return lags
+    if not offset.archives:
+        return []
+    places = Places(options.paths, options.store_options)
+    try:
+        there = places.refresh()
+        keys = present_keys(offset, {key: place.url for key, place in there.items()})
+        return [lag for key, now in keys.items() for lag in _lags_in(there[now], offset.archives[key], clock)]
+    finally:
+        places.close()
+
+
+def _lags_in(place: Place, offset: ArchiveOffset, clock: Clock) -> list[Lag]:
+    positions = offset.all_positions
+    same = [each for each in place.descriptors if each.recording_id in positions and offset.is_of(each)]
+    growing = [each for each in same if each.stop_position == NULL]
+    ends = dict(zip((each.recording_id for each in growing), place.archive.recorded_positions(growing), strict=True))
+    return [_lag(place, each, positions[each.recording_id], ends.get(each.recording_id), clock) for each in same]
 
 
 def _offsets(text: Any) -> Offset:
@@ -75,22 +111,37 @@ def _offsets(text: Any) -> Offset:
         return Offset()
 
 
-def _lag(reader: RecordingReader, position: int, clock: Clock) -> Lag:
-    end, seconds = reader.end_position(), None
-    if position >= end:
-        seconds = 0.0
-    elif reader.positions is not None and (entry := reader.positions.at_or_before(position)) is not None:
-        seconds = max(clock.epoch_ns() - entry.time_ns, 0) / NS_PER_SECOND
-    return Lag(reader.descriptor.recording_id, position, end, seconds)
+def _lag(place: Place, descriptor: RecordingDescriptor, position: int, end: int | None, clock: Clock) -> Lag:
+    """Of what is read nothing is opened: of ten thousand recordings most have ended and are read."""
+    if descriptor.stop_position != NULL:
+        end = descriptor.stop_position
+    key, seconds = place.key, None
+    if end is not None and position >= end:
+        return Lag(descriptor.recording_id, position, end, 0.0, key)
+    with RecordingReader(place.archive, descriptor) as reader:
+        end = reader.end_position()
+        if position >= end:
+            seconds = 0.0
+        elif reader.positions is not None and (entry := reader.positions.at_or_before(position)) is not None:
+            seconds = max(clock.epoch_ns() - entry.time_ns, 0) / NS_PER_SECOND
+    return Lag(descriptor.recording_id, position, end, seconds, key)
 
 
 class LagListener(StreamingQueryListener):
-    """Calls ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``."""
+    """Calls ``report(query id, lags)`` after every micro-batch: ``spark.streams.addListener(LagListener(path, report))``.
+
+    ``path`` and ``options`` are those of the source, as of ``lag``.
+    """
 
     def __init__(
-        self, path: Path | str, report: Callable[[str, list[Lag]], object], *, clock: Clock = SYSTEM_CLOCK
+        self,
+        path: Path | str | Sequence[Path | str],
+        report: Callable[[str, list[Lag]], object],
+        options: Mapping[str, object] | None = None,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._path, self._report, self._clock = path, report, clock
+        self._options, self._report, self._clock = source_options(path, options), report, clock
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         """Nothing was read yet."""
@@ -99,7 +150,7 @@ class LagListener(StreamingQueryListener):
         """A micro-batch ended."""
         progress = event.progress
         sources = [{"endOffset": source.endOffset} for source in progress.sources]
-        self._report(str(progress.id), _lags(sources, self._path, self._clock))
+        self._report(str(progress.id), lags_of(sources, self._options, self._clock))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """There was nothing to read."""

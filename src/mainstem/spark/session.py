@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 # Without Hadoop's native library every checkpoint file costs several processes; these take that away (150 ms a micro-batch
 # down to 90). They are right for local paths only, so they are set only when the master is local.
 LOCAL_CHECKPOINTS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 # Set by spark-submit for the program that it starts.
 GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 DEFAULTS = {
@@ -42,11 +40,17 @@ DEFAULTS = {
 
 def settings(master: str, cores: int) -> dict[str, str]:
     """What ``create`` sets when nothing else is asked for."""
+    from mainstem.spark.sources.features import CHECKPOINT_FILE_MANAGER, HAS_READ_LIMITS
+
     chosen = dict(DEFAULTS)
+    if not HAS_READ_LIMITS:
+        # Else Trigger.AvailableNow is one micro-batch: after a restart the one that was not committed, and nothing that came since.
+        chosen["spark.sql.streaming.triggerAvailableNowWrapper.enabled"] = "true"
     # A streaming query keeps the number of partitions with which it first started; 200 is for clusters.
     chosen["spark.sql.shuffle.partitions"] = str(2 * cores)
     if master.startswith("local"):
         chosen |= LOCAL_CHECKPOINTS
+        chosen[CHECKPOINT_FILES] = CHECKPOINT_FILE_MANAGER
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return chosen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem.errors import CaptureError, ConfigurationError, RecordingError
+from mainstem.spark.reasons import own_error
 from mainstem.spark.report.analysis import Analysis
 from mainstem.spark.report.options import AnalyzeOptions, Silent, Watcher
 
@@ -29,15 +29,5 @@ def analyze(spark: SparkSession, options: AnalyzeOptions, watcher: Watcher | Non
     try:
         analysis.run()
     except PySparkException as error:
-        raise _own(error) from error
+        raise own_error(error) or error from error
     return analysis
-
-
-def _own(error: Exception) -> Exception:
-    """The error of Mainstem's that Spark wrapped, recognised by its text; else the error itself."""
-    for line in str(error).splitlines():
-        for kind in (CaptureError, RecordingError, ConfigurationError):
-            head, marker, text = line.partition(f"mainstem.errors.{kind.__name__}: ")
-            if marker and not head.strip():
-                return kind(text)
-    return error

@@ -16,7 +16,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 
@@ -24,6 +23,7 @@ from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.spark.sinks.channels import send
 from mainstem.spark.sinks.options import ChannelOptions, check_schema, parse_options
+from mainstem.spark.sources.features import StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,15 +43,24 @@ class Sent(WriterCommitMessage):
     rows: int
 
 
-def _send(options: ChannelOptions, epoch: int, batches: Iterator[pa.RecordBatch]) -> Sent:
+def _send(options: ChannelOptions, epoch: int, batches: Iterator[Any]) -> Sent:
     context: Any = TaskContext.get()
     partition = context.partitionId()
-    messages = [value for batch in batches for value in batch.column(options.column).to_pylist()]
+    messages = [value for batch in batches for value in _values(batch, options.column)]
     if any(value is None for value in messages):
         raise ConfigurationError(
             f"column {options.column!r} holds a null, and a message is never null: filter them out"
         )
     return Sent(partition, send(options, epoch, partition, messages) if messages else 0)
+
+
+def _values(rows: Any, column: str) -> list[Any]:
+    """A column of an Arrow batch, or of one row: stream writers of Spark 4.0 get rows."""
+    if hasattr(rows, "to_pylist"):
+        values: list[Any] = rows.column(column).to_pylist()
+        return values
+    value = rows[column]
+    return [bytes(value) if isinstance(value, bytearray) else value]
 
 
 class ChannelWriter(DataSourceArrowWriter):
@@ -73,13 +82,13 @@ class ChannelWriter(DataSourceArrowWriter):
         """Nothing can be taken back."""
 
 
-class ChannelStreamWriter(DataSourceStreamArrowWriter):
+class ChannelStreamWriter(StreamWriter):
     """A micro-batch: its number is the epoch, so that the same messages have the same keys after a restart."""
 
     def __init__(self, options: ChannelOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[Any]) -> Sent:
         """In a task: sends a partition of a micro-batch."""
         context: Any = TaskContext.get()
         return _send(self._options, int(context.getLocalProperty(BATCH_PROPERTY)), iterator)

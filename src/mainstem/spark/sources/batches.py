@@ -118,6 +118,7 @@ class TaskArchives:
 
     def __init__(self) -> None:
         self._opened: dict[tuple[str, str], Archive] = {}
+        self._others: list[Archive] = []
 
     def reader(self, part: RecordingRange) -> RecordingReader:
         """A reader of the range's recording, of its own."""
@@ -127,11 +128,12 @@ class TaskArchives:
             named = (each for each in archives if len(archives) == 1 or each.archive_id == part.archive_id)
             # Without a catalog the segments are read all the same.
             self._opened[key] = next(named, None) or open_archive(part.directory, part.store_options)
+            self._others += (each for each in archives if each is not self._opened[key])
         return RecordingReader(self._opened[key], part.descriptor)
 
     def close(self) -> None:
         """Closes them."""
-        for archive in self._opened.values():
+        for archive in (*self._opened.values(), *self._others):
             archive.close()
 
 
@@ -174,7 +176,7 @@ def _whole_ranges(reader: RecordingReader, part: RecordingRange) -> Iterator[tup
 
 def _on_skipped(part: RecordingRange, skipped: SkippedRange) -> None:
     recording = part.descriptor.recording_id
-    note(part.skip_report, recording, skipped.start, skipped.end, skipped.reason)
+    note(part.skip_report, part.archive_id, recording, skipped.start, skipped.end, skipped.reason)
     log.warning("recording %d: %d to %d are skipped: %s", recording, skipped.start, skipped.end, skipped.reason)
 
 

@@ -12,19 +12,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from mainstem.capture.elsewhere import StoredPath, is_elsewhere, status_of
 from mainstem.capture.files import captures
 from mainstem.capture.index import build, identity
 from mainstem.capture.planning import plan, plan_new, unreadable
 from mainstem.capture.reading import read
-from mainstem.capture.schema import ddl
+from mainstem.capture.schema import columns, ddl
 from mainstem.capture.store import index_of
 from mainstem.errors import CaptureError
 from mainstem.spark.sources.batches import settle
 from mainstem.spark.sources.capture_offsets import CaptureOffset, Ends, parse_capture_offset
 from mainstem.spark.sources.capture_options import CaptureOptions, parse_options
+from mainstem.spark.sources.features import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+    stream_reader,
+)
+from mainstem.spark.sources.sql_tables import read_options, struct, user_options
+from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,13 +90,19 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._indexes: dict[str, FrameIndex] = {}
         self._same: dict[str, tuple[int, int, str]] = {}
         self._frozen: Ends | None = None
+        self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds.
-        return {"_options": self._options, "_wanted": self._wanted, "_indexes": {}, "_same": {}, "_frozen": None}
+        nothing: dict[str, Any] = {"_indexes": {}, "_same": {}, "_frozen": None, "_delay": None}
+        return {"_options": self._options, "_wanted": self._wanted, **nothing}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return CaptureOffset().as_json()
+
+    def first_offset(self) -> dict[str, Any]:
+        """Where nothing has been read."""
+        return self.initialOffset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
@@ -97,6 +111,9 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = parse_capture_offset(start)
         begins = self._resumed(before)
         targets = self._latest() if self._frozen is None else self._frozen
+        waiting = sum(max(target - begins.get(file, 0), 0) for file, target in targets.items())
+        if self._frozen is None and self._delay.holds(waiting):
+            return start
         left = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         ends = dict(begins)
         for file, target in sorted(targets.items()):
@@ -244,7 +261,8 @@ class CaptureSource(DataSource):
     - ``minPartitions`` (1): at least so many tasks.
     - ``rowsPerBatch``: rows of one Arrow batch, 256 to 1048576 (8192).
     - ``indexDirectory``: where the index of each capture is kept; by default beside the capture; of a URL nowhere.
-    - ``maxBytesPerTrigger``: the size of a micro-batch. Default: no limit.
+    - ``maxBytesPerTrigger``: the size of a micro-batch. Default: no limit. From Spark 4.2 on.
+    - ``minBytesPerTrigger``, ``maxTriggerDelay`` (15m): as of ``mainstem.recording``.
     - ``failOnDataLoss`` (true): in a stream, fail where a file is another one than that of the checkpoint; ``false`` logs and
       reads it from its beginning.
     """
@@ -253,13 +271,18 @@ class CaptureSource(DataSource):
     def name(cls) -> str:
         return "mainstem.capture"
 
-    def schema(self) -> str:
-        return ddl(payload=parse_options(self.options).payload)
+    def schema(self) -> str | StructType:
+        texts, is_table = user_options(self.name(), self.options)
+        payload = parse_options(texts).payload
+        if is_table:
+            return struct(((column.name, column.type, True) for column in columns(payload=payload)), texts)
+        return ddl(payload=payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self.options)
+        options = parse_options(read_options(self.name(), self.options, schema))
         return CaptureBatchReader(options, options.wanted(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = parse_options(self.options)
-        return CaptureStreamReader(options, options.wanted(schema))
+        texts = read_options(self.name(), self.options, schema)
+        options = parse_options(texts)
+        return stream_reader(CaptureStreamReader(options, options.wanted(schema)), texts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem.capture import schema
 from mainstem.capture.planning import PART_BYTES, ROWS, FrameSelection
 from mainstem.errors import ConfigurationError
-from mainstem.spark.sources.options import flag, positive
+from mainstem.spark.sources.options import MAX_TRIGGER_DELAY_NS, flag, positive, trigger_options
 from mainstem.store.options import is_store_option
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KNOWN = {
     "path", "aeronports", "bymuxports", "jmuxports", "payload", "partitionbytes", "minpartitions", "rowsperbatch",
-    "indexdirectory", "maxbytespertrigger", "failondataloss",
+    "indexdirectory", "maxbytespertrigger", "failondataloss", "minbytespertrigger", "maxtriggerdelay",
 }  # fmt: skip
 MAX_ROWS = 1 << 20
 MIN_ROWS = 256  # below it a batch costs more than its rows
@@ -39,6 +39,8 @@ class CaptureOptions:
     rows_per_batch: int = ROWS
     index_directory: str | None = None
     max_bytes: int | None = None
+    min_bytes: int | None = None
+    max_trigger_delay_ns: int = MAX_TRIGGER_DELAY_NS
     fail_on_data_loss: bool = True
 
     def wanted(self, fields: StructType) -> FrameSelection:
@@ -72,6 +74,7 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
     rows = positive(texts, "rowsperbatch", ROWS)
     if not MIN_ROWS <= rows <= MAX_ROWS:
         raise ConfigurationError(f"rowsPerBatch: {rows} is not between {MIN_ROWS} and {MAX_ROWS}")
+    min_bytes, max_trigger_delay_ns = trigger_options(texts)
     aeron = texts.get("aeronports", "auto").strip().lower()
     return CaptureOptions(
         path=texts["path"],
@@ -85,6 +88,8 @@ def parse_options(options: Mapping[str, str]) -> CaptureOptions:
         rows_per_batch=rows,
         index_directory=texts.get("indexdirectory"),
         max_bytes=positive(texts, "maxbytespertrigger", None),
+        min_bytes=min_bytes,
+        max_trigger_delay_ns=max_trigger_delay_ns,
         fail_on_data_loss=flag(texts, "failondataloss", True),
     )
 

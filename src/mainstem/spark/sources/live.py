@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from mainstem.errors import ConfigurationError
+from mainstem.spark.sources.features import SupportsTriggerAvailableNow, stream_reader
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import parse_options
 from mainstem.spark.sources.recording import RecordingStreamReader
@@ -107,6 +107,10 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return self._outer(self.inner.initialOffset())
 
+    def first_offset(self) -> dict[str, Any]:
+        """Where nothing has been read of what there is now."""
+        return self._outer(self.inner.first_offset())
+
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return RecordingStreamReader(self._options.reading, self._names).getDefaultReadLimit()
 
@@ -171,8 +175,9 @@ class LiveSource(DataSource):
     def reader(self, schema: StructType) -> Any:  # noqa: ARG002
         raise ConfigurationError("a live channel has no end: use readStream, or read a recording of it")
 
-    def streamReader(self, schema: StructType) -> LiveStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = LiveOptions(self.options)
         parallelism = options.reading.parallelism or self.parallelism
         options.reading = replace(options.reading, parallelism=parallelism)
-        return LiveStreamReader(options, names_of(schema, options.reading.rows, options.reading.timestamp_from))
+        reader = LiveStreamReader(options, names_of(schema, options.reading.rows, options.reading.timestamp_from))
+        return stream_reader(reader, self.options)

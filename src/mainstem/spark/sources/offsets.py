@@ -23,6 +23,8 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mainstem.recording import RecordingDescriptor
+
 VERSION = 3
 # The archive of an offset that has none: that of earlier releases, which read one directory.
 UNNAMED = ""
@@ -93,6 +95,13 @@ class ArchiveOffset:
         """The position of every recording by its id, finished ones included."""
         return {each: position for each, (position, _) in self.finished.items()} | self.positions
 
+    def is_of(self, descriptor: RecordingDescriptor) -> bool:
+        """Whether its position is one of this recording, and not of another one of the same id, as far as it says."""
+        finished = self.finished.get(descriptor.recording_id)
+        if finished is not None and descriptor.recording_id not in self.positions:
+            return finished[1] == identity_sum(descriptor.identity)
+        return self.identities.get(descriptor.recording_id, descriptor.identity) == descriptor.identity
+
     def as_json(self) -> dict[str, Any]:
         """What Spark keeps of it."""
         ids = sorted(self.positions)
@@ -145,3 +154,25 @@ def _archive(value: Mapping[str, Any]) -> ArchiveOffset:
         {int(key): identity for key, identity in value["recordings"].items()},
         unpack(value["finished"]) if value.get("finished") else Finished(),
     )
+
+
+def present_keys(offset: Offset, urls: Mapping[str, str]) -> dict[str, str]:
+    """The key that each archive of an offset has now, of those that there are; ``urls`` are theirs by their keys.
+
+    An archive is found by its id, or its URL where it had none. Where one of the offset and one of those there are remain, they
+    are one, whose directory was renamed or got an id; an offset without archives is of the first.
+    """
+    by_url = {url: key for key, url in urls.items()}
+    keys: dict[str, str] = {}
+    for key, archive in offset.archives.items():
+        if key in urls:
+            keys[key] = key
+        elif archive.url in by_url:
+            keys[key] = by_url[archive.url]
+        elif key == UNNAMED and urls:
+            keys[key] = next(iter(urls))
+    unmatched = [key for key in offset.archives if key not in keys]
+    free = [key for key in urls if key not in keys.values()]
+    if len(unmatched) == len(free) == 1:
+        keys[unmatched[0]] = free[0]
+    return keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -25,6 +26,19 @@ SHARED_BYTES = 16 << 20
 RECORDING_BYTES = 1 << 20
 # A batch costs Spark half a millisecond, whatever is in it.
 ROWS_PER_BATCH = 20_000
+
+# As of Kafka's connector.
+MAX_TRIGGER_DELAY_NS = 15 * 60 * 1_000_000_000
+_DELAY = re.compile(r"(\d+)\s*(ms|s|m|min|h)")
+_DELAY_UNITS_NS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+NAMES = (
+    "archiveColumns", "endingPositions", "failOnDataLoss", "fromPosition", "fromTime", "maxBytesPerTrigger",
+    "maxRowsPerPartition", "maxRowsPerTrigger", "maxTriggerDelay", "minBytesPerTrigger", "minPartitions", "parallelism",
+    "partitionBytes", "path", "paths", "recordingId", "rows", "rowsPerBatch", "sessionId", "skipReport", "startingPositions",
+    "streamId", "timestampFrom", "toPosition", "toTime", "unknownTimes", "verify",
+)  # fmt: skip
+_SHOWN = {name.lower(): name for name in NAMES}
 
 D = TypeVar("D", int, None)
 Where = str | int
@@ -51,6 +65,9 @@ class RecordingOptions:
     ending: Where | dict[str, Where] = "latest"
     max_bytes: int | None = None
     max_rows: int | None = None
+    min_bytes: int | None = None
+    max_trigger_delay_ns: int = MAX_TRIGGER_DELAY_NS
+    max_rows_per_partition: int | None = None
     min_partitions: int = 1
     partition_bytes: int = PARTITION_BYTES
     rows_per_batch: int = ROWS_PER_BATCH
@@ -71,19 +88,16 @@ class RecordingOptions:
 def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     """Checked options. Raises ConfigurationError that names the option, its value and what would be accepted."""
     texts = {key.lower(): value for key, value in options.items()}
-    known = {
-        "path", "recordingid", "streamid", "sessionid", "fromtime", "totime", "rows", "startingpositions",
-        "endingpositions", "verify", "maxbytespertrigger", "maxrowspertrigger", "minpartitions", "partitionbytes",
-        "rowsperbatch", "failondataloss", "fromposition", "toposition", "timestampfrom", "unknowntimes", "skipreport", "paths",
-        "archivecolumns", "parallelism",
-    }  # fmt: skip
     store_options = {key: value for key, value in options.items() if is_store_option(key)}
     texts = {key: value for key, value in texts.items() if not is_store_option(key)}
-    if unknown := sorted(set(texts) - known):
-        raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    if unknown := sorted(set(texts) - {name.lower() for name in NAMES}):
+        raise ConfigurationError(f"mainstem.recording has no option {unknown[0]!r}; it has {', '.join(sorted(NAMES))}")
     paths = _paths(texts)
     if not paths:
-        raise ConfigurationError("mainstem.recording needs the option 'path': the directory or URL of the recordings")
+        raise ConfigurationError(
+            "mainstem.recording needs the option 'path': the directory or URL of the recordings; a table gets it by OPTIONS or"
+            " LOCATION, and must not name columns of its own"
+        )
     has_many = len(paths) > 1 or any(is_pattern(path) for path in paths)
     rows = texts.get("rows", "messages")
     if rows not in ROWS:
@@ -94,6 +108,12 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
     unknown_times = texts.get("unknowntimes", "fail")
     if unknown_times not in ("fail", "skip"):
         raise ConfigurationError(f"unknownTimes: {unknown_times!r} is neither 'fail' nor 'skip'")
+    max_rows_per_partition = positive(texts, "maxrowsperpartition", None)
+    if max_rows_per_partition is not None and rows != "messages":
+        raise ConfigurationError(
+            f"maxRowsPerPartition: it counts messages, and the rows are {rows}; use partitionBytes"
+        )
+    min_bytes, max_trigger_delay_ns = trigger_options(texts)
     return RecordingOptions(
         paths=paths,
         store_options=store_options,
@@ -115,6 +135,9 @@ def parse_options(options: Mapping[str, str]) -> RecordingOptions:
         ending=_where(texts.get("endingpositions", "latest"), "endingPositions"),
         max_bytes=positive(texts, "maxbytespertrigger", None),
         max_rows=positive(texts, "maxrowspertrigger", None),
+        min_bytes=min_bytes,
+        max_trigger_delay_ns=max_trigger_delay_ns,
+        max_rows_per_partition=max_rows_per_partition,
         min_partitions=positive(texts, "minpartitions", 1),
         partition_bytes=positive(texts, "partitionbytes", PARTITION_BYTES),
         rows_per_batch=positive(texts, "rowsperbatch", ROWS_PER_BATCH),
@@ -157,7 +180,7 @@ def _position(texts: Mapping[str, str], name: str) -> int | None:
     except ValueError:
         value = -1
     if value < 0:
-        raise ConfigurationError(f"{name}: {texts[name]!r} is no position: a whole number, not below 0")
+        raise ConfigurationError(f"{_SHOWN[name]}: {texts[name]!r} is no position: a whole number, not below 0")
     return value
 
 
@@ -165,24 +188,45 @@ def _ids(texts: Mapping[str, str], name: str) -> frozenset[int]:
     try:
         return frozenset(int(part) for part in texts.get(name, "").split(",") if part.strip())
     except ValueError:
-        raise ConfigurationError(f"{name}: {texts[name]!r} is not a list of whole numbers, as in 1,2") from None
+        raise ConfigurationError(f"{_SHOWN[name]}: {texts[name]!r} is not a list of whole numbers, as in 1,2") from None
 
 
 def positive(texts: Mapping[str, str], name: str, default: D) -> int | D:
     """A size or a count above zero."""
     if name not in texts:
         return default
-    value = parse_size(texts[name], name=name)
+    shown = _SHOWN.get(name, name)
+    value = parse_size(texts[name], name=shown)
     if value <= 0:
-        raise ConfigurationError(f"{name}: {texts[name]!r} is not above zero")
+        raise ConfigurationError(f"{shown}: {texts[name]!r} is not above zero")
     return value
+
+
+def trigger_options(texts: Mapping[str, str]) -> tuple[int | None, int]:
+    """``minBytesPerTrigger`` and ``maxTriggerDelay`` in nanoseconds, for names in lower case."""
+    min_bytes = positive(texts, "minbytespertrigger", None)
+    max_bytes = positive(texts, "maxbytespertrigger", None)
+    if min_bytes is not None and max_bytes is not None and min_bytes > max_bytes:
+        raise ConfigurationError(
+            f"minBytesPerTrigger: {texts['minbytespertrigger']!r} is above maxBytesPerTrigger,"
+            f" {texts['maxbytespertrigger']!r}"
+        )
+    if "maxtriggerdelay" not in texts:
+        return min_bytes, MAX_TRIGGER_DELAY_NS
+    text = texts["maxtriggerdelay"]
+    if min_bytes is None:
+        raise ConfigurationError("maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given")
+    match = _DELAY.fullmatch(text.strip().lower())
+    if match is None:
+        raise ConfigurationError(f"maxTriggerDelay: {text!r} is no time as in 500ms, 30s, 15m or 1h")
+    return min_bytes, int(match[1]) * _DELAY_UNITS_NS[match[2]]
 
 
 def flag(texts: Mapping[str, str], name: str, default: bool) -> bool:
     """True or false."""
     text = texts.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise ConfigurationError(f"{name}: {texts[name]!r} is neither true nor false")
+        raise ConfigurationError(f"{_SHOWN.get(name, name)}: {texts[name]!r} is neither true nor false")
     return text == "true"
 
 

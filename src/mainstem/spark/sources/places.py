@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -55,11 +56,11 @@ class Places:
                 archive.close()
         # What a pattern meets may be no archive, or none yet.
         unknown = [url for url in urls if not self._opened.get(url)]
-        for url, archives in zip(unknown, in_threads(self._archives, unknown), strict=True):
-            if archives or urls[url]:
+        in_threads(self._open, unknown)
+        for url in unknown:
+            if urls[url] and not self._opened.get(url):
                 # Of a path that is named and has nothing the error comes with the first use.
-                default = open_archive(url, self._options, keeps_listing=True)
-                self._opened[url] = archives or [default]
+                self._opened[url] = [open_archive(url, self._options, keeps_listing=True)]
         places: dict[str, Place] = {}
         for url in urls:
             for archive in self._opened.get(url, []):
@@ -74,8 +75,10 @@ class Places:
                 place.by_id = {each.recording_id: each for each in descriptors}
         return places
 
-    def _archives(self, url: str) -> list[Archive]:
-        return archives_at(url, self._options, keeps_listing=True)
+    def _open(self, url: str) -> None:
+        # Kept at once, so that those of the other paths are closed where one raises.
+        if archives := archives_at(url, self._options, keeps_listing=True):
+            self._opened[url] = archives
 
     def close(self) -> None:
         """Closes every archive."""
@@ -84,6 +87,18 @@ class Places:
                 archive.close()
         self._opened.clear()
         self._places.clear()
+
+
+@contextmanager
+def recordings_at(
+    paths: tuple[str, ...], options: Mapping[str, str]
+) -> Iterator[list[tuple[Archive, RecordingDescriptor]]]:
+    """Every recording of some paths with its archive, for the length of a block; no reader is opened."""
+    places = Places(paths, options)
+    try:
+        yield [(place.archive, each) for place in places.refresh().values() for each in place.descriptors]
+    finally:
+        places.close()
 
 
 def _listed(place: Place) -> list[RecordingDescriptor]:

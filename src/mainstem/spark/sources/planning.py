@@ -40,22 +40,24 @@ frames from the start of a term, which is correct and slower.
 from __future__ import annotations
 
 import logging
-import os
 import resource
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mainstem.errors import RecordingError
+from mainstem.errors import ConfigurationError, RecordingError
 from mainstem.recording import RecordingReader, faults
 from mainstem.recording.catalog import NULL
 from mainstem.spark.sources.batches import RecordingGroup, RecordingRange
-from mainstem.spark.sources.offsets import UNNAMED, ArchiveOffset, Finished, Offset, identity_sum
+from mainstem.spark.sources.launch import launched_parallelism
+from mainstem.spark.sources.offsets import ArchiveOffset, Finished, Offset, identity_sum, present_keys
 from mainstem.spark.sources.options import RECORDING_BYTES, SHARED_BYTES, require_times, resolve
 from mainstem.spark.sources.places import Place, Places
 from mainstem.spark.sources.skip_report import note
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mainstem.recording import RecordingDescriptor
     from mainstem.spark.sources.options import RecordingOptions
     from mainstem.spark.sources.schema import Names
@@ -66,6 +68,10 @@ log = logging.getLogger(__name__)
 MAX_READERS = 64
 # Files that a reader has open: its index, twice, and the segments that it keeps mapped.
 FILES_PER_READER = 6
+# No message is shorter on disk.
+FRAME_BYTES = 32
+# More than that Spark's scheduler does not plan in reasonable time and memory.
+MAX_TASKS = 100_000
 # Left to the rest of the process.
 RESERVED_FILES = 256
 
@@ -254,6 +260,10 @@ class Planner:
             archives[key].finished = Finished(archives[key].finished | more)
         return Offset({key: archive for key, archive in archives.items() if archive.positions or archive.finished})
 
+    def first(self) -> Offset:
+        """The offset where nothing has been read of what there is now, for a query whose own is not known."""
+        return self.offset(Reached({key: recording.start_position for key, recording in self._recordings.items()}))
+
     def latest(self) -> Offset:
         """The offset of all that there is, for reports: without a step for each recording that has ended, as long as none does."""
         if self._options.ending != "latest":
@@ -269,25 +279,7 @@ class Planner:
         return self.offset(reached)
 
     def _mapping(self, offset: Offset) -> dict[str, str]:
-        """The key that each archive of an offset has now.
-
-        An archive is found by its id, or its URL where it had none. Where one of the offset and one of those there are remain, they
-        are one, whose directory was renamed or got an id; an offset without archives is of the first.
-        """
-        by_url = {place.url: key for key, place in self._places.items()}
-        mapping: dict[str, str] = {}
-        for key, archive in offset.archives.items():
-            if key in self._places:
-                mapping[key] = key
-            elif archive.url in by_url:
-                mapping[key] = by_url[archive.url]
-            elif key == UNNAMED and self._places:
-                mapping[key] = next(iter(self._places))
-        unmatched = [key for key in offset.archives if key not in mapping]
-        free = [key for key in self._places if key not in mapping.values()]
-        if len(unmatched) == len(free) == 1:
-            mapping[unmatched[0]] = free[0]
-        return mapping
+        return present_keys(offset, {key: place.url for key, place in self._places.items()})
 
     def resumed(self, offset: Offset) -> Reached:
         """What of an offset can be gone on from.
@@ -402,11 +394,7 @@ class Planner:
 
         A limit is shared by what each recording has waiting.
         """
-        spans = {
-            key: self.within(key, self.begin_of(key, start), stop)
-            for key, stop in targets.items()
-            if key in self._recordings and not start.has_finished(key)
-        }
+        spans = self._unread(start, targets)
         total = sum(max(stop - begin, 0) for begin, stop in spans.values())
         end: Positions = dict(start.positions)
         for key, (begin, stop) in spans.items():
@@ -428,6 +416,17 @@ class Planner:
                 None if max_rows is None else max(int(max_rows * share), 1),
             )
         return Reached(end, start.finished)
+
+    def waiting(self, start: Reached, targets: Positions) -> int:
+        """The bytes between ``start`` and the targets."""
+        return sum(max(stop - begin, 0) for begin, stop in self._unread(start, targets).values())
+
+    def _unread(self, start: Reached, targets: Positions) -> dict[Key, tuple[int, int]]:
+        return {
+            key: self.within(key, self.begin_of(key, start), stop)
+            for key, stop in targets.items()
+            if key in self._recordings and not start.has_finished(key)
+        }
 
     def is_at(self, before: Offset, start: Reached, end: Reached) -> bool:
         """Whether a micro-batch from ``start``, which is what could be resumed of ``before``, to ``end`` reads nothing."""
@@ -465,7 +464,7 @@ class Planner:
         if self._options.fail_on_data_loss:
             raise RecordingError(f"{what}; set failOnDataLoss to false to read on")
         log.warning("%s; reading goes on", what)
-        note(self._options.skip_report, key[1], start, end, what)
+        note(self._options.skip_report, *key, start, end, what)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
@@ -474,15 +473,30 @@ class Planner:
         spans = [(key, begin, stop) for key, begin, stop in self._spans(start, end) if begin < stop]
         total = sum(max(stop - begin, RECORDING_BYTES) for _, begin, stop in spans)
         read = sum(stop - begin for _, begin, stop in spans)
-        parallelism = self._options.parallelism or os.cpu_count() or 1
+        parallelism = self._options.parallelism or launched_parallelism()
         by_size = tasks_for(total if len(spans) > parallelism else read, self._options.partition_bytes, parallelism)
         tasks = max(self._options.min_partitions, by_size)
         pieces: list[RecordingRange] = []
         for key, begin, stop in spans:
             share = -(-tasks * (stop - begin) // read)
             cuts = self.reader(key).cuts(begin, stop, share) if share > 1 else [(begin, stop)]
-            pieces += (self._range(key, a, b) for a, b in cuts)
-        return _shared(pieces, max(tasks, parallelism))
+            pieces += (self._range(key, a, b) for whole in cuts for a, b in self._by_rows(key, *whole))
+            if len(pieces) > MAX_TASKS:
+                raise ConfigurationError(
+                    f"maxRowsPerPartition: more than {MAX_TASKS} tasks would read so few rows each"
+                )
+        return _shared(pieces, max(tasks, parallelism), self._options.max_rows_per_partition)
+
+    def _by_rows(self, key: Key, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The range in pieces of so many messages as a task reads at most; behind a fault nothing is counted."""
+        most = self._options.max_rows_per_partition
+        while most is not None and (end - start) // FRAME_BYTES > most:
+            stop = self.reader(key).advance(start, end, max_messages=most)
+            if not start < stop < end:
+                break
+            yield start, stop
+            start = stop
+        yield start, end
 
     def _spans(self, start: Reached, end: Reached) -> list[tuple[Key, int, int]]:
         stops = end.positions | end.deleted
@@ -538,18 +552,23 @@ def _truncated(recording_id: int, url: str, end: int, position: int) -> str:
     return f"recording {recording_id} of {url} ends at {end}, before position {position} of the checkpoint: it was truncated"
 
 
-def _shared(pieces: list[RecordingRange], tasks: int) -> list[RecordingRange | RecordingGroup]:
-    """The pieces as they are, or where they are more than ``tasks`` in groups of about equal cost."""
+def _shared(
+    pieces: list[RecordingRange], tasks: int, max_rows: int | None = None
+) -> list[RecordingRange | RecordingGroup]:
+    """The pieces as they are, or where they are more than ``tasks`` in groups of about equal cost, and so many rows at most."""
     if len(pieces) <= tasks:
         return list(pieces)
     costs = [max(piece.end - piece.start, RECORDING_BYTES) for piece in pieces]
     share = -(-sum(costs) // tasks)
     groups: list[list[RecordingRange]] = []
-    room = 0
+    room = rows = 0
     for piece, cost in zip(pieces, costs, strict=True):
-        if not groups or cost > room:
+        # A message has a frame at least.
+        most = (piece.end - piece.start) // FRAME_BYTES
+        most = most if max_rows is None else min(most, max_rows)
+        if not groups or cost > room or (max_rows is not None and rows + most > max_rows):
             groups.append([])
-            room = share
+            room, rows = share, 0
         groups[-1].append(piece)
-        room -= cost
+        room, rows = room - cost, rows + most
     return [group[0] if len(group) == 1 else RecordingGroup(group) for group in groups]

@@ -10,19 +10,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-from pyspark.sql.streaming.datasource import (
+
+from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
+from mainstem.spark.sources.features import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
+    stream_reader,
 )
-
-from mainstem.spark.sources.batches import RecordingGroup, RecordingRange, rows_of
 from mainstem.spark.sources.offsets import parse_offset
 from mainstem.spark.sources.options import RecordingOptions, parse_options
 from mainstem.spark.sources.planning import Planner, Positions, Reached
-from mainstem.spark.sources.schema import Names, ddl, names_of
+from mainstem.spark.sources.schema import Names, ddl, fields, names_of
+from mainstem.spark.sources.sql_tables import read_options, struct, user_options
+from mainstem.spark.sources.trigger_delay import TriggerDelay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +43,9 @@ def _rows_of(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
 class RecordingBatchReader(DataSourceReader):
     """Reads what the recordings hold now.
 
-    It does not take part in Spark's filter pushdown: Spark 4.3 keeps one plan for a DataFrame, that of the filters pushed
-    last, so the next query, or the other half of a union, misses rows. The options (streamId, sessionId, fromTime, ...)
-    narrow what is read instead; ``mainstem.spark.recordings`` makes them of a condition.
+    It does not take part in Spark's filter pushdown: Spark keeps one plan for a DataFrame, and for a table in a statement, that
+    of the filters pushed last, so the next query, or the other half of a union, misses rows. The options (streamId, sessionId,
+    fromTime, ...) narrow what is read instead; ``mainstem.spark.recordings`` makes them of a condition.
     """
 
     def __init__(self, options: RecordingOptions, names: Names) -> None:
@@ -67,10 +70,11 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._options, self._names = options, names
         self._planner: Planner | None = None
         self._frozen: Positions | None = None
+        self._delay = TriggerDelay(options.min_bytes, options.max_trigger_delay_ns)
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy and need none of what the driver holds open.
-        return {"_options": self._options, "_names": self._names, "_planner": None, "_frozen": None}
+        return {"_options": self._options, "_names": self._names, "_planner": None, "_frozen": None, "_delay": None}
 
     def _planned(self) -> Planner:
         """The driver's own planner, with what there is now."""
@@ -83,6 +87,10 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         planner = self._planned()
         return planner.offset(Reached(planner.starting())).as_json()
 
+    def first_offset(self) -> dict[str, Any]:
+        """Where nothing has been read of what there is now."""
+        return self._planned().first().as_json()
+
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
@@ -94,6 +102,13 @@ class RecordingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         planner, before = self._planned(), parse_offset(start)
         begin = planner.resumed(before)
         targets = planner.targets(begin) if self._frozen is None else self._frozen
+        # With Trigger.AvailableNow there is nothing to wait for.
+        if (
+            self._frozen is None
+            and self._options.min_bytes is not None
+            and self._delay.holds(planner.waiting(begin, targets))
+        ):
+            return start
         end = planner.advance(begin, targets, limited=not isinstance(limit, ReadAllAvailable))
         if planner.is_at(before, begin, end):
             # The same text, so that Spark sees that nothing came: not one of this release, nor with what has only ended.
@@ -142,8 +157,11 @@ class RecordingSource(DataSource):
     - ``fromPosition``, ``toPosition``: only messages whose position is in ``[fromPosition, toPosition)``, in bytes.
     - ``startingPositions`` (``earliest``), ``endingPositions`` (``latest``): ``earliest``, ``latest``, a position, a time, or
       JSON with one of them for each recording id. A checkpoint overrides ``startingPositions``.
-    - ``maxBytesPerTrigger``, ``maxRowsPerTrigger``: the size of a micro-batch. Default: no limit.
+    - ``maxBytesPerTrigger``, ``maxRowsPerTrigger``: the size of a micro-batch. Default: no limit. From Spark 4.2 on.
+    - ``minBytesPerTrigger``: no micro-batch before so many bytes are new, or ``maxTriggerDelay`` (15m) has passed since the
+      last one. Ignored by the first micro-batch of a run and by ``Trigger.AvailableNow``. From Spark 4.2 on.
     - ``minPartitions`` (1): at least so many tasks.
+    - ``maxRowsPerPartition``: the most messages that one task reads. Default: no limit.
     - ``partitionBytes`` (512m): what one task reads at most.
     - ``rowsPerBatch`` (20000): rows of one Arrow batch.
     - ``failOnDataLoss`` (true): fail where positions are gone or damaged; ``false`` logs and reads on.
@@ -158,18 +176,22 @@ class RecordingSource(DataSource):
     def name(cls) -> str:
         return "mainstem.recording"
 
-    def _options(self) -> RecordingOptions:
-        options = parse_options(self.options)
+    def _options(self, schema: StructType) -> RecordingOptions:
+        options = parse_options(read_options(self.name(), self.options, schema))
         return replace(options, parallelism=options.parallelism or self.parallelism)
 
-    def schema(self) -> str:
-        options = self._options()
+    def schema(self) -> str | StructType:
+        texts, is_table = user_options(self.name(), self.options)
+        options = parse_options(texts)
+        if is_table:
+            return struct(fields(options.rows, options.timestamp_from, archives=options.archive_columns), texts)
         return ddl(options.rows, options.timestamp_from, archives=options.archive_columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = self._options()
+        options = self._options(schema)
         return RecordingBatchReader(options, names_of(schema, options.rows, options.timestamp_from))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        options = self._options()
-        return RecordingStreamReader(options, names_of(schema, options.rows, options.timestamp_from))
+        options = self._options(schema)
+        reader = RecordingStreamReader(options, names_of(schema, options.rows, options.timestamp_from))
+        return stream_reader(reader, read_options(self.name(), self.options, schema))

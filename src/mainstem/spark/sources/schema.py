@@ -52,10 +52,16 @@ def columns_of(rows: str, timestamp_from: str = "", *, archives: bool = False) -
     return _COLUMNS[rows] | (_TIMESTAMP_COLUMN if has_timestamp else {}) | (ARCHIVE_COLUMNS if has_archives else {})
 
 
+def fields(rows: str, timestamp_from: str = "", *, archives: bool = False) -> list[tuple[str, str, bool]]:
+    """The whole schema: name and type of each column, and whether it may be null."""
+    columns = columns_of(rows, timestamp_from, archives=archives).items()
+    return [(name, kind, name in _NULLABLE) for name, (kind, _) in columns]
+
+
 def ddl(rows: str, timestamp_from: str = "", *, archives: bool = False) -> str:
     """The whole schema, as Spark's DDL."""
-    columns = columns_of(rows, timestamp_from, archives=archives).items()
-    return ", ".join(f"{name} {kind}{'' if name in _NULLABLE else ' NOT NULL'}" for name, (kind, _) in columns)
+    columns = fields(rows, timestamp_from, archives=archives)
+    return ", ".join(f"{name} {kind}{'' if nullable else ' NOT NULL'}" for name, kind, nullable in columns)
 
 
 def names_of(schema: StructType, rows: str, timestamp_from: str = "") -> Names:

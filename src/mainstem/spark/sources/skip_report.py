@@ -2,11 +2,14 @@
 
 Spark takes no metrics from sources written in Python, and a task's log is on some worker. The planner and every task write
 into the directory of the option ``skipReport``, which all of them see, as they see the recordings. A file is named after its
-range, so that a task that runs again, or the next query over the same recordings, adds nothing. Ranges that overlap count once.
+archive, its recording and its range, so that a task that runs again, or the next query over the same recordings, adds nothing.
+Ranges that overlap count once. Files of earlier releases, whose names have no archive, are read as those of an archive without a
+name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -18,6 +21,8 @@ log = logging.getLogger(__name__)
 SUFFIX = ".skipped"
 # A directory of more files is slow to list; a recording with so many holes needs no exact sum. What is beyond them is only logged.
 MOST_FILES = 10_000
+# Of the checksum of an archive's id: two of them are not alike.
+MARK_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,54 +34,68 @@ class Skipped:
         ranges: How many separate ranges of positions.
         bytes: How many bytes of the stream they have, frame headers included.
         reasons: Why, each reason once.
+        archive: The id of its archive, or its URL where it has none, as in the column ``archive``; empty where an earlier release
+            noted it.
 
     Example:
-        >>> Skipped(recording_id=0, ranges=1, bytes=4096, reasons=("positions 0 to 4096 were purged",))
+        >>> Skipped(recording_id=0, ranges=1, bytes=4096, reasons=("positions 0 to 4096 were purged",), archive="/data/north")
     """
 
     recording_id: int
     ranges: int
     bytes: int
     reasons: tuple[str, ...]
+    archive: str = ""
 
 
-def note(directory: str, recording_id: int, start: int, end: int, reason: str) -> None:
+def note(directory: str, archive: str, recording_id: int, start: int, end: int, reason: str) -> None:
     """Adds a range to the report; nothing where there is no directory. What cannot be written is logged, and fails nothing."""
     if not directory or end <= start:
         return
-    path = os.path.join(directory, f"{recording_id}-{start}-{end}{SUFFIX}")
+    # An archive may be named by a URL, which is no part of a file's name.
+    mark = hashlib.sha256(archive.encode()).hexdigest()[:MARK_LENGTH]
+    path = os.path.join(directory, f"{mark}-{recording_id}-{start}-{end}{SUFFIX}")
     try:
         os.makedirs(directory, exist_ok=True)
         if len(os.listdir(directory)) >= MOST_FILES:
             log.warning("%s has %d files: %s is not added", directory, MOST_FILES, os.path.basename(path))
             return
         with suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
-            json.dump({"recording_id": recording_id, "start": start, "end": end, "reason": reason}, file)
+            value = {"archive": archive, "recording_id": recording_id, "start": start, "end": end, "reason": reason}
+            json.dump(value, file)
     except OSError as error:
         log.warning("%s is not added to the report: %s", os.path.basename(path), error)
 
 
 def read_report(directory: str) -> list[Skipped]:
-    """What the report holds, by recording. A directory that is missing holds nothing."""
-    ranges: dict[int, list[tuple[int, int]]] = {}
-    reasons: dict[int, dict[str, None]] = {}
+    """What the report holds, by archive and recording. A directory that is missing holds nothing."""
+    ranges: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    reasons: dict[tuple[str, int], dict[str, None]] = {}
+    archives = {"": ""}
     names: list[str] = []
     with suppress(FileNotFoundError):
         names = sorted(name for name in os.listdir(directory) if name.endswith(SUFFIX))
     for name in names:
-        key, start, end = (int(part) for part in name.removesuffix(SUFFIX).split("-"))
-        ranges.setdefault(key, []).append((start, end))
+        *marks, recording_id, start, end = name.removesuffix(SUFFIX).split("-")
+        key = ("".join(marks), int(recording_id))
+        ranges.setdefault(key, []).append((int(start), int(end)))
         # The name is whole when the file is there; its text may still be on its way.
         with suppress(ValueError, KeyError), open(os.path.join(directory, name), encoding="utf-8") as file:
-            reasons.setdefault(key, {})[json.load(file)["reason"]] = None
-    return [_sum(key, sorted(pairs), tuple(reasons.get(key, ()))) for key, pairs in sorted(ranges.items())]
+            value = json.load(file)
+            reasons.setdefault(key, {})[value["reason"]] = None
+            archives[key[0]] = value.get("archive", "")
+    sums = (
+        _sum(archives.get(key[0], key[0]), key[1], sorted(pairs), tuple(reasons.get(key, ())))
+        for key, pairs in ranges.items()
+    )
+    return sorted(sums, key=lambda each: (each.archive, each.recording_id))
 
 
-def _sum(recording_id: int, ranges: list[tuple[int, int]], reasons: tuple[str, ...]) -> Skipped:
+def _sum(archive: str, recording_id: int, ranges: list[tuple[int, int]], reasons: tuple[str, ...]) -> Skipped:
     count = length = 0
     reached = -1
     for start, end in ranges:
         count += start > reached
         length += max(0, end - max(start, reached))
         reached = max(reached, end)
-    return Skipped(recording_id, count, length, reasons)
+    return Skipped(recording_id, count, length, reasons, archive)

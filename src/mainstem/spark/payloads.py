@@ -1,0 +1,127 @@
+"""DataFrames of payloads into typed columns and back, by the codecs of ``mainstem.codecs``, batch and streaming."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.codecs import find_codec
+from mainstem.codecs.rows import PROBLEM, REST, DecodedRows, check_names
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from mainstem.codecs import Codec
+
+# Messages that a schema is inferred from where the codec has none and none is given.
+SAMPLE = 4000
+
+
+class Encoded:
+    """What a Spark task does to rows: payloads beside the columns that stay. Pickled to the workers."""
+
+    def __init__(self, codec: Codec, names: Sequence[str], others: Sequence[str], payload: str) -> None:
+        self._codec, self._names, self._others, self._payload = codec, list(names), list(others), payload
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A batch of messages for each batch of rows."""
+        import pyarrow as pa
+
+        for batch in batches:
+            payloads = pa.array(self._codec.encode_batch(batch.select(self._names)), pa.binary())
+            columns = [batch.column(name) for name in self._others]
+            yield pa.RecordBatch.from_arrays([*columns, payloads], names=[*self._others, self._payload])
+
+
+def decode(
+    df: DataFrame,
+    codec: Codec | str,
+    schema: StructType | str | None,
+    codec_options: Mapping[str, str] | None,
+    payload: str,
+) -> DataFrame:
+    """As ``mainstem.spark.decode``."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    reader = _codec(codec, codec_options)
+    kinds = _kinds(df, [payload])
+    if not isinstance(kinds[payload], BinaryType | StringType):
+        raise ConfigurationError(
+            f"column {payload!r} is {kinds[payload].simpleString()}; payloads are binary or string"
+        )
+    messages = df.withColumn(payload, f.col(payload).cast("binary"))
+    kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if kind is None:
+        kind = from_arrow_schema(_schema(messages, reader, payload))
+    known = [item for item in df.schema.fields if item.name != payload]
+    names = [item.name for item in known]
+    check_names(kind.names, names)
+    own = [StructField(PROBLEM, StringType())]
+    rest = [StructField(REST[0], StringType()), StructField(REST[1], BinaryType())]
+    if reserved := sorted({PROBLEM, *REST} & set(names)):
+        raise ConfigurationError(f"the column {reserved[0]!r} has the name of one of the decoded table: rename it")
+    arrow = to_arrow_schema(kind, timezone=df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    return messages.mapInArrow(
+        DecodedRows(reader, arrow, names, payload), StructType([*known, *own, *kind.fields, *rest])
+    )
+
+
+def encode(
+    df: DataFrame,
+    codec: Codec | str,
+    columns: Sequence[str] | None,
+    codec_options: Mapping[str, str] | None,
+    payload: str,
+) -> DataFrame:
+    """As ``mainstem.spark.encode``."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    names = df.columns if columns is None else list(columns)
+    _kinds(df, names)
+    others = [item for item in df.schema.fields if item.name not in names]
+    if payload in (item.name for item in others):
+        raise ConfigurationError(f"the column {payload!r} is there; payload= names another one")
+    writer = _codec(codec, codec_options)
+    whole = StructType([*others, StructField(payload, BinaryType(), nullable=False)])
+    return df.mapInArrow(Encoded(writer, names, [item.name for item in others], payload), whole)
+
+
+def _codec(codec: Codec | str, options: Mapping[str, str] | None) -> Codec:
+    if isinstance(codec, str):
+        return find_codec(codec, options)
+    if options:
+        raise ConfigurationError("codec_options are for a codec by name; this one has its own")
+    return codec
+
+
+def _kinds(df: DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """The types of columns. Raises ConfigurationError for one that there is not."""
+    kinds = {item.name: item.dataType for item in df.schema.fields}
+    for name in names:
+        if name not in kinds:
+            raise ConfigurationError(f"there is no column {name!r}; there are {', '.join(kinds)}")
+    return kinds
+
+
+def _schema(df: DataFrame, codec: Codec, payload: str) -> pa.Schema:
+    """The codec's own columns, else those of the first messages. Raises ConfigurationError."""
+    try:
+        return codec.schema([])
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        if df.isStreaming:
+            raise ConfigurationError(f"{error}; of a stream schema= says what the columns are") from None
+    rows = df.select(payload).where(df[payload].isNotNull()).limit(SAMPLE).collect()
+    try:
+        return codec.schema([bytes(row[0]) for row in rows])
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise ConfigurationError(f"{error}; schema= says what the columns are") from None

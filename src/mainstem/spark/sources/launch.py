@@ -1,0 +1,140 @@
+"""How many tasks Spark runs at once, as far as a planner knows it whose session did not say so.
+
+Spark starts the planner of a source from its driver's JVM and passes it neither its settings nor a context. The command line
+of that JVM has the settings with which it was launched: those of ``spark-submit`` and, for a session that a Python program
+builds, all of its own. Where it does not say how many tasks there are at once, the file of defaults may, and else the number is
+Spark's own for a cluster that it does not know, and never the number of CPUs of the driver's machine.
+
+Limits: a second session in the same JVM has the settings of the first here, and dynamic allocation has no number. The option
+``parallelism`` and ``mainstem.spark.register`` go first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+# The partitions of a shuffle (spark.sql.shuffle.partitions), Spark's own choice for a cluster of unknown size.
+UNKNOWN_PARALLELISM = 200
+# A worker, its daemon, the JVM, and what else may be between them.
+MAX_ANCESTORS = 8
+MAX_DEFAULTS_LENGTH = 1 << 20
+SUBMIT = "org.apache.spark."
+OPTIONS = {
+    "--master": "spark.master",
+    "--num-executors": "spark.executor.instances",
+    "--executor-cores": "spark.executor.cores",
+    "--total-executor-cores": "spark.cores.max",
+}
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\d+)?\])?")
+_ASSIGNMENT = re.compile(r"\s*([^\s=:#!]+)\s*[\s=:]\s*(.*?)\s*")
+
+
+@cache
+def launched_parallelism() -> int:
+    """The tasks that the Spark which started this process runs at once; read once in a process."""
+    for pid in _ancestors():
+        arguments = _command_line(pid)
+        if any(each.startswith(SUBMIT) for each in arguments) and "java" in os.path.basename(arguments[0]):
+            environment = _environment(pid)
+            return parallelism_from(launch_settings(arguments, environment), _processors(pid)) or UNKNOWN_PARALLELISM
+    return UNKNOWN_PARALLELISM
+
+
+def launch_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings by a JVM's command line, and by the file of defaults that this and the environment name."""
+    settings: dict[str, str] = {}
+    home = environment.get("SPARK_HOME", "")
+    folder = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
+    file = f"{folder}/spark-defaults.conf" if folder else ""
+    waiting = ""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if waiting == "--properties-file":
+            file = argument
+        elif waiting in ("--conf", "-c"):
+            settings[name] = value
+        elif waiting:
+            settings[OPTIONS[waiting]] = argument
+        elif argument.startswith("-Dspark.") and equals:
+            settings[name.removeprefix("-D")] = value
+        is_option = not waiting and argument in (*OPTIONS, "--conf", "-c", "--properties-file")
+        waiting = argument if is_option else ""
+    return _defaults(file) | settings
+
+
+def parallelism_from(settings: Mapping[str, str], processors: int) -> int | None:
+    """As Spark's scheduler has it, those executors included that are still to come; None where the settings do not say."""
+    if "spark.default.parallelism" in settings:
+        return _number(settings, "spark.default.parallelism") or None
+    # spark-submit's own default.
+    local = _LOCAL.fullmatch(settings.get("spark.master", "local[*]"))
+    if local is not None:
+        threads = local[1] or "1"
+        return processors if threads == "*" else max(int(threads), 1)
+    executors = _number(settings, "spark.executor.instances") * _number(settings, "spark.executor.cores", 1)
+    return max(executors, _number(settings, "spark.cores.max")) or None
+
+
+def _number(settings: Mapping[str, str], name: str, default: int = 0) -> int:
+    text = settings.get(name, "")
+    return int(text) if text.isdecimal() else default
+
+
+def _defaults(file: str) -> dict[str, str]:
+    try:
+        text = Path(file).read_text(encoding="utf-8", errors="replace")[:MAX_DEFAULTS_LENGTH] if file else ""
+    except OSError:
+        return {}
+    pairs = (_ASSIGNMENT.fullmatch(line) for line in text.splitlines())
+    return {pair[1]: pair[2] for pair in pairs if pair is not None and pair[1].startswith("spark.")}
+
+
+def _ancestors() -> Iterator[int]:
+    pid = os.getppid()
+    for _ in range(MAX_ANCESTORS):
+        if pid <= 1:
+            # The driver of a container is process 1.
+            if pid == 1:
+                yield pid
+            return
+        yield pid
+        try:
+            # After the name, which may have any characters: the state, and the parent.
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def _environment(pid: int) -> dict[str, str]:
+    try:
+        items = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return dict(os.environ)
+    return dict(item.split("=", 1) for item in items if "=" in item)
+
+
+def _processors(pid: int) -> int:
+    """What the JVM counts as its processors: the CPUs that it may run on, within the quota of its container."""
+    count = os.cpu_count() or 1
+    try:
+        count = len(os.sched_getaffinity(pid))
+        quota, _, period = Path("/sys/fs/cgroup/cpu.max").read_text().partition(" ")
+        if quota.isdecimal():
+            count = min(count, -(-int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass
+    return max(count, 1)

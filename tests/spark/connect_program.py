@@ -1,0 +1,73 @@
+"""Recordings over Spark Connect, in a process of its own: a session of the other kind cannot be in the same one. Prints JSON.
+
+Usage: ``python -m tests.spark.connect_program RECORDINGS WORK``, with two streams, 1007 and 1008, in the recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from mainstem.spark import reason, recordings, register
+from mainstem.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main(path: str, work: Path) -> dict[str, Any]:
+    """What each way of reading returned, or the reason of its error."""
+    results: dict[str, Any] = {}
+    builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.warehouse.dir", str(work / "warehouse")).getOrCreate()
+
+    def attempt(name: str, action: Callable[[], Any]) -> None:
+        try:
+            results[name] = action()
+        except Exception as error:
+            results[name] = reason(error)
+
+    def load(place: str = path, **options: str) -> Any:
+        return spark.read.format("mainstem.recording").options(**options).load(place)
+
+    def count(statement: str, **frames: Any) -> int:
+        return int(spark.sql(statement, **frames).collect()[0][0])
+
+    def stream(df: Any, name: str) -> int:
+        writer = df.writeStream.format("parquet").option("checkpointLocation", str(work / f"{name}-checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(work / name))
+        query.awaitTermination(200)
+        if (error := query.exception()) is not None:
+            raise error
+        return int(spark.read.parquet(str(work / name)).count())
+
+    def streamed(place: str) -> Any:
+        return spark.readStream.format("mainstem.recording").load(place)
+
+    attempt("found by Spark", lambda: load().count())
+    register(spark)
+    attempt("registered", lambda: load().where("stream_id = 1007").count())
+    spark.sql(f"create table t using mainstem.recording options (path '{path}', streamId '1007')").collect()
+    spark.sql(f"create table l using mainstem.recording location '{path}'").collect()
+    spark.sql("create view v as select position from l where stream_id = 1008").collect()
+    for name in ("t", "l", "v"):
+        attempt(name, lambda name=name: count(f"select count(*) from {name}"))  # type: ignore[misc]
+    attempt("frame in text", lambda: count("select count(*) from {x}", x=load(streamId="1008")))
+    attempt("where", lambda: recordings(spark, path, where="stream_id = 1008").count())
+    attempt("stream", lambda: stream(streamed(path), "out"))
+    attempt("stream of a table", lambda: stream(spark.readStream.table("t"), "table"))
+    attempt("option", lambda: load(colour="red").count())
+    attempt("place", lambda: load(f"{path}-none").count())
+    attempt("place of a stream", lambda: stream(streamed(f"{path}-none"), "nothing"))
+    attempt("with", lambda: count("select count(*) from t with (streamId = '1008')"))
+    spark.stop()
+    return results
+
+
+if __name__ == "__main__":
+    ensure_java()
+    print(json.dumps(main(sys.argv[1], Path(sys.argv[2]))))

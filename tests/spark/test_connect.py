@@ -1,0 +1,56 @@
+"""Recordings over Spark Connect: batch, streaming, tables, and the reason of an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.streams import Stream, record
+
+from mainstem.recording import Recorder
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+
+ROOT = Path(__file__).parents[2]
+COUNT = 500
+STREAM = {"initial_term_id": -5, "term_buffer_length": 65536, "mtu_length": 1408}
+
+
+def test_recordings_are_read_over_spark_connect(tmp_path: Path) -> None:
+    # What `pyspark[connect]` requires.
+    pytest.importorskip("grpc_status")
+    path = tmp_path / "recordings"
+    with Recorder(path) as recorder:
+        for session_id in (7, 8):
+            writer = recorder.start(session_id=session_id, stream_id=1000 + session_id, join_position=0, **STREAM)
+            record(writer, Stream(session_id=session_id), [bytes(100)] * COUNT, time_ns=1, step_ns=1000)
+    # The server's workers find the package, and its modules pyspark_mainstem_*, as this process does.
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": paths}
+    command = [sys.executable, "-m", "tests.spark.connect_program", str(path), str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    results = json.loads(done.stdout.splitlines()[-1])
+    option = results.pop("option")
+    assert option.startswith("mainstem.recording has no option 'colour'")
+    assert results.pop("with").startswith("streamid: only the table itself may have it")
+    nothing = f"{path}-none holds no recordings: there is no archive.catalog in it"
+    assert results == {
+        "found by Spark": 2 * COUNT,
+        "registered": COUNT,
+        "t": COUNT,
+        "l": 2 * COUNT,
+        "v": COUNT,
+        "frame in text": COUNT,
+        "where": COUNT,
+        "stream": 2 * COUNT,
+        "stream of a table": COUNT,
+        "place": nothing,
+        "place of a stream": nothing,
+    }

@@ -1,0 +1,229 @@
+"""What a table of Spark's hands to a source, and the options that need no JVM to be tried."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+from tests.support.streams import Stream, record
+
+from mainstem.errors import ConfigurationError
+from mainstem.recording import Recorder
+from mainstem.spark import reason
+from mainstem.spark.sources import features
+from mainstem.spark.sources.capture import CaptureSource
+from mainstem.spark.sources.features import WithoutLimits, stream_reader
+from mainstem.spark.sources.options import NAMES, parse_options
+from mainstem.spark.sources.recording import RecordingSource, RecordingStreamReader
+from mainstem.spark.sources.sql_tables import TUNING, is_secret, read_options, user_options
+from mainstem.spark.sources.trigger_delay import TriggerDelay
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+COUNT = 500
+STREAM = {"initial_term_id": -5, "term_buffer_length": 65536, "mtu_length": 1408}
+
+
+@pytest.fixture
+def path(tmp_path: Any) -> Any:
+    with Recorder(tmp_path / "recordings", segment_length=2 * 65536) as recorder:
+        for session_id in (7, 8):
+            writer = recorder.start(session_id=session_id, stream_id=1000 + session_id, join_position=0, **STREAM)
+            record(writer, Stream(session_id=session_id), [bytes(100)] * COUNT, time_ns=1, step_ns=1000)
+    return tmp_path / "recordings"
+
+
+def created(**options: str) -> dict[str, str]:
+    """What Spark hands over for CREATE TABLE ... OPTIONS."""
+    prefixed = {f"option.{name}": value for name, value in options.items()}
+    return options | prefixed | {"provider": "mainstem.recording", "owner": "root"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "provider", "place"),
+    [
+        (RecordingSource, "mainstem.recording", {"option.path": "/data", "path": "file:/data"}),
+        (RecordingSource, "mainstem.recording", {"location": "/data", "path": "file:/data"}),
+        (CaptureSource, "mainstem.capture", {"location": "/data"}),
+    ],
+)
+def test_the_columns_of_a_table_carry_its_options(kind: type[DataSource], provider: str, place: dict[str, str]) -> None:
+    columns = kind(place | {"provider": provider, "owner": "root"}).schema()
+    assert isinstance(columns, StructType)
+    assert read_options(provider, {}, columns) == {"path": "/data"}
+    assert read_options(provider, {"rowsperbatch": "500"}, columns) == {"path": "/data", "rowsperbatch": "500"}
+    with pytest.raises(ConfigurationError, match="has a path of its own"):
+        read_options(provider, {"path": "/else"}, columns)
+
+
+def table_of(options: dict[str, str]) -> StructType:
+    stored = {"mainstem.options": json.dumps(options)}
+    return StructType([StructField("position", LongType(), metadata=stored)])
+
+
+def test_options_of_a_query_override_those_of_the_table_without_regard_to_case() -> None:
+    columns = table_of({"path": "/data", "minPartitions": "5"})
+    read = read_options("mainstem.recording", {"minpartitions": "6", "fs.s3a.secret.key": "x"}, columns)
+    assert read == {"path": "/data", "minpartitions": "6", "fs.s3a.secret.key": "x"}
+
+
+def test_what_decides_on_the_rows_belongs_to_the_table() -> None:
+    for name in set(NAMES) - {"path", "paths"} | {"endpoint_override", "tail", "payload", "aeronPorts"}:
+        if name.lower() in TUNING:
+            read_options("mainstem.recording", {name: "1"}, table_of({"path": "/data"}))
+            continue
+        with pytest.raises(ConfigurationError, match=f"^{name}: only the table itself may have it"):
+            read_options("mainstem.recording", {name: "1"}, table_of({"path": "/data"}))
+    assert {name.lower() for name in (*NAMES, "indexDirectory")} >= TUNING
+
+
+def test_a_load_is_no_table() -> None:
+    assert user_options("mainstem.recording", {"path": "/data"}) == ({"path": "/data"}, False)
+    assert isinstance(RecordingSource({"path": "/data"}).schema(), str)
+
+
+def test_secrets_are_not_stored() -> None:
+    for name in (
+        "secret_key",
+        "fs.s3a.secret.key",
+        "token",
+        "tail.token",
+        "fs.azure.account.key.x.dfs.core.windows.net",
+    ):
+        assert is_secret(name)
+        with pytest.raises(ConfigurationError, match=f"WITH \\({name} = "):
+            user_options("mainstem.recording", created(path="/data", **{name: "x"}))
+    assert not any(map(is_secret, ("token_file", "tail.token_file", "region", "fs.s3a.endpoint", "path")))
+
+
+class SetClock:
+    now_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def epoch_ms(self) -> int:
+        return 0
+
+    def epoch_ns(self) -> int:
+        return 0
+
+
+def test_a_micro_batch_is_held_back_until_enough_is_new_or_the_delay_has_passed() -> None:
+    clock = SetClock()
+    delay = TriggerDelay(100, 1000, clock)
+    assert not delay.holds(1)  # the first one
+    assert delay.holds(99)
+    assert not delay.holds(100)
+    clock.now_ns = 999
+    assert delay.holds(99)
+    clock.now_ns = 1000
+    assert not delay.holds(1)
+    assert delay.holds(1)
+    assert not TriggerDelay(None, 1000, clock).holds(0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"minBytesPerTrigger": "2m", "maxBytesPerTrigger": "1m"},
+            "minBytesPerTrigger: '2m' is above maxBytesPerTrigger",
+        ),
+        ({"maxTriggerDelay": "5s"}, "maxTriggerDelay: it is the delay of minBytesPerTrigger, which is not given"),
+        ({"minBytesPerTrigger": "1k", "maxTriggerDelay": "5"}, "maxTriggerDelay: '5' is no time as in 500ms, 30s"),
+        ({"maxRowsPerPartition": "0"}, "maxRowsPerPartition: '0' is not above zero"),
+        ({"maxRowsPerPartition": "5", "rows": "frames"}, "maxRowsPerPartition: it counts messages"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss: 'yes' is neither true nor false"),
+    ],
+)
+def test_a_wrong_option_is_named_as_it_is_written(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_options({"path": "/data"} | options)
+    assert sentence in str(caught.value)
+
+
+def test_a_delay_is_written_as_for_kafka() -> None:
+    read = {
+        text: parse_options({"path": "x", "minBytesPerTrigger": "1", "maxTriggerDelay": text}).max_trigger_delay_ns
+        for text in ("500ms", "2s", "15m", "1h")
+    }
+    assert list(read.values()) == [500 * 10**6, 2 * 10**9, 900 * 10**9, 3600 * 10**9]
+
+
+def batch_reader(path: Any, **options: str) -> Any:
+    source = RecordingSource({"path": str(path), "parallelism": "2"} | options)
+    return source.reader(StructType([StructField("position", LongType(), False)]))
+
+
+def rows_of(reader: Any) -> list[int]:
+    return [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
+
+
+def test_a_task_reads_no_more_messages_than_it_is_to(path: Any) -> None:
+    assert max(rows_of(batch_reader(path))) > 70
+    sizes = rows_of(batch_reader(path, maxRowsPerPartition="70"))
+    assert sum(sizes) == 2 * COUNT
+    assert max(sizes) <= 70
+    assert len(sizes) <= 2 * -(-COUNT // 70)
+
+
+def test_small_pieces_share_a_task_only_within_the_limit(path: Any) -> None:
+    sizes = rows_of(batch_reader(path, maxRowsPerPartition="70", toPosition="3200"))
+    assert max(sizes) <= 70
+    assert sum(sizes) == 2 * 19
+
+
+def test_too_many_tasks_are_refused(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainstem.spark.sources.planning.MAX_TASKS", 100)
+    with pytest.raises(ConfigurationError, match="maxRowsPerPartition: more than 100 tasks"):
+        batch_reader(path, maxRowsPerPartition="1").partitions()
+
+
+def test_without_limits_a_stream_goes_on_where_the_last_micro_batch_ended(path: Any) -> None:
+    source = RecordingSource({"path": str(path), "parallelism": "2"})
+    names = StructType([StructField("position", LongType(), False)])
+
+    def inner() -> RecordingStreamReader:
+        return RecordingStreamReader(source._options(names), {"position": False})
+
+    def count(parts: Any, reader: Any) -> int:
+        return sum(batch.num_rows for part in parts for batch in reader.read(part))
+
+    reader = WithoutLimits(inner())
+    start = reader.initialOffset()
+    end = reader.latestOffset()
+    assert count(reader.partitions(start, end), reader) == 2 * COUNT
+    assert reader.latestOffset() == end
+    reader.stop()
+    # A restart, of which the last micro-batch was committed: Spark asks for the latest offset before anything else.
+    again = WithoutLimits(inner())
+    latest = again.latestOffset()
+    assert latest == end
+    assert count(again.partitions(end, latest), again) == 0
+    again.stop()
+
+
+@pytest.mark.parametrize("name", ["maxBytesPerTrigger", "maxrowspertrigger", "minBytesPerTrigger"])
+def test_a_spark_without_limits_refuses_their_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "HAS_READ_LIMITS", False)
+    with pytest.raises(ConfigurationError, match=r"(?i)" + name + r": Spark .* has no limits for sources in Python"):
+        stream_reader(object(), {name: "1"})  # type: ignore[arg-type]
+    assert isinstance(stream_reader(object(), {}), WithoutLimits)  # type: ignore[arg-type]
+
+
+def test_the_reason_is_the_last_of_mainstems_sentences() -> None:
+    text = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
+        '  File "x.py", line 1, in f\n'
+        "mainstem.errors.StoreError: the cause\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        "mainstem.errors.RecordingError: /data holds no recordings\n"
+        " SQLSTATE: XXKST\n=== Streaming Query ===\nCurrent State: mainstem.errors.RecordingError: elsewhere\n"
+    )
+    assert reason(RuntimeError(text)) == "/data holds no recordings"
+    assert reason(ConfigurationError("path: none")) == "path: none"
+    assert reason(RuntimeError("[A_CODE] another\nmore")) == "[A_CODE] another"
