@@ -5,9 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+from tests.support.patience import STALL_S
 
 SLOW_DOWN = (
     b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: 90\r\nConnection: close\r\n\r\n"
@@ -17,19 +22,26 @@ INTERNAL = (
     b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/xml\r\nContent-Length: 90\r\nConnection: close\r\n\r\n"
     + b"<Error><Code>InternalError</Code><Message>We encountered an error.</Message></Error>".ljust(90)
 )
+REFUSED = (
+    b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/xml\r\nContent-Length: 70\r\nConnection: close\r\n\r\n"
+    + b"<Error><Code>AccessDenied</Code><Message>Denied.</Message></Error>".ljust(70)
+)
 MAX_REQUEST = 64 << 20
 
 
 class FaultProxy:
     """Forwards each request to ``target``, one connection for each, after the faults that ``faults`` has in order.
 
-    A fault is ``slow_down``, ``internal``, ``reset`` (before the request is forwarded), ``cut`` (the response's body ends in the
-    middle), ``lost`` (the request is forwarded and its response dropped), ``trickle`` (the response comes in small pieces) or
-    ``pass``. ``only`` limits faults to requests whose first line contains it.
+    A fault is ``slow_down``, ``internal``, ``refuse``, ``reset`` (before the request is forwarded), ``cut`` (the response's body
+    ends in the middle), ``lost`` (the request is forwarded and its response dropped), ``trickle`` (the response comes in small
+    pieces), ``stale`` (the response is that which the same request had the last time) or ``pass``. ``only`` limits faults to
+    requests whose first line contains it; ``draw`` chooses one for each request where ``faults`` is empty.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self, target: tuple[str, int], draw: Callable[[bytes], str] = lambda line: "pass") -> None:
+        self._target, self._draw = target, draw
+        self._responses: dict[bytes, bytes] = {}
+        self.injected: Counter[str] = Counter()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self.faults: deque[str] = deque()
@@ -46,7 +58,7 @@ class FaultProxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(STALL_S)
 
     @property
     def url(self) -> str:
@@ -68,11 +80,14 @@ class FaultProxy:
             line = request.partition(b"\r\n")[0]
             with self._lock:
                 self.requests.append(line)
-                fault = self.faults.popleft() if self.faults and self.only in line else "pass"
+                fault = self.faults.popleft() if self.faults and self.only in line else self._draw(line)
+                self.injected[fault] += 1
             if fault == "slow_down":
                 client.sendall(SLOW_DOWN)
             elif fault == "internal":
                 client.sendall(INTERNAL)
+            elif fault == "refuse":
+                client.sendall(REFUSED)
             elif fault == "reset":
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             else:
@@ -80,11 +95,17 @@ class FaultProxy:
 
     def _forward(self, client: socket.socket, request: bytes, fault: str) -> None:
         head, _, body = request.partition(b"\r\n\r\n")
+        line = head.partition(b"\r\n")[0]
+        if fault == "stale" and line in self._responses:
+            client.sendall(self._responses[line])
+            return
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith((b"connection:", b"expect:"))]
         with socket.create_connection(self._target) as server:
             server.settimeout(30)
             server.sendall(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n" + body)
             response = b"".join(iter(lambda: server.recv(1 << 16), b""))
+        if is_listing(line):
+            self._responses[line] = response
         if fault == "lost":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif fault == "cut":
@@ -95,6 +116,11 @@ class FaultProxy:
                 client.sendall(response[at : at + 512])
         else:
             client.sendall(response)
+
+
+def is_listing(line: bytes) -> bool:
+    """Whether the first line of a request to S3 asks for a listing."""
+    return line.startswith(b"GET ") and b"list-type=" in line
 
 
 def read_request(client: socket.socket) -> bytes:

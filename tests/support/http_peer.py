@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from tests.support.patience import soon
+
 
 @dataclass(frozen=True)
 class Response:
@@ -35,12 +37,12 @@ class Peer:
         await self.writer.drain()
 
     async def response(self, *, has_body: bool = True) -> Response:
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)
+        head = await soon(self.reader.readuntil(b"\r\n\r\n"))
         lines = head.decode("latin-1").split("\r\n")
         headers = {name.strip().lower(): value.strip() for name, _, value in (x.partition(":") for x in lines[1:] if x)}
         status = int(lines[0].split(" ")[1])
         length = int(headers.get("content-length", "0")) if has_body and status != 304 else 0
-        return Response(status, headers, await asyncio.wait_for(self.reader.readexactly(length), 20))
+        return Response(status, headers, await soon(self.reader.readexactly(length)))
 
     async def get(self, target: str, *, method: str = "GET", **headers: str) -> Response:
         fields = {"Host": "127.0.0.1", **{name.replace("_", "-"): value for name, value in headers.items()}}

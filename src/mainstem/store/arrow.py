@@ -34,6 +34,7 @@ class ArrowStore:
     """Files below ``root`` of a ``pyarrow.fs.FileSystem``.
 
     ``writer`` makes the writer of objects when something is first written; None where files are written and renamed.
+    ``lists_directories`` is False where the file system lists only directories that were made as such.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class ArrowStore:
         root: str,
         writer: Callable[[], ObjectWriter] | None = None,
         *,
+        lists_directories: bool = True,
         retry: Retry | None = None,
     ) -> None:
         self.url = url
+        self._lists_directories = lists_directories
         self._files = filesystem
         self._root = root.strip("/") if writer is not None else root.rstrip("/")
         self._new_writer = writer
@@ -83,6 +86,11 @@ class ArrowStore:
         from pyarrow.fs import FileType
 
         cut = len(self._root) + 1
+        if not self._lists_directories:
+            start = f"{prefix.rstrip('/')}/".lstrip("/")
+            below = (file.name[len(start) :].split("/") for file in self.list(start))
+            yield from {f"{start}{parts[0]}": None for parts in below if len(parts) > 1}
+            return
         for info in self._select(prefix.rstrip("/"), recursive=False):
             if info.type == FileType.Directory:
                 yield info.path[cut:].rstrip("/")
@@ -245,7 +253,9 @@ def open_arrow_store(url: str, options: Mapping[str, str]) -> ArrowStore:
     root = f"{bucket}/{path}".rstrip("/")
     if scheme in ("gs", "gcs"):
         values = gcs_options(shown, options)
-        return ArrowStore(shown, _gcs(fs, values), root, lambda: objects.gcs_writer(bucket, values))
+        # pyarrow leaves out the common prefixes of objects, which are all the directories that there are.
+        files, writer = _gcs(fs, values), lambda: objects.gcs_writer(bucket, values)
+        return ArrowStore(shown, files, root, writer, lists_directories=False)
     if is_azure:
         values = azure_options(shown, rest.partition(".")[0], options)
         return ArrowStore(shown, fs.AzureFileSystem(**values), root, lambda: objects.azure_writer(bucket, values))

@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -40,6 +41,10 @@ MAX_PAGE_LENGTH = 64 << 20
 MAX_TOKEN_LENGTH = 4096
 # Whole files that are asked for again only when they have changed: catalogs.
 MAX_REMEMBERED_FILES = 16
+# A body of fewer bytes is read by the response itself.
+DIRECT_BYTES = 64 << 10
+# What a thread that receives is woken for: less costs switches, more than half of the window stops the sender.
+WAKE_BYTES = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d+)")
 _SEGMENT_SAFE = "-._~/"
@@ -191,7 +196,7 @@ class HttpStore:
                 raise StoreError(self.url, f"{target}: the server sends {length} bytes where {most} were asked for")
             body: bytes | memoryview
             if place is not None and response.status == 206 and length is not None and length <= len(place):
-                body = place[: _read_to(response, place[:length])]
+                body = place[: _read_to(response, place[:length], connection.sock, timeout_s)]
             else:
                 body = response.read() if length is not None else response.read(most + 1)
             if len(body) > most:
@@ -465,16 +470,56 @@ class HttpStore:
         return None
 
 
-def _read_to(response: http.client.HTTPResponse, place: memoryview) -> int:
-    """Reads a body of known length; raises IncompleteRead where the connection ends before it."""
-    at = 0
-    while at < len(place):
+def _read_to(
+    response: http.client.HTTPResponse, place: memoryview, sock: socket.socket | None, timeout_s: float
+) -> int:
+    """Reads a body of known length; raises IncompleteRead where the connection ends before it.
+
+    From a plain socket the bytes go to their place in a few calls of the kernel, each of which waits for all that is left: else
+    there is one for each packet or so, between which the interpreter changes threads.
+    """
+    at, length = 0, len(place)
+    if sock is not None and not isinstance(sock, ssl.SSLSocket) and length > DIRECT_BYTES:
+        # What came with the head.
+        at = min(len(response.fp.peek()), length)
+        at = response.readinto(place[:at]) if at else 0
+        # The last byte is left to the response, which then knows that it is over.
+        at = _receive(sock, place, at, length - 1, timeout_s)
+        response.length = length - at
+    while at < length:
         count = response.readinto(place[at:])
         if not count:
-            raise http.client.IncompleteRead(b"", len(place) - at)
+            raise http.client.IncompleteRead(b"", length - at)
         at += count
     # Takes the end of the body, so that the connection can be used again.
     response.read()
+    return at
+
+
+def _receive(sock: socket.socket, place: memoryview, at: int, end: int, timeout_s: float) -> int:
+    """Fills ``place[at:end]`` from a socket; returns how far it came when the peer has ended. Raises TimeoutError."""
+    # The socket's own time-out would make it one that returns what there is.
+    sock.settimeout(None)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", *divmod(int(timeout_s * 1e6), 1_000_000)))
+    try:
+        # The kernel wakes the thread for so much and no less, but for the rest of it.
+        if end - at > 2 * WAKE_BYTES:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, WAKE_BYTES)
+            at = _receive_all(sock, place, at, end - WAKE_BYTES)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        return _receive_all(sock, place, at, end)
+    except BlockingIOError:
+        raise TimeoutError("timed out") from None
+    finally:
+        sock.settimeout(timeout_s)
+
+
+def _receive_all(sock: socket.socket, place: memoryview, at: int, end: int) -> int:
+    while at < end:
+        count = sock.recv_into(place[at:end], 0, socket.MSG_WAITALL)
+        if not count:
+            break
+        at += count
     return at
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import StoreError, needs_extras
+from mainstem.errors import ConfigurationError, StoreError, needs_extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ class ObjectWriter:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self._compares: bool | None = None
 
     @staticmethod
     def _key(path: str) -> str:
@@ -31,12 +33,14 @@ class ObjectWriter:
         """As ``Store.put_if_absent``: the server compares, by ``If-None-Match: *`` or its like.
 
         After a response that was lost an object with the same bytes counts as this writer's: so bytes name their writer where
-        that matters.
+        that matters. A server that ignores the condition is noticed by a second write after this writer's first.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         key, attempts = self._key(path), 0
+        if self._compares is False:
+            raise _no_conditions(url, key)
 
         def put() -> bool:
             nonlocal attempts
@@ -48,7 +52,23 @@ class ObjectWriter:
                 return attempts > 1 and bytes(obstore.get(self._store, key).bytes()) == data
             return True
 
-        return retry.call(put, url, f"cannot write {key}")
+        is_put = retry.call(put, url, f"cannot write {key}")
+        if is_put and self._compares is None:
+            self._compares = retry.call(lambda: self._is_refused(key, data), url, f"cannot write {key}")
+            if not self._compares:
+                raise _no_conditions(url, key)
+        return is_put
+
+    def _is_refused(self, key: str, data: bytes) -> bool:
+        """Whether the server refuses to write an object that is there."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            obstore.put(self._store, key, data, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return True
+        return False
 
     def put(self, path: str, data: bytes | Path, retry: Retry, url: str) -> None:
         """As ``Store.put``; a long file goes in parts, and appears with the last of them."""
@@ -73,6 +93,13 @@ class ObjectWriter:
             retry.call(lambda: obstore.delete(self._store, key), url, f"cannot delete {key}")
         except FileNotFoundError:
             return
+
+
+def _no_conditions(url: str, key: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{url}: cannot write {key}: its server ignores the condition that there is no such object (If-None-Match), so that two"
+        " writers could overwrite each other; use a server that compares"
+    )
 
 
 @contextmanager
@@ -127,6 +154,10 @@ def gcs_writer(bucket: str, values: Mapping[str, Any]) -> ObjectWriter:
     )
     token = values.get("access_token")
     provider = (lambda: {"token": token, "expires_at": None}) if token else None
+    if values.get("anonymous"):
+        # Its writes ask for credentials in spite of skip_signature. This is what object_store has for servers without them.
+        account = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}
+        config["service_account_key"] = json.dumps(account)
     store = GCSStore(
         bucket,
         config=config,

@@ -28,7 +28,8 @@ _TRANSIENT = re.compile(
     r"|\b(?:500 Internal|502 Bad|503 Service|504 Gateway)"
     r"|connection (?:was )?(?:reset|refused|closed|aborted|error)|broken pipe|reset by peer|timed? ?out"
     r"|curlCode: (?:7|18|28|52|56)\b|incomplete|end of (?:file|stream) before"
-    r"|error sending request|error decoding response",
+    # obstore's word for whatever broke below HTTP: what a server said comes with its status.
+    r"|\bHTTP error:",
     re.IGNORECASE,
 )
 
@@ -47,10 +48,11 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, FileNotFoundError | PermissionError | StoreError):
         return False
-    return _TRANSIENT.search(str(error)) is not None
+    # Not all of the text: obstore goes on with its settings, retry_timeout among them.
+    return _TRANSIENT.search(_sentence(error)) is not None
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     """The first paragraph of an error: some libraries go on with their own state."""
     return str(error).partition("\n\n")[0].strip() or type(error).__name__
 

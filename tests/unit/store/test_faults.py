@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.fault_proxy import FaultProxy
-from tests.support.object_stores import make_bucket, s3_options, s3_server
+from tests.support.object_stores import gcs_options, make_bucket, s3_options, s3_server
 
 from mainstem.errors import StoreError
 from mainstem.store import Store, open_store
@@ -98,6 +98,24 @@ def test_what_is_refused_is_not_tried_again(store: Store, proxy: FaultProxy) -> 
     assert len(proxy.requests) == 1
 
 
+def test_a_refusal_of_a_write_is_not_tried_again(store: Store, proxy: FaultProxy) -> None:
+    proxy.only = b"PUT "
+    proxy.faults.extend(["refuse"] * 8)
+    with pytest.raises(StoreError, match=r"cannot write rec/a: "):
+        store.put("a", b"1")
+    with pytest.raises(StoreError, match=r"cannot write rec/b: "):
+        store.put_if_absent("b", b"1")
+    assert len(proxy.faults) == 6
+
+
+def test_a_writer_without_credentials_asks_nobody_for_them(proxy: FaultProxy) -> None:
+    store = open_store("gs://bucket/rec", gcs_options(proxy.url))
+    proxy.faults.append("refuse")
+    with pytest.raises(StoreError, match="403"):
+        store.put("a", b"1")
+    assert [line.partition(b" ")[0] for line in proxy.requests] == [b"PUT"]
+
+
 def test_waits_grow_are_bounded_and_have_jitter() -> None:
     waits: list[float] = []
 
@@ -131,6 +149,9 @@ def test_a_server_that_names_a_wait_is_waited_for_within_the_limit() -> None:
         (OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate."), True),
         (OSError("When reading information for key 'a': AWS Error NETWORK_CONNECTION: curlCode: 28"), True),
         (OSError("HTTP status 503"), True),
+        (OSError("Generic S3 error: Error performing PUT - HTTP error: request or response body error"), True),
+        (OSError("Generic S3 error: Error performing PUT - HTTP error: error sending request"), True),
+        (OSError("Generic S3 error: Server returned non-2xx status code: 403\n\nretry_timeout: 180s"), False),
         (OSError("AWS Error ACCESS_DENIED during GetObject operation: No response body."), False),
         (OSError("No space left on device"), False),
         (PermissionError("denied"), False),

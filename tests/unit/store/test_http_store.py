@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import socket
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -240,3 +242,68 @@ def test_what_does_not_pass_is_an_error_with_the_url(faults: list[str], sentence
 def test_a_server_that_is_away_is_an_error_after_the_retries() -> None:
     with pytest.raises(StoreError, match="3 times"):
         impatient("http://127.0.0.1:1").size("0-0.rec")
+
+
+class RangeServer:
+    """A server of one file whose responses to ranges are cut after so many bytes, or never go on; the last one is whole."""
+
+    def __init__(self, data: bytes, *cuts: int | None) -> None:
+        self.data, self.cuts = data, list(cuts)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._hung: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._respond, args=(peer,), daemon=True).start()
+
+    def _respond(self, peer: socket.socket) -> None:
+        requests = peer.makefile("rb")
+        while head := [*iter(lambda: requests.readline().strip(), b"")]:
+            first, last = (int(part) for part in next(x for x in head if b"Range" in x).split(b"=")[1].split(b"-"))
+            body = self.data[first : last + 1]
+            lines = f"Content-Range: bytes {first}-{last}/{len(self.data)}\r\nContent-Length: {len(body)}\r\n\r\n"
+            peer.sendall(b"HTTP/1.1 206 Partial Content\r\n" + lines.encode())
+            cut = self.cuts.pop(0) if self.cuts else len(body)
+            peer.sendall(body[: cut if cut is not None else len(body) // 2])
+            if cut is None:
+                self._hung.append(peer)
+                return
+            if cut < len(body):
+                requests.close()
+                peer.close()
+                return
+
+    def close(self) -> None:
+        self._listening.close()
+        for peer in self._hung:
+            peer.close()
+
+
+@pytest.mark.parametrize("length", [1, 70_000, 700_000, 5_000_000])
+def test_a_range_is_read_to_its_place_whatever_its_length_and_however_often_it_is_cut(length: int) -> None:
+    data = random.Random(length).randbytes(length + 100)
+    server = RangeServer(data, length // 3, length - 1, 0)
+    store = HttpStore(server.url, retry=Retry(sleep=lambda _: None))
+    place = bytearray(length)
+    for start in (100, 0, 50):
+        assert store.read_to(None, "file", start, memoryview(place)) == length
+        assert place == data[start : start + length]
+    store.close()
+    server.close()
+
+
+def test_a_server_that_stops_in_the_middle_of_a_range_is_given_up_in_time() -> None:
+    data = bytes(3_000_000)
+    server = RangeServer(data, None, None)
+    store = HttpStore(server.url, {"timeout": "0.3"}, retry=Retry(attempts=2, sleep=lambda _: None))
+    with pytest.raises(StoreError, match="timed out"):
+        store.read_to(None, "file", 0, memoryview(bytearray(len(data))))
+    assert store.read_to(None, "file", 0, memoryview(bytearray(len(data)))) == len(data)
+    store.close()
+    server.close()
