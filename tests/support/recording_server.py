@@ -6,6 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tests.support.patience import STALL_S
+
 from mainstem.serve.server import RecordingServer
 
 if TYPE_CHECKING:
@@ -22,12 +24,12 @@ class RunningServer:
 
     def __enter__(self) -> RunningServer:
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(STALL_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(STALL_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:

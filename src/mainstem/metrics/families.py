@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PREFIX = "mainstem_"
 # Values that may fall; the others only grow while their stream lives.
-_GAUGES = {CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PUBLISHER_LIMIT, CounterType.SENDER_LIMIT}
+GAUGES = {CounterType.FLOW_CONTROL_RECEIVERS, CounterType.PUBLISHER_LIMIT, CounterType.SENDER_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _family_and_sample(counter: CounterSnapshot) -> tuple[Family, Sample]:
             "counter_id": str(counter.counter_id),
         }
         name = STREAM_COUNTER_NAMES[kind].replace("-", "_")
-        family = Family(f"{PREFIX}stream_{name}", "gauge" if kind in _GAUGES else "counter", _help(kind))
+        family = Family(f"{PREFIX}stream_{name}", "gauge" if kind in GAUGES else "counter", _help(kind))
         return family, Sample(labels, counter.value)
     labels = {"counter_id": str(counter.counter_id), "type_id": str(counter.type_id), "label": counter.label}
     return Family(f"{PREFIX}counter", "gauge", "Counters of other types, the users' own among them"), Sample(

@@ -43,6 +43,10 @@ def shipping_families(status: ShippingStatus) -> list[Family]:
         "manifest": ("Number of the last manifest", status.manifest),
         "lag_bytes": ("Bytes that are recorded and not shipped", status.lag_bytes),
         "lag_seconds": ("Age of the oldest byte that is not shipped", status.lag_seconds),
+        "store_failing_seconds": (
+            "For how long no call of the store has succeeded; 0 when they do",
+            status.store_failing_seconds,
+        ),
     }
     families += [
         Family(f"{PREFIX}shipping_{name}", "gauge", text, [Sample(labels, value)])

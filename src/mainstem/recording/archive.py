@@ -2,10 +2,9 @@
 
 Theory of operation. A reader computes with positions; an archive has the bytes. ``Archive`` is what is between them, so that
 the same reader serves a directory that is being written on this machine, one in an object store or on a server, and places
-with another layout. A segment is memory from the archive: ``ArchiveSegment.memory`` is as long as the file, and the frame at
-stream position p lies at offset p - base, as in the file. A local file is mapped, and all of it is there. Of a remote one,
-``pieces`` fetches ranges ahead into memory of that length, of which only what was fetched and not yet dropped takes room:
-so offsets, the checks of term offsets, and frames across two pieces are what they are in a mapped file.
+with another layout. A segment is memory from the archive. A local file is mapped, and all of it is there, at its own offsets. Of a
+remote one, ``pieces`` fetches ranges ahead into memory that is used again and again, in which a frame is as far into a term as
+in the file (``place``): so the checks of term offsets, and frames across two pieces, are what they are in a mapped file.
 
 One thread uses an archive at a time; its fetching threads are its own.
 """
@@ -53,14 +52,18 @@ class ArchiveSegment(Protocol):
 
     @property
     def memory(self) -> mmap | bytes:
-        """As long as the file; only ranges that ``pieces`` yielded may be read."""
+        """Where the bytes are, each at its ``place``; only ranges that ``pieces`` yielded may be read."""
+        ...
+
+    def place(self, offset: int) -> int:
+        """Where the byte at an offset of the file is in ``memory``: as far into a term as in the file."""
         ...
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Makes ``memory[start:end]`` readable, in ascending ranges that touch; each begins and ends where a frame does.
+        """Makes ``[start, end)`` of the file readable, in ascending ranges that touch; each begins and ends where a frame does.
 
-        ``start`` is a frame boundary. A range stays readable until the segment closes, or, of a remote segment, until the
-        iterator is asked for the range after the next one.
+        ``start`` is a frame boundary. A range is one stretch of ``memory``. It stays readable until the segment closes; of a
+        remote segment only until the iterator is asked for the next range.
         """
         ...
 

@@ -56,9 +56,10 @@ def find_end(
         walk.term_mask = descriptor.term_buffer_length - 1
         offset, last, stopped = begin, begin, WALK_AT_LIMIT
         for at, piece_end in segment.pieces(begin, end):
-            stopped = walk.run(segment.memory, at, piece_end)
-            offset = walk.offset
-            last = walk.last if offset > at else last
+            first = segment.place(at)
+            stopped = walk.run(segment.memory, first, first + piece_end - at)
+            offset = at + walk.offset - first
+            last = at + walk.last - first if offset > at else last
             if stopped != WALK_AT_LIMIT:
                 break
         position = base + offset

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
@@ -37,12 +38,13 @@ def write_rows(reader: pa.RecordBatchReader, file: IO[bytes], kind: str, *, payl
         raise ConfigurationError(f"{payload!r} is none of {', '.join(PAYLOADS)}")
     batches: Iterator[pa.RecordBatch] = iter(reader)
     schema = reader.schema
-    if kind in TEXT_KINDS and "payload" in schema.names:
+    if kind in TEXT_KINDS and (names := _text_columns(schema, kind)):
         with needs_extras():
             import pyarrow as pa
 
-        schema = schema.set(schema.get_field_index("payload"), pa.field("payload", pa.string()))
-        batches = (_with_text(batch, schema, _ENCODINGS[payload]) for batch in batches)
+        for name in names:
+            schema = schema.set(schema.get_field_index(name), pa.field(name, pa.string()))
+        batches = (_with_text(batch, schema, names, _ENCODINGS[payload]) for batch in batches)
     writer, rows = _writer(file, schema, kind), 0
     try:
         for batch in batches:
@@ -74,34 +76,63 @@ class _JsonLines:
         self._file = file
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        lines = (json.dumps(row, default=_json_of, ensure_ascii=False) + "\n" for row in batch.to_pylist())
-        self._file.write("".join(lines).encode())
+        rows = batch.to_pylist(maps_as_pydicts="strict")
+        self._file.write("".join(json_of(row) + "\n" for row in rows).encode())
 
     def close(self) -> None:
         """Nothing is held back."""
 
 
+def json_of(value: Any) -> str:
+    """A row as JSON: times in ISO 8601, decimals as text, bytes in base64."""
+    return json.dumps(value, default=_json_of, ensure_ascii=False)
+
+
 def _json_of(value: Any) -> str:
-    assert isinstance(value, datetime), f"{value!r} is no value of a column"
-    return value.isoformat()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, timedelta):
+        # Exact, and with one sign: Python's text of a negative one counts back from whole days.
+        return f"{Decimal(value // timedelta(microseconds=1)).scaleb(-6):f} s"
+    raise AssertionError(f"{value!r} is no value of a column")
 
 
-def _with_text(batch: pa.RecordBatch, schema: pa.Schema, encode: Callable[[bytes], str]) -> pa.RecordBatch:
-    """The batch with its payloads as text."""
+def _text_columns(schema: pa.Schema, kind: str) -> list[str]:
+    """The columns that the format has no values for: bytes, and in CSV what is nested, and lengths of time."""
+    import pyarrow.types as is_
+
+    def is_text(each: Any) -> bool:
+        in_csv = kind == "csv" and (is_.is_nested(each) or is_.is_duration(each))
+        return in_csv or bool(is_.is_binary(each) or is_.is_large_binary(each))
+
+    return [item.name for item in schema if is_text(item.type)]
+
+
+def _with_text(
+    batch: pa.RecordBatch, schema: pa.Schema, names: list[str], encode: Callable[[bytes], str]
+) -> pa.RecordBatch:
+    """The batch with these columns as text: bytes as ``encode`` has them, other values as JSON."""
     import pyarrow as pa
 
-    index = batch.schema.get_field_index("payload")
-    texts: list[str] = []
-    for row, payload in enumerate(batch.column(index).to_pylist()):
-        try:
-            texts.append(encode(payload))
-        except UnicodeDecodeError as error:
-            where = f" at position {batch.column('position')[row]}" if "position" in batch.schema.names else ""
-            raise RecordingError(
-                f"the payload{where} is not UTF-8 ({error.reason}): write it as base64 or hex"
-            ) from None
-    columns = [pa.array(texts, pa.string()) if i == index else batch.column(i) for i in range(batch.num_columns)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = {}
+    for name in names:
+        texts: list[str | None] = []
+        nested = {"maps_as_pydicts": "strict"} if pa.types.is_nested(batch.schema.field(name).type) else {}
+        for row, value in enumerate(batch.column(name).to_pylist(**nested)):
+            try:
+                texts.append(None if value is None else encode(value) if isinstance(value, bytes) else json_of(value))
+            except UnicodeDecodeError as error:
+                where = f" at position {batch.column('position')[row]}" if "position" in batch.schema.names else ""
+                raise RecordingError(
+                    f"the {name}{where} is not UTF-8 ({error.reason}): write it as base64 or hex"
+                ) from None
+        columns[name] = pa.array(texts, pa.string())
+    whole = [columns.get(name, batch.column(i)) for i, name in enumerate(batch.schema.names)]
+    return pa.RecordBatch.from_arrays(whole, schema=schema)
 
 
 _ENCODINGS: dict[str, Callable[[bytes], str]] = {

@@ -1,10 +1,17 @@
-"""A segment that is elsewhere, fetched by ranges into memory that has the file's offsets.
+"""A segment that is elsewhere, fetched by ranges into memory in which a frame has its file's offset within a term.
 
-Theory of operation. An anonymous mapping as long as the segment takes no room until it is written. ``pieces`` fetches ranges ahead
-of its caller, by a few threads, and copies each to its own offset, so that a frame across two ranges is whole as soon as both are
-there; a piece ends at the last frame boundary of what is there. What the caller has left is given back to the kernel, so that
-reading a segment of any length takes ``AHEAD + 2`` ranges of memory. A store that reads to a place (``fetch_into``) writes each
-range where it belongs, from the fetching thread; else only the thread that iterates touches the mapping.
+Theory of operation. The memory is a ring, a whole number of terms long: the byte at offset o of the file is at o modulo the
+ring (``place``). Frames do not cross terms, so none crosses the ring's end, and the checks of term offsets are those of a mapped
+file. ``pieces`` fetches ranges ahead of its caller, by a few threads, and copies each to its place, so that a frame across two
+ranges is whole as soon as both are there; a piece ends at the last frame boundary of what is there, or where the ring does. A
+range is fetched when its place holds nothing that is yet to be read. So reading a segment of any length takes one ring, whose
+pages are written again and again: fresh ones would cost as much as copying the bytes. A ring is kept for the next segment.
+
+Where terms are long, so is the ring. One of more than ``KEPT_BYTES`` is mapped and takes no room until it is written; what the
+caller has left is given back to the kernel, so that it takes ``AHEAD + 1`` ranges of memory.
+
+A store that reads to a place (``fetch_into``) writes each range where it belongs, from the fetching thread; else only the thread
+that iterates touches the memory.
 """
 
 from __future__ import annotations
@@ -26,6 +33,36 @@ if TYPE_CHECKING:
 # The latency of a request is paid once for so many bytes; a look-up of a few frames fetches no more than the first of them.
 RANGE_BYTES = 8 << 20
 FIRST_RANGE_BYTES = 256 << 10
+# A ring of terms of 16 MiB. Rings that are kept for the next segment: a reader has one at a time, and a process few readers.
+KEPT_BYTES = 64 << 20
+MAX_KEPT_RINGS = 2
+
+# Those that were used last are at its end; of several threads each takes another one.
+_kept: list[mmap] = []
+
+
+def _ring_of(length: int) -> mmap:
+    """A ring that was kept, or a new one."""
+    with suppress(IndexError):
+        while True:
+            ring = _kept.pop()
+            if len(ring) == length:
+                return ring
+            ring.close()
+    ring = mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    ring.madvise(MADV_HUGEPAGE)
+    return ring
+
+
+def _keep(ring: mmap) -> bool:
+    """Keeps a ring, instead of the one that has been unused for longest where there are enough; whether it is kept."""
+    if len(ring) > KEPT_BYTES:
+        return False
+    _kept.append(ring)
+    with suppress(IndexError):
+        while len(_kept) > MAX_KEPT_RINGS:
+            _kept.pop(0).close()
+    return True
 
 
 class FetchedSegment:
@@ -41,20 +78,25 @@ class FetchedSegment:
         fetch_into: Callable[[int, memoryview], int] | None = None,
     ) -> None:
         self.name, self.length = name, length
-        self.memory: mmap | bytes = mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS) if length else b""
-        if isinstance(self.memory, mmap):
-            # Each page is written once and then dropped: small ones would cost a fault for each 4 KiB.
-            self.memory.madvise(MADV_HUGEPAGE)
+        term = term_mask + 1
+        # Padding is as long as a term at most, and stays until all of it is there.
+        self._ring = -(-(term + (AHEAD + 1) * RANGE_BYTES) // term) * term
+        self.memory: mmap | bytes = _ring_of(min(self._ring, length)) if length else b""
         self._fetch = fetch
         self._fetch_into = fetch_into
         self._term_mask = term_mask
+        self._running: set[Future[bytes]] = set()
 
     def _ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         size = FIRST_RANGE_BYTES
         while start < end:
-            stop = min(start + size, end)
+            stop = min(start + size, end, (start // self._ring + 1) * self._ring)
             yield start, stop
             start, size = stop, RANGE_BYTES
+
+    def place(self, offset: int) -> int:
+        """As ``ArchiveSegment.place``."""
+        return offset % self._ring
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         try:
@@ -69,7 +111,8 @@ class FetchedSegment:
         """Fetches a range to its place, and returns nothing; or returns what is yet to be copied there."""
         if self._fetch_into is None:
             return self._fetch_range(start, end)
-        with memoryview(memory) as whole, whole[start:end] as place:
+        at = self.place(start)
+        with memoryview(memory) as whole, whole[at : at + end - start] as place:
             try:
                 length = self._fetch_into(start, place)
             except FileNotFoundError as error:
@@ -85,55 +128,68 @@ class FetchedSegment:
             return
         waiting: deque[tuple[int, int, Future[bytes]]] = deque()
         ranges = self._ranges(start, end)
-        begin = previous = forgotten = start
+        begin = forgotten = start
         try:
             # The first range alone: many readers want no more than a few frames.
             first = next(ranges)
-            if data := self._load(memory, *first):
-                memory[first[0] : first[1]] = data
-            there = first[1]
+            self._copy(memory, first[0], self._load(memory, *first))
+            there, following = first[1], next(ranges, None)
             while True:
-                limit = there if there >= end else self._boundary(memory, begin, there)
+                is_cut = there >= end or there % self._ring == 0
+                limit = there if is_cut else self._boundary(memory, begin, there)
                 if limit > begin:
-                    # The caller may still hold what was yielded last.
-                    forgotten, previous = _forget(memory, forgotten, previous), begin
+                    forgotten = self._forget(memory, forgotten, begin)
                     yield begin, limit
                     begin = limit
                 if there >= end:
                     return
-                while len(waiting) < AHEAD and (following := next(ranges, None)) is not None:
-                    waiting.append(
-                        (*following, fetching(lambda start, end: self._load(memory, start, end), *following))
-                    )
+                while following is not None and len(waiting) < AHEAD and following[1] <= begin + self._ring:
+                    future = fetching(lambda start, end: self._load(memory, start, end), *following)
+                    self._running.add(future)
+                    waiting.append((*following, future))
+                    following = next(ranges, None)
                 at, there, future = waiting.popleft()
-                if data := future.result():
-                    memory[at:there] = data
+                self._copy(memory, at, future.result())
+                self._running.discard(future)
         finally:
             for _, _, future in waiting:
                 future.cancel()
+
+    def _copy(self, memory: mmap, start: int, data: bytes) -> None:
+        """To its place; nothing where the store has written it there."""
+        if data:
+            at = self.place(start)
+            memory[at : at + len(data)] = data
 
     def _boundary(self, memory: mmap, begin: int, limit: int) -> int:
         """Where the last whole frame of ``[begin, limit)`` ends; ``limit`` where a fault lies before it, for its reader to meet."""
         walk = FrameWalk()
         walk.term_mask = self._term_mask
-        stopped = walk.run(memory, begin, limit)
-        return limit if stopped != WALK_TORN and walk.offset < limit else walk.offset
+        at = self.place(begin)
+        stopped = walk.run(memory, at, at + limit - begin)
+        reached = begin + walk.offset - at
+        return limit if stopped != WALK_TORN and reached < limit else reached
 
     def read(self, start: int, end: int) -> bytes:
         """As ``ArchiveSegment.read``."""
         return self._fetch_range(start, end)
 
+    def _forget(self, memory: mmap, start: int, end: int) -> int:
+        """Gives the pages of ``start`` to the last whole one before ``end`` back to the kernel; returns where it stopped."""
+        if len(memory) <= KEPT_BYTES:
+            return end
+        first, last = start // PAGESIZE * PAGESIZE, end // PAGESIZE * PAGESIZE
+        if last > first:
+            # Ranges end where the ring does, so the pages lie in one stretch.
+            memory.madvise(MADV_DONTNEED, self.place(first), last - first)
+        return last
+
     def close(self) -> None:
         """Gives the memory back; may be called twice."""
-        if isinstance(self.memory, mmap):
+        memory, self.memory = self.memory, b""
+        if isinstance(memory, mmap):
             # A range that is still being fetched to its place holds the mapping, which ends with it then.
+            if all(future.cancel() or future.done() for future in self._running) and _keep(memory):
+                return
             with suppress(BufferError):
-                self.memory.close()
-
-
-def _forget(memory: mmap, start: int, end: int) -> int:
-    """Gives the pages from that of ``start`` to the last whole one before ``end`` back to the kernel; returns where it stopped."""
-    first, last = start // PAGESIZE * PAGESIZE, end // PAGESIZE * PAGESIZE
-    if last > first:
-        memory.madvise(MADV_DONTNEED, first, last - first)
-    return last
+                memory.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
@@ -15,7 +16,7 @@ from mainstem.store.opening import open_store
 from mainstem.store.options import TAIL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from mainstem.recording.archive import Archive
@@ -50,9 +51,10 @@ def open_archive(
     if archives:
         return archives[0]
     # It says that there is none when it is read; one may come.
-    own, tail = _split(options)
+    own, tail, of_tail = _split(options)
     archive = directory_archive(place, own, keeps_listing=keeps_listing)
-    return archive if tail is None else TailedArchive(archive, tail)
+    with _closing_on_error([archive]):
+        return TailedArchive(archive, directory_archive(tail, of_tail)) if tail else archive
 
 
 def archives_at(
@@ -62,19 +64,19 @@ def archives_at(
 
     A tail is of the archive that has its id, or of the only one.
     """
-    own, tail = _split(options)
+    own, tail_url, tail_options = _split(options)
     archives = _archives(place, own, keeps_listing=keeps_listing)
-    if tail is None:
+    if not tail_url or not archives:
         return archives
-    if not archives:
-        tail.close()
-        return archives
-    of_tail = (
-        archives[0] if len(archives) == 1 else next((a for a in archives if a.archive_id == tail.archive_id), None)
-    )
-    if of_tail is None:
-        raise ConfigurationError(f"{TAIL}={tail.url} is archive {tail.archive_id}, of which {place} has nothing")
-    return [TailedArchive(each, tail) if each is of_tail else each for each in archives]
+    with _closing_on_error([*archives]) as opened:
+        tail = directory_archive(tail_url, tail_options)
+        opened.append(tail)
+        of_tail = (
+            archives[0] if len(archives) == 1 else next((a for a in archives if a.archive_id == tail.archive_id), None)
+        )
+        if of_tail is None:
+            raise ConfigurationError(f"{TAIL}={tail.url} is archive {tail.archive_id}, of which {place} has nothing")
+        return [TailedArchive(each, tail) if each is of_tail else each for each in archives]
 
 
 def archives_to_read(place: Path | str, options: Mapping[str, str] | None = None) -> list[Archive]:
@@ -88,26 +90,38 @@ def _archives(place: Path | str, options: Mapping[str, str], *, keeps_listing: b
     A recorder's directory is one. A place that recorders ship to has one for each of them, and each can be named by itself.
     """
     archive = directory_archive(place, options, keeps_listing=keeps_listing)
-    try:
-        archive.store.size(CATALOG_FILE)
-        return [archive]
-    except FileNotFoundError:
-        pass
-    store = archive.store
-    if isinstance(store, HttpStore):
-        # Such a server lists no directories.
-        store.close()
-        return []
-    if archives := shipped_archives(store):
-        return list(archives)
-    parent, _, name = str(place).rstrip("/").rpartition("/")
-    is_one = is_archive_id(name) and MANIFESTS in store.directories()
-    store.close()
+    with _closing_on_error([archive]):
+        try:
+            archive.store.size(CATALOG_FILE)
+            return [archive]
+        except FileNotFoundError:
+            pass
+        store = archive.store
+        if isinstance(store, HttpStore):
+            # Such a server lists no directories.
+            archive.close()
+            return []
+        if archives := shipped_archives(store):
+            return list(archives)
+        parent, _, name = str(place).rstrip("/").rpartition("/")
+        is_one = is_archive_id(name) and MANIFESTS in store.directories()
+        archive.close()
     return [ShippedArchive(open_store(parent or ".", options), name)] if is_one else []
 
 
-def _split(options: Mapping[str, str] | None) -> tuple[dict[str, str], Archive | None]:
-    """The options of a place, and the archive that is its tail."""
+@contextmanager
+def _closing_on_error(archives: list[Archive]) -> Iterator[list[Archive]]:
+    """Closes the archives when the block raises."""
+    try:
+        yield archives
+    except BaseException:
+        for archive in archives:
+            archive.close()
+        raise
+
+
+def _split(options: Mapping[str, str] | None) -> tuple[dict[str, str], str, dict[str, str]]:
+    """The options of a place, the URL of its tail, empty where it has none, and the options of that."""
     own, of_tail, tail = {}, {}, ""
     for name, value in (options or {}).items():
         lowered = name.lower()
@@ -117,8 +131,6 @@ def _split(options: Mapping[str, str] | None) -> tuple[dict[str, str], Archive |
             of_tail[name[len(TAIL) + 1 :]] = value
         else:
             own[name] = value
-    if tail:
-        return own, directory_archive(tail, of_tail)
-    if of_tail:
+    if of_tail and not tail:
         raise ConfigurationError(f"{TAIL}.{next(iter(of_tail))} is an option of the tail, but there is no {TAIL}=")
-    return own, None
+    return own, tail, of_tail

@@ -34,7 +34,7 @@ MAX_MAPPED_SEGMENTS = 4
 class Run:
     """Frames in memory: ``memory[offset:limit]`` starts at stream position ``position``.
 
-    Valid until the reader closes; of a recording that is elsewhere only until the next run but one. ``path`` names the file.
+    Valid until the reader closes; of a recording that is elsewhere only until the next run. ``path`` names the file.
     """
 
     memory: mmap | bytes
@@ -160,7 +160,7 @@ class RecordingReader:
 
         Yields:
             Runs in ascending order, each of whole frames. Of a mapped file a run is valid until the reader closes; of one that is
-            elsewhere until the next run but one.
+            elsewhere until the next run.
 
         Raises:
             RecordingError: A segment is missing or too short.
@@ -178,7 +178,8 @@ class RecordingReader:
                 raise RecordingError(f"{segment.name} ends at {segment.length} bytes, before position {position}")
             try:
                 for at, piece_end in segment.pieces(position - base, limit):
-                    yield Run(segment.memory, at, piece_end, base + at, segment.name)
+                    place = segment.place(at)
+                    yield Run(segment.memory, place, place + piece_end - at, base + at, segment.name)
             finally:
                 if isinstance(segment, FetchedSegment):
                     segment.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from mainstem.errors import ConfigurationError, RecordingError, needs_extras
 from mainstem.recording.opening import archives_to_read
 from mainstem.recording.reader import RecordingReader
+from mainstem.recording.rows.decoding import Decoding
 from mainstem.recording.rows.filters import RowFilter, row_filter
 from mainstem.recording.rows.reading import read_rows
 from mainstem.recording.rows.schema import NULLABLE, arrow_schema, columns_of
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from mainstem.codecs import Codec
+    from mainstem.recording.archive import Archive
     from mainstem.recording.rows.bounds import PredicateBounds
 
 # Rows of a record batch: enough to make a batch's own cost small, few enough to stay in the cache.
@@ -41,14 +44,17 @@ class Recordings(Sequence[RecordingReader]):
 
     Args:
         readers: A reader for each recording; they are closed with this object.
+        archives: Their archives, which are closed with it too, those without a recording among them. Default: those of the readers.
 
     Example:
         >>> with mainstem.open_recordings("tides") as recordings:
         ...     table = recordings.to_arrow(columns=["position", "payload"], where=[("stream_id", "=", 1001)])
+        ...     trades = recordings.to_arrow(codec="avro", codec_options={"schema": "trade.avsc"})
     """
 
-    def __init__(self, readers: Iterable[RecordingReader]) -> None:
+    def __init__(self, readers: Iterable[RecordingReader], archives: Iterable[Archive] = ()) -> None:
         self._readers = list(readers)
+        self._archives = list(archives) or [reader.archive for reader in self._readers]
 
     def __enter__(self) -> Recordings:
         return self
@@ -63,7 +69,7 @@ class Recordings(Sequence[RecordingReader]):
             ``recordings.close()``, or ``with open_recordings("tides") as recordings:``
         """
         with ExitStack() as stack:
-            for archive in {id(reader.archive): reader.archive for reader in self._readers}.values():
+            for archive in {id(archive): archive for archive in self._archives}.values():
                 stack.callback(archive.close)
             for reader in self._readers:
                 stack.callback(reader.close)
@@ -86,6 +92,9 @@ class Recordings(Sequence[RecordingReader]):
         frames: bool = False,
         rows: int = ROWS_PER_BATCH,
         strict: bool = True,
+        codec: Codec | str | None = None,
+        codec_options: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Reads the recordings as Arrow record batches, one after the other; memory is that of a batch.
 
@@ -98,6 +107,11 @@ class Recordings(Sequence[RecordingReader]):
             frames: Whether a row is a frame, not a message; there is a column ``type`` then.
             rows: The most rows of a batch.
             strict: Whether a fault raises; otherwise it is passed over, up to the next entry of the index or segment.
+            codec: What decodes the payloads: a name of ``mainstem.codecs.codec_names()``, or a codec. Rows then have
+                recording_id, session_id, stream_id, position, recorded_at, ``problem``, the codec's columns, ``rescued`` and, of
+                messages with a problem, ``payload``; ``columns`` may name these and those of a message.
+            codec_options: The options of a codec by name.
+            schema: The codec's columns; None where the codec has its own, or to infer them from messages of all recordings.
 
         Yields:
             Record batches, none of them empty.
@@ -110,11 +124,17 @@ class Recordings(Sequence[RecordingReader]):
         Example:
             ``for batch in recordings.to_batches(["payload"], [("recorded_at", ">=", "2026-01-31T12:00:00")]): ...``
         """
-        names = list(columns_of(frames=frames) if columns is None else columns)
-        if rows <= 0:
-            raise ConfigurationError(f"rows: {rows} is not above zero")
-        schema = arrow_schema(names, frames=frames)
-        return self._batches(schema, row_filter(where, frames=frames), frames, rows, strict)
+        reader = self.to_reader(
+            columns,
+            where,
+            frames=frames,
+            rows=rows,
+            strict=strict,
+            codec=codec,
+            codec_options=codec_options,
+            schema=schema,
+        )
+        return iter(reader)
 
     def _batches(
         self, schema: pa.Schema, chosen: RowFilter, frames: bool, rows: int, strict: bool
@@ -176,6 +196,9 @@ class Recordings(Sequence[RecordingReader]):
         frames: bool = False,
         rows: int = ROWS_PER_BATCH,
         strict: bool = True,
+        codec: Codec | str | None = None,
+        codec_options: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> pa.RecordBatchReader:
         """Reads the recordings as a stream that Arrow's users take: DuckDB queries it as a table, once.
 
@@ -185,6 +208,9 @@ class Recordings(Sequence[RecordingReader]):
             frames: As ``to_batches``.
             rows: As ``to_batches``.
             strict: As ``to_batches``.
+            codec: As ``to_batches``.
+            codec_options: As ``to_batches``.
+            schema: As ``to_batches``.
 
         Returns:
             A reader of record batches; it is used up by one reading.
@@ -200,15 +226,34 @@ class Recordings(Sequence[RecordingReader]):
         with needs_extras():
             import pyarrow as pa
 
-        schema = arrow_schema(columns_of(frames=frames) if columns is None else columns, frames=frames)
-        batches = self.to_batches(schema.names, where, frames=frames, rows=rows, strict=strict)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        if rows <= 0:
+            raise ConfigurationError(f"rows: {rows} is not above zero")
+        chosen = row_filter(where, frames=frames)
+        if codec is None:
+            if codec_options or schema is not None:
+                raise ConfigurationError("codec_options and schema are for a codec")
+            whole = arrow_schema(columns_of(frames=frames) if columns is None else columns, frames=frames)
+            return pa.RecordBatchReader.from_batches(whole, self._batches(whole, chosen, frames, rows, strict))
+        if frames:
+            raise ConfigurationError("a codec decodes messages, not frames")
+        decoding = Decoding(self._readers, columns, codec, codec_options, schema)
+        batches = self._batches(arrow_schema(decoding.read, frames=False), chosen, False, rows, strict)
+        decoded = (batch.select(decoding.schema.names) for batch in decoding.rows(batches))
+        return pa.RecordBatchReader.from_batches(decoding.schema, decoded)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(
-        self, columns: Iterable[str] | None = None, where: Any = None, *, frames: bool = False, strict: bool = True
+        self,
+        columns: Iterable[str] | None = None,
+        where: Any = None,
+        *,
+        frames: bool = False,
+        strict: bool = True,
+        codec: Codec | str | None = None,
+        codec_options: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> pa.Table:
         """Reads the recordings into one Arrow table.
 
@@ -217,6 +262,9 @@ class Recordings(Sequence[RecordingReader]):
             where: As ``to_batches``.
             frames: As ``to_batches``.
             strict: As ``to_batches``.
+            codec: As ``to_batches``.
+            codec_options: As ``to_batches``.
+            schema: As ``to_batches``.
 
         Returns:
             The table; it is in memory as a whole.
@@ -229,10 +277,26 @@ class Recordings(Sequence[RecordingReader]):
         Example:
             ``recordings.to_arrow(["position", "payload"], [("stream_id", "in", [1001, 1002])])``
         """
-        return self.to_reader(columns, where, frames=frames, strict=strict).read_all()
+        return self.to_reader(
+            columns,
+            where,
+            frames=frames,
+            strict=strict,
+            codec=codec,
+            codec_options=codec_options,
+            schema=schema,
+        ).read_all()
 
     def to_pandas(
-        self, columns: Iterable[str] | None = None, where: Any = None, *, frames: bool = False, strict: bool = True
+        self,
+        columns: Iterable[str] | None = None,
+        where: Any = None,
+        *,
+        frames: bool = False,
+        strict: bool = True,
+        codec: Codec | str | None = None,
+        codec_options: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> pd.DataFrame:
         """Reads the recordings into a pandas DataFrame.
 
@@ -241,6 +305,9 @@ class Recordings(Sequence[RecordingReader]):
             where: As ``to_batches``.
             frames: As ``to_batches``.
             strict: As ``to_batches``.
+            codec: As ``to_batches``.
+            codec_options: As ``to_batches``.
+            schema: As ``to_batches``.
 
         Returns:
             The DataFrame; it is in memory as a whole.
@@ -256,10 +323,27 @@ class Recordings(Sequence[RecordingReader]):
         with needs_extras():
             import pandas  # noqa: F401 - Arrow imports it, and does not name the extra
 
-        return self.to_arrow(columns, where, frames=frames, strict=strict).to_pandas()
+        table = self.to_arrow(
+            columns,
+            where,
+            frames=frames,
+            strict=strict,
+            codec=codec,
+            codec_options=codec_options,
+            schema=schema,
+        )
+        return table.to_pandas()
 
     def to_polars(
-        self, columns: Iterable[str] | None = None, where: Any = None, *, frames: bool = False, strict: bool = True
+        self,
+        columns: Iterable[str] | None = None,
+        where: Any = None,
+        *,
+        frames: bool = False,
+        strict: bool = True,
+        codec: Codec | str | None = None,
+        codec_options: Mapping[str, str] | None = None,
+        schema: pa.Schema | None = None,
     ) -> pl.DataFrame:
         """Reads the recordings into a Polars DataFrame.
 
@@ -268,6 +352,9 @@ class Recordings(Sequence[RecordingReader]):
             where: As ``to_batches``.
             frames: As ``to_batches``.
             strict: As ``to_batches``.
+            codec: As ``to_batches``.
+            codec_options: As ``to_batches``.
+            schema: As ``to_batches``.
 
         Returns:
             The DataFrame; it is in memory as a whole.
@@ -283,9 +370,18 @@ class Recordings(Sequence[RecordingReader]):
         with needs_extras():
             import polars as pl
 
-        table = pl.from_arrow(self.to_arrow(columns, where, frames=frames, strict=strict))
-        assert isinstance(table, pl.DataFrame), "a table, and not an array, went in"
-        return table
+        table = self.to_arrow(
+            columns,
+            where,
+            frames=frames,
+            strict=strict,
+            codec=codec,
+            codec_options=codec_options,
+            schema=schema,
+        )
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame), "a table, and not an array, went in"
+        return frame
 
     def scan_polars(self, *, frames: bool = False, strict: bool = True) -> pl.LazyFrame:
         """Scans the recordings lazily in Polars.
@@ -347,13 +443,16 @@ def open_recordings(place: Path | str, options: Mapping[str, str] | None = None)
         ...     recordings.to_polars(["stream_id", "length"])
     """
     with ExitStack() as stack:
+        archives = archives_to_read(place, options)
+        for archive in archives:
+            stack.callback(archive.close)
         readers = [
             stack.enter_context(RecordingReader(archive, descriptor))
-            for archive in archives_to_read(place, options)
+            for archive in archives
             for descriptor in archive.recordings()
         ]
         stack.pop_all()
-    return Recordings(readers)
+    return Recordings(readers, archives)
 
 
 def open_recording(place: Path | str, recording_id: int, options: Mapping[str, str] | None = None) -> RecordingReader:
@@ -375,15 +474,22 @@ def open_recording(place: Path | str, recording_id: int, options: Mapping[str, s
     Example:
         ``with open_recording("s3://bucket/tides", 0) as reader: print(reader.end_position())``
     """
-    matches = [
-        (archive, descriptor)
-        for archive in archives_to_read(place, options)
-        for descriptor in archive.recordings()
-        if descriptor.recording_id == recording_id
-    ]
-    if not matches:
-        raise RecordingError(f"{place} holds no recording {recording_id}")
-    if len(matches) > 1:
-        places = ", ".join(archive.url for archive, _ in matches)
-        raise RecordingError(f"{place} holds several recordings {recording_id}, of these archives: {places}")
-    return RecordingReader(*matches[0])
+    with ExitStack() as stack:
+        archives = archives_to_read(place, options)
+        for archive in archives:
+            stack.callback(archive.close)
+        matches = [
+            (archive, descriptor)
+            for archive in archives
+            for descriptor in archive.recordings()
+            if descriptor.recording_id == recording_id
+        ]
+        if not matches:
+            raise RecordingError(f"{place} holds no recording {recording_id}")
+        if len(matches) > 1:
+            places = ", ".join(archive.url for archive, _ in matches)
+            raise RecordingError(f"{place} holds several recordings {recording_id}, of these archives: {places}")
+        reader = RecordingReader(*matches[0])
+        # The reader's archive shares its store with the others, and ends with the reader.
+        stack.pop_all()
+    return reader

@@ -17,6 +17,7 @@ from mainstem._core.layout import (
 )
 from mainstem._core.log.columns import Columns, Fragments
 from mainstem.errors import RecordingError
+from mainstem.recording.segments import segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -130,7 +131,8 @@ def _until_fault(
                     yield columns.take(), count
                 if faulty:
                     position = run.position + at - run.offset
-                    where = f"{run.path} at offset {at} (position {position})"
+                    offset = position - segment_base(reader.descriptor, position)
+                    where = f"{run.path} at offset {offset} (position {position})"
                     error = RecordingError(f"{where}: {REASONS[columns.stopped]}, although {end} was recorded")
                     return position, error
             following = run.position + run.limit - run.offset

@@ -83,6 +83,10 @@ class SegmentMemory:
         except OSError as error:
             raise RecordingError(f"segment {path}: {error.strerror}") from error
 
+    def place(self, offset: int) -> int:
+        """As ``ArchiveSegment.place``."""
+        return offset
+
     def pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """As ``ArchiveSegment.pieces``: all of a mapped file is there."""
         if start < end:

@@ -11,6 +11,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL
 from mainstem.recording.ends import find_end
 from mainstem.recording.replay import REASONS
+from mainstem.recording.segments import segment_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,8 @@ def _first_broken(reader: RecordingReader, start: int, end: int) -> Fault | None
             stopped = walk.run(run.memory, run.offset, run.limit)
             position = run.position + walk.offset - run.offset
             if stopped != WALK_AT_LIMIT:
-                text = f"{run.path} at offset {walk.offset}: {REASONS[stopped]}, although {end} was recorded"
+                offset = position - segment_base(reader.descriptor, position)
+                text = f"{run.path} at offset {offset}: {REASONS[stopped]}, although {end} was recorded"
                 return Fault(recording_id, position, _KINDS[stopped], text)
     except RecordingError as error:
         return Fault(recording_id, position, "missing", str(error))

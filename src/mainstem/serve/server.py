@@ -58,7 +58,7 @@ class RecordingServer:
         self.counts = Counts()
         self._tls = tls
         access = access or Access()
-        self._socket = _listening(host, port)
+        self._socket = listening_socket(host, port)
         try:
             address = self._socket.getsockname()
             check_exposure(address[0], has_tls=tls is not None, has_token=not access.is_open, insecure=insecure)
@@ -121,7 +121,22 @@ class RecordingServer:
         return reply
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens on an address.
+
+    Args:
+        host: A name or an address.
+        port: The port; 0 for any.
+
+    Returns:
+        The socket.
+
+    Raises:
+        ConfigurationError: The address cannot be listened on.
+
+    Example:
+        ``listening_socket("127.0.0.1", 0)``
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)

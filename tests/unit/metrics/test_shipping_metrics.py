@@ -11,7 +11,7 @@ def test_a_status_is_a_page_of_metrics() -> None:
     counts.add(commits=3, bytes_shipped=4096, retries=2)
     counts.failed("put: 503")
     lags = [RecordingLag(0, 1001, 77, 8192, 4096, 2.5), RecordingLag(4, 1002, -5, 64, 64, 0.0)]
-    status = ShippingStatus("ab" * 16, "north", "s3://bucket/tides", 9, counts, lags)
+    status = ShippingStatus("ab" * 16, "north", "s3://bucket/tides", 9, counts, lags, 61.5)
     page = render_families(shipping_families(status))
     place = f'archive="{"ab" * 16}",host="north",url="s3://bucket/tides"'
     for line in (
@@ -21,6 +21,7 @@ def test_a_status_is_a_page_of_metrics() -> None:
         f"mainstem_shipping_retries_total{{{place}}} 2",
         f"mainstem_shipping_lag_bytes{{{place}}} 4096",
         f"mainstem_shipping_lag_seconds{{{place}}} 2.5",
+        f"mainstem_shipping_store_failing_seconds{{{place}}} 61.5",
         f"mainstem_shipping_manifest{{{place}}} 9",
         f'mainstem_shipping_shipped_position{{{place},recording_id="0",stream_id="1001",session_id="77"}} 4096',
         f'mainstem_shipping_recorded_position{{{place},recording_id="0",stream_id="1001",session_id="77"}} 8192',

@@ -5,31 +5,38 @@ from __future__ import annotations
 import os
 import random
 import resource
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from tests.support.remote_store import RemoteStore
 from tests.support.streams import Stream, record
 
-from mainstem.errors import RecordingError
+from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.recording import (
     Recorder,
     RecordingReader,
     batches,
+    directories,
     faults,
     fetching,
     messages,
+    open_recording,
     open_recordings,
     read_catalog,
 )
 from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive
 from mainstem.recording.directories import directory_archive
 from mainstem.recording.ends import find_end
+from mainstem.recording.opening import archives_at
 from mainstem.recording.positions import BLOCK_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from mainstem.store import Store
 
 TERM = 65536
 STREAM = {"stream_id": 1001, "initial_term_id": -5, "term_buffer_length": TERM, "mtu_length": 1408}
@@ -238,3 +245,112 @@ def test_only_changed_entries_of_a_catalog_are_decoded(tmp_path: Path) -> None:
 def test_a_place_without_a_catalog_holds_no_recordings(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="remote://none holds no recordings"):
         DirectoryArchive(RemoteStore(tmp_path / "none")).recordings()
+
+
+class Counted(DirectoryArchive):
+    """An archive that notes which of them are open."""
+
+    opened: ClassVar[list[Counted]] = []
+
+    def __init__(self, store: Store, *, keeps_listing: bool = False) -> None:
+        super().__init__(store, keeps_listing=keeps_listing)
+        self.opened.append(self)
+
+    def close(self) -> None:
+        super().close()
+        if self in self.opened:
+            self.opened.remove(self)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
+    """The archives that are open."""
+    monkeypatch.setattr(directories, "DirectoryArchive", Counted)
+    monkeypatch.setattr(Counted, "opened", [])
+    return Counted.opened
+
+
+def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path, counted: list[Counted]) -> None:
+    recorded(tmp_path / "rec", 10)
+    with open_recordings(tmp_path / "rec") as recordings:
+        assert (len(recordings), len(counted)) == (2, 1)
+    assert not counted
+    with pytest.raises(RecordingError, match="holds no recording 7"):
+        open_recording(tmp_path / "rec", 7)
+    assert not counted
+    with pytest.raises(RecordingError, match="holds no recordings"):
+        open_recordings(tmp_path / "none")
+    assert not counted
+    # The first recording is open when the second one fails.
+    (tmp_path / "rec" / "1.mainstem-positions").write_bytes(b"x")
+    with pytest.raises(RecordingError):
+        open_recordings(tmp_path / "rec")
+    assert not counted
+
+
+def test_a_tail_is_opened_for_an_archive_that_is_there(tmp_path: Path, counted: list[Counted]) -> None:
+    recorded(tmp_path / "rec", 10)
+    options = {"tail": "http://127.0.0.1:1", "tail.none": "1"}
+    assert archives_at(tmp_path / "none", options) == []
+    with pytest.raises(ConfigurationError, match="no option"):
+        archives_at(tmp_path / "rec", options)
+    assert not counted
+    (archive,) = archives_at(tmp_path / "rec", {"tail": str(tmp_path / "rec")})
+    assert len(counted) == 2
+    archive.close()
+    assert not counted
+
+
+def test_a_long_segment_is_read_through_one_ring_which_is_kept(tmp_path: Path, small_ranges: None) -> None:
+    length = 64 * TERM
+    with Recorder(tmp_path, segment_length=length) as recorder:
+        writer = recorder.start(**STREAM, session_id=1, join_position=0)
+        chance = random.Random(2)
+        payloads = [chance.randbytes(chance.choice([1, 100, 7000])) for _ in range(1500)]
+        record(writer, Stream(session_id=1), payloads)
+    archive = DirectoryArchive(RemoteStore(tmp_path))
+    (descriptor,) = archive.recordings()
+    memories = set()
+    for _ in range(2):
+        with RecordingReader(archive, descriptor) as reader:
+            read = []
+            for run in reader.runs(0, reader.end_position()):
+                memories.add(id(run.memory))
+                assert len(run.memory) < length // 10
+                # As far into its term as in the file.
+                assert (run.offset - run.position) % TERM == 0
+                read.append(bytes(run.memory[run.offset : run.limit]))
+    assert len(memories) == 1
+    assert b"".join(read) == (tmp_path / "0-0.rec").read_bytes()[: descriptor.stop_position]
+
+
+def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ranges: None) -> None:
+    recorded(tmp_path, sessions=1)
+    data = (tmp_path / "0-0.rec").read_bytes()
+    late, under_way = threading.Event(), threading.Event()
+
+    def fetch_into(start: int, place: memoryview) -> int:
+        if start > 20_000:
+            under_way.set()
+            assert late.wait(20)
+        elif start:
+            assert under_way.wait(20)
+            raise StoreError("remote://rec", "away")
+        place[:] = data[start : start + len(place)]
+        return len(place)
+
+    def fetch(start: int, end: int) -> bytes:
+        return data[start:end]
+
+    for is_late in (True, False):
+        segment = fetching.FetchedSegment("0-0.rec", len(data), fetch, term_mask=TERM - 1, fetch_into=fetch_into)
+        memory, pieces = segment.memory, segment.pieces(0, len(data))
+        next(pieces)
+        with pytest.raises(StoreError, match="away"):
+            next(pieces)
+        if not is_late:
+            late.set()
+            for future in segment._running:
+                wait([future], 20)
+        segment.close()
+        assert any(memory is each for each in fetching._kept) is not is_late

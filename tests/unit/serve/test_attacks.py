@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_peer import connect, get
+from tests.support.patience import soon
 
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import Access, check_exposure, is_literal_host, read_tokens
@@ -205,7 +206,7 @@ async def test_a_head_that_comes_slowly_is_cut_off(live: Live) -> None:
                     await asyncio.sleep(0.01)
 
         await slow.send(b"GET / HTTP/1.1\r\nX: ")
-        await asyncio.wait_for(asyncio.gather(dribble(), silent.is_cut(), after_one.is_cut()), 20)
+        await soon(asyncio.gather(dribble(), silent.is_cut(), after_one.is_cut()))
         while server.counts.connections:
             await asyncio.sleep(0.001)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_peer import connect, get
+from tests.support.patience import soon
 from tests.unit.serve.conftest import Live
 
 from mainstem.recording.archive import IDENTITY_FILE
@@ -151,7 +152,7 @@ async def test_connections_without_a_request_do_not_hold_the_close_up(live: Live
     await server.start()
     peer = await connect(server.url)
     assert (await peer.get("/v1/recordings")).status == 200
-    await asyncio.wait_for(server.close(), 30)
+    await soon(server.close())
 
 
 async def test_the_identity_of_the_archive_is_a_file_of_it(live: Live, server: RecordingServer) -> None:

@@ -1,5 +1,7 @@
 """A store that is waited for: each call is repeated until it succeeds, and is given up only when shipping ends.
 
+Who ships once says how often at most (``attempts``): a store that does not exist, or refuses, would be tried for ever.
+
 A call runs in a thread of its own, because client libraries neither time out reliably nor return on a signal. One that is
 overdue is left behind and counts as failed; while ``MAX_OVERDUE`` of them have not returned no further one starts. So a store that
 is away for hours costs nothing but these threads. What comes late does no harm: objects have names of their own and are never
@@ -75,7 +77,10 @@ class Call:
 
 
 class PatientStore:
-    """A ``Store`` around another one. ``ends`` says that calls are to be given up; it is called often and by several threads."""
+    """A ``Store`` around another one. ``ends`` says that calls are to be given up; it is called often and by several threads.
+
+    ``attempts`` is how often a call is made at most, beside the store's own retries; None for no limit.
+    """
 
     def __init__(
         self,
@@ -88,9 +93,11 @@ class PatientStore:
         timeout_s: float = CALL_TIMEOUT_S,
         first_pause_s: float = FIRST_PAUSE_S,
         longest_pause_s: float = LONGEST_PAUSE_S,
+        attempts: int | None = None,
     ) -> None:
         self._store, self._clock, self._rng, self._counts, self._ends = store, clock, rng, counts, ends
         self._timeout_s, self._first_pause_s, self._longest_pause_s = timeout_s, first_pause_s, longest_pause_s
+        self._attempts = attempts
         self._pause = threading.Event()  # never set: waiting on it is a sleep
         self._overdue: list[Call] = []
         self._logged_ns: int | None = None
@@ -107,16 +114,23 @@ class PatientStore:
         return self._store.url
 
     def patiently(self, what: str, octets: int, function: Callable[..., T], *arguments: Any) -> T:
-        """The result of ``function``, called until it raises nothing but FileNotFoundError; ``octets`` are those it moves."""
-        pause_s = self._first_pause_s
+        """The result of ``function``, called until it raises nothing but FileNotFoundError; ``octets`` are those it moves.
+
+        Raises StoreError when the last of ``attempts`` has failed.
+        """
+        pause_s, failed = self._first_pause_s, 0
         while True:
             try:
                 result: T = self._once(what, self._timeout_s + octets / SLOWEST_BYTES_PER_S, function, *arguments)
             except FileNotFoundError:
                 raise
             except (StoreError, OSError) as error:
+                failed += 1
                 self._failed(what, error)
+                if failed == self._attempts:
+                    raise StoreError(self.url, str(error).removeprefix(f"{self.url}: ")) from error
             else:
+                self._counts.responded()
                 if self._is_away:
                     self._is_away = False
                     log.warning("%s responds again", self.url)
@@ -148,10 +162,12 @@ class PatientStore:
             self._pause.wait(min(left_ns / NS_PER_SECOND, CHECK_S))
 
     def _failed(self, what: str, error: Exception) -> None:
-        self._counts.failed(f"{what}: {error}")
+        self._counts.failed(f"{what}: {error}", self._clock.monotonic_ns())
         if self._ends():
             raise ShippingEnded(f"{self.url}: {what}: {error}") from error
         now_ns = self._clock.monotonic_ns()
+        if self._attempts is not None:
+            return
         if self._logged_ns is None or now_ns - self._logged_ns >= LOG_INTERVAL_NS:
             self._logged_ns, self._is_away = now_ns, True
             log.warning("%s: %s: %s; it is tried again until it succeeds", self.url, what, error)

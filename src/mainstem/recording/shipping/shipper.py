@@ -558,4 +558,6 @@ class ArchiveShipper:
             seconds = max(now_ns - min(since, self._since.get(d.recording_id, since)), 0) / NS_PER_SECOND
             lags.append(RecordingLag(d.recording_id, d.stream_id, d.session_id, recorded, shipped, seconds))
         number = self._manifest.number if self._manifest is not None else 0
-        return ShippingStatus(self.identity.id, self.identity.host, self._store.url, number, self.counts, lags)
+        since_ns = self.counts.failing_since_ns
+        failing = 0.0 if since_ns is None else max(self._clock.monotonic_ns() - since_ns, 0) / NS_PER_SECOND
+        return ShippingStatus(self.identity.id, self.identity.host, self._store.url, number, self.counts, lags, failing)

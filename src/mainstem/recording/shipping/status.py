@@ -8,7 +8,10 @@ from threading import Lock
 
 @dataclass(slots=True)
 class ShippingCounts:
-    """Counts since the shipper began. They only grow; several threads add to them."""
+    """Counts since the shipper began. They only grow; several threads add to them.
+
+    ``failing_since_ns`` is when the store's calls began to fail, by the monotonic clock; None while it responds.
+    """
 
     commits: int = 0
     objects: int = 0
@@ -20,6 +23,7 @@ class ShippingCounts:
     segments_deleted: int = 0
     bytes_deleted: int = 0
     last_error: str = ""
+    failing_since_ns: int | None = None
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add(self, **amounts: int) -> None:
@@ -28,11 +32,17 @@ class ShippingCounts:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
 
-    def failed(self, text: str) -> None:
-        """Counts an error and notes its text."""
+    def failed(self, text: str, now_ns: int | None = None) -> None:
+        """Counts an error and notes its text; with a time, a call of the store has failed then."""
         with self._lock:
             self.errors += 1
             self.last_error = text
+            if self.failing_since_ns is None:
+                self.failing_since_ns = now_ns
+
+    def responded(self) -> None:
+        """A call of the store has succeeded."""
+        self.failing_since_ns = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class RecordingLag:
 
 @dataclass(frozen=True, slots=True)
 class ShippingStatus:
-    """A shipper at one moment."""
+    """A shipper at one moment. ``store_failing_seconds`` is for how long no call of the store has succeeded; 0 when they do."""
 
     archive_id: str
     host: str
@@ -62,6 +72,7 @@ class ShippingStatus:
     manifest: int
     counts: ShippingCounts
     recordings: list[RecordingLag] = field(default_factory=list)
+    store_failing_seconds: float = 0.0
 
     @property
     def lag_bytes(self) -> int:

@@ -9,7 +9,7 @@ import random
 import shutil
 import threading
 import tracemalloc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.shipping import (
@@ -26,7 +26,7 @@ from tests.support.shipping import (
 )
 
 from mainstem.clock import SYSTEM_CLOCK
-from mainstem.errors import RecordingError
+from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import Recorder, RecordingReader, open_recording, open_recordings, read_catalog
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.positions import positions_file
@@ -430,6 +430,45 @@ def test_memory_stays_flat_while_the_store_is_away(tmp_path: Path) -> None:
     store.fault = lambda operation, name, is_before: None
     patience = 1 << 60
     ship.drain()
+    assert shipped(store) == station.sent
+
+
+def test_a_store_that_refuses_is_tried_so_often_and_no_more(tmp_path: Path) -> None:
+    clock, store, counts = ManualClock(), MemoryStore(), ShippingCounts()
+
+    def refuses(operation: str, name: str, is_before: bool) -> None:
+        if operation == "put":
+            raise StoreError(store.url, "access denied")
+
+    store.fault = refuses
+    station = Station(tmp_path, clock)
+    station.send(payloads(1))
+    arguments: dict[str, Any] = {"rng": random.Random(1), "counts": counts, "ends": lambda: False, "first_pause_s": 0}
+    ship = shipper(tmp_path, PatientStore(store, clock=SYSTEM_CLOCK, attempts=3, **arguments), clock, counts=counts)
+    with pytest.raises(StoreError, match=r"^memory://store: access denied$"):
+        ship.drain()
+    assert (counts.errors, counts.retries) == (3, 2)
+
+
+def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
+    clock, store, counts = ManualClock(), MemoryStore(), ShippingCounts()
+    attempts: list[float] = []
+
+    def refuses(operation: str, name: str, is_before: bool) -> None:
+        if is_before and operation.startswith("put") and len(attempts) < 5:
+            attempts.append(ship.status().store_failing_seconds)
+            clock.advance(60)
+            raise StoreError(store.url, "access denied")
+
+    station = Station(tmp_path, clock)
+    station.send(payloads(1))
+    arguments: dict[str, Any] = {"rng": random.Random(1), "counts": counts, "ends": lambda: False}
+    patient = PatientStore(store, clock=clock, first_pause_s=0, longest_pause_s=0, timeout_s=3600, **arguments)
+    ship = shipper(tmp_path, patient, clock, counts=counts)
+    store.fault = refuses
+    ship.drain()
+    assert attempts == [0, 0, 60, 120, 180]
+    assert ship.status().store_failing_seconds == 0
     assert shipped(store) == station.sent
 
 

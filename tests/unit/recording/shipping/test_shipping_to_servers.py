@@ -1,4 +1,4 @@
-"""Shipping to an S3 server: what is put, committed, compacted and removed there by the real client."""
+"""Shipping to servers of S3 and of Azure: what is put, committed, compacted and removed there by the real client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.object_stores import make_bucket, s3_options, s3_server
+from tests.support.object_stores import (
+    azurite_options,
+    azurite_server,
+    make_bucket,
+    make_container,
+    s3_options,
+    s3_server,
+)
 from tests.support.shipping import ManualClock, Station, payloads, shipped, shipper
 
 from mainstem.recording.shipping.compaction import compact
@@ -24,14 +31,17 @@ if TYPE_CHECKING:
     from mainstem.store import Store
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with s3_server() as endpoint:
-        yield open_store(f"s3://{make_bucket(endpoint)}/tides", s3_options(endpoint))
+@pytest.fixture(params=["s3", "azure"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    if request.param == "s3":
+        with s3_server() as endpoint:
+            yield open_store(f"s3://{make_bucket(endpoint)}/tides", s3_options(endpoint))
+    else:
+        with azurite_server() as endpoint:
+            yield open_store(f"abfs://{make_container(endpoint)}/tides", azurite_options(endpoint))
 
 
-@pytest.mark.timeout(300)
-def test_a_recording_is_shipped_to_s3_and_maintained_there(tmp_path: Path, store: Store) -> None:
+def test_a_recording_is_shipped_to_a_server_and_maintained_there(tmp_path: Path, store: Store) -> None:
     clock = ManualClock()
     station = Station(tmp_path, clock)
     ship = shipper(tmp_path, store, clock)

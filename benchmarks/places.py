@@ -1,0 +1,283 @@
+"""What do recordings cost elsewhere: over ``mainstem serve``, in an object store, while they are shipped, and by the thousand?
+
+``python benchmarks/places.py [--json] [--quick] [--only serve,s3,shipping,planning,live]``.
+
+The peer of a scan over a server is the scan of the mapped files; of one in an object store, pyarrow's scan of the same rows in
+Parquet in the same store. ``MAINSTEM_S3_SERVER`` is a command with ``{folder}`` and ``{port}`` that starts an S3 server; without it
+moto is used, which is slow itself. Client and server share the cores of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.options import check_options
+from harness.recordings import make
+from harness.report import Report, wants_json
+
+import mainstem
+from mainstem import MediaDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QUICK = "--quick" in sys.argv
+SIZE = (256 << 20) if QUICK else (1 << 30)
+PAIRS = 2 if QUICK else 5
+SCAN_GOAL = 0.7
+SHIPPING_GOAL = 0.95
+LIVE_GOAL = 1 / 1.3
+PLAN_GOAL_S, IDLE_GOAL_S = 5.0, 0.2
+RECORDINGS, GROWING, FILES = 10_000, 100, 1024
+RECORD_SECONDS = 3 if QUICK else 6
+# More than a recorder takes: the publisher is held back by it.
+MOST_MESSAGES = 3_000_000
+PEERS = Path(__file__).parent / "peers"
+KEYS = {"access_key": "S3RVER", "secret_key": "S3RVER", "region": "us-east-1", "scheme": "http"}
+
+
+def scan_seconds(place: Path | str, options: dict[str, str] | None = None) -> tuple[float, int]:
+    """Every row of every column, as Arrow batches; the seconds, and the rows."""
+    started = time.perf_counter()
+    with mainstem.open_recordings(place, options) as recordings:
+        rows = sum(batch.num_rows for batch in recordings.to_batches())
+    return time.perf_counter() - started, rows
+
+
+@contextmanager
+def served(path: Path) -> Iterator[str]:
+    """The URL of ``mainstem serve`` of a directory."""
+    command = [sys.executable, "-m", "mainstem", "serve", str(path), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            yield next(word for word in server.stderr.readline().split() if word.startswith("http")).rstrip(",")
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def s3_server(folder: Path) -> Iterator[dict[str, str]]:
+    """An S3 server with a bucket ``tides``; the options of a client."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    moto = f"{sys.executable} -m moto.server -p {{port}}"
+    command = os.environ.get("MAINSTEM_S3_SERVER", moto).format(folder=folder, port=port)
+    options = KEYS | {"endpoint_override": f"127.0.0.1:{port}"}
+    with subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _wait_for(port, server)
+            from pyarrow import fs
+
+            fs.S3FileSystem(**options, allow_bucket_creation=True).create_dir("tides")
+            yield options
+        finally:
+            server.terminate()
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert server.poll() is None, "the server has ended"
+            time.sleep(0.2)
+        else:
+            return
+
+
+def serve(folder: Path, report: Report) -> None:
+    path = folder / "rec"
+    rows = make(path, SIZE)
+    with served(path) as url:
+        for place in (path, url):
+            assert scan_seconds(place)[1] == rows
+        for _ in range(PAIRS):
+            (mapped, _), (fetched, _) = scan_seconds(path), scan_seconds(url)
+            report.pair("scan over serve", peer="mapped", ours=rows / fetched, theirs=rows / mapped, goal=SCAN_GOAL)
+            report.figure("mapped: scan [MB/s]", SIZE / mapped / 1e6)
+            report.figure("serve: scan [MB/s]", SIZE / fetched / 1e6)
+
+
+def s3(folder: Path, report: Report) -> None:
+    import obstore
+    import pyarrow.parquet as pq
+    from obstore.store import S3Store
+    from pyarrow import dataset, fs
+
+    path = folder / "rec-s3"
+    rows = make(path, SIZE)
+    with s3_server(folder / "s3") as options:
+        files = fs.S3FileSystem(**options)
+        with mainstem.open_recordings(path) as recordings:
+            pq.write_table(recordings.to_arrow(), folder / "rows.parquet")
+        store = S3Store(
+            "tides", access_key_id=options["access_key"], secret_access_key=options["secret_key"],
+            region=options["region"], endpoint=f"http://{options['endpoint_override']}",
+            client_options={"allow_http": True, "timeout": "300s"},
+        )  # fmt: skip
+        # In one request: not every small server takes a file in parts.
+        obstore.put(store, "rows.parquet", folder / "rows.parquet", use_multipart=False)
+        for file in path.iterdir():
+            if file.stat().st_size:
+                obstore.put(store, f"x/{file.name}", file, use_multipart=False)
+
+        def parquet_seconds() -> float:
+            started = time.perf_counter()
+            source = dataset.dataset("tides/rows.parquet", filesystem=files)
+            assert sum(batch.num_rows for batch in source.to_batches()) == rows
+            return time.perf_counter() - started
+
+        assert scan_seconds("s3://tides/x", options)[1] == rows
+        parquet_seconds()
+        for _ in range(PAIRS):
+            (ours, _), theirs = scan_seconds("s3://tides/x", options), parquet_seconds()
+            report.pair("scan in S3", peer="Parquet in S3", ours=rows / ours, theirs=rows / theirs, goal=SCAN_GOAL)
+            report.figure("recording in S3: scan [MB/s]", SIZE / ours / 1e6)
+            report.figure("Parquet in S3: scan [MB/s]", SIZE / theirs / 1e6)
+
+
+def recorded_rate(folder: Path, *, ships: bool) -> float:
+    """Messages a second that a recorder takes of a publisher that offers more."""
+    out, store = folder / "shipping" / "rec", folder / "shipping" / "store"
+    with MediaDriver.launch() as driver:
+        record = [sys.executable, "-m", "mainstem", "record", "aeron:ipc", "-s", "1001", "-o", str(out)]
+        record += ["--dir", driver.directory, *(["--ship-to", str(store), "--roll-after", "1s"] if ships else [])]
+        recorder = subprocess.Popen(record, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        publisher = subprocess.run(
+            [
+                sys.executable, str(PEERS / "paced_stream.py"), driver.directory, "aeron:ipc", "1001",
+                str(MOST_MESSAGES), str(RECORD_SECONDS), "256",
+            ],
+            input="\n", stdout=subprocess.PIPE, text=True, check=True,
+        )  # fmt: skip
+        recorder.terminate()
+        recorder.wait()
+    shutil.rmtree(folder / "shipping")
+    _, published, _, took = publisher.stdout.split()
+    return int(published) / float(took)
+
+
+def shipping(folder: Path, report: Report) -> None:
+    recorded_rate(folder, ships=True)
+    for pair in range(PAIRS):
+        # Now one first, now the other.
+        rates = {ships: recorded_rate(folder, ships=ships) for ships in ((True, False) if pair % 2 else (False, True))}
+        report.pair(
+            "recorder that ships", peer="that does not", ours=rates[True], theirs=rates[False], goal=SHIPPING_GOAL
+        )
+        for ships, rate in rates.items():
+            report.figure(f"recorder, {'shipping' if ships else 'alone'} [messages/s]", rate)
+
+
+def planning(folder: Path, report: Report) -> None:
+    """Ten thousand recordings of which a hundred grow, within the descriptors of a usual shell."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+    from tests.support.many_recordings import make_recordings
+
+    from mainstem.spark.sources.options import parse_options
+    from mainstem.spark.sources.recording import RecordingStreamReader
+
+    growing = make_recordings(folder / "many", RECORDINGS, growing=GROWING)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for each in growing:
+        each.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
+    names = {"position": False, "payload": False}
+    try:
+        for _ in range(PAIRS):
+            reader = RecordingStreamReader(parse_options({"path": str(folder / "many"), "parallelism": "2"}), names)
+            started = time.perf_counter()
+            begin = reader.initialOffset()
+            end = reader.latestOffset(begin, ReadAllAvailable())
+            reader.partitions(begin, end)
+            first = time.perf_counter() - started
+            # As Spark keeps it.
+            end = json.loads(json.dumps(end))
+            started = time.perf_counter()
+            assert reader.latestOffset(end, ReadAllAvailable()) == end
+            idle = time.perf_counter() - started
+            reader.stop()
+            report.pair("first plan, 10,000", peer="the goal", ours=first, theirs=PLAN_GOAL_S, smaller_is_better=True)
+            report.pair("idle trigger, 10,000", peer="the goal", ours=idle, theirs=IDLE_GOAL_S, smaller_is_better=True)
+            report.figure("first plan of 10,000 recordings [s]", first)
+            report.figure("idle trigger over 10,000 recordings [s]", idle)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def live(folder: Path, report: Report) -> None:
+    """From offer to row, of a query of the directory and of one over ``mainstem serve``, in turn."""
+    import numpy as np
+
+    from mainstem.spark import create_session
+    from mainstem.spark.session import stop
+    from spark import LATENCY_RATE, LIVE_SECONDS, recorded
+
+    session = create_session("benchmark", config={"spark.local.dir": str(folder), "spark.sql.shuffle.partitions": "2"})
+
+    def offer_to_row(place: str, checkpoint: Path, publish: Any) -> float:
+        taken: list[Any] = []
+
+        def look(batch: Any, _: int) -> None:
+            stamps = batch.selectExpr("substring(payload, 1, 8) as stamp").toArrow()["stamp"].combine_chunks()
+            now = time.time_ns()
+            if len(stamps):
+                taken.append((now - np.frombuffer(stamps.buffers()[2], "<i8", len(stamps), 0)) / 1e9)
+
+        source = session.readStream.format("mainstem.recording").option("startingPositions", "latest").load(place)
+        writer = source.select("payload").writeStream.foreachBatch(look)
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        query.processAllAvailable()
+        publish().stdout.readline()
+        query.stop()
+        return float(np.median(np.concatenate(taken[len(taken) // 4 :])))
+
+    try:
+        for pair in range(PAIRS // 2 + 1):
+            delays = {}
+            for kind in ("local", "serve") if pair % 2 else ("serve", "local"):
+                own = folder / f"live-{pair}-{kind}"
+                own.mkdir()
+                with recorded(own, LATENCY_RATE // 5, min(LIVE_SECONDS, 12)) as (path, publish), served(path) as url:
+                    place = url if kind == "serve" else str(path)
+                    delays[kind] = offer_to_row(place, own / "checkpoint", publish)
+                report.figure(f"{kind}: offer to row, p50 [ms]", delays[kind] * 1e3)
+            if pair:  # the JVM compiles in the first
+                report.pair(
+                    "offer to row over serve, p50", peer="local", ours=delays["serve"], theirs=delays["local"],
+                    goal=LIVE_GOAL, smaller_is_better=True,
+                )  # fmt: skip
+    finally:
+        stop(session)
+
+
+def main() -> None:
+    check_options(__doc__)
+    parts = {"serve": serve, "s3": s3, "shipping": shipping, "planning": planning, "live": live}
+    chosen = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else list(parts)
+    report = Report()
+    try:
+        for name in chosen:
+            with tempfile.TemporaryDirectory(prefix="mainstem-bench-", dir=os.environ.get("MAINSTEM_BENCH")) as folder:
+                parts[name](Path(folder), report)
+    finally:
+        # What was measured before something went wrong counts all the same.
+        report.print(as_json=wants_json())
+
+
+if __name__ == "__main__":
+    main()
