@@ -1,4 +1,4 @@
-"""Draws the multiplexers' tables into docs/mux.md, between its markers: ``python tools/draw_mux_states.py [--check]``."""
+"""Draws the multiplexers' tables into docs/mux.md and docs/mux/*.svg: ``python tools/draw_mux_states.py [--check]``."""
 
 from __future__ import annotations
 
@@ -21,15 +21,81 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "mux.md"
 
 
-def diagram(table: Mapping[tuple[Any, Any], Any], start: IntEnum) -> str:
-    """The moves of a table as a state diagram: one arrow for each pair of states, labelled with the packets sent."""
-    arrows: dict[tuple[str, str], list[str]] = defaultdict(list)
+# A state is a box of the top row; what does not leave it stands in the box. An arrow is an arc, higher the further it goes.
+BOX, STEP, TOP, LINE = 170, 225, 30, 15
+STYLE = """  <style>
+    svg { --ink: #17354d; --soft: #5a6b78; --line: #2b6a99; --box: #eef5fb; --page: #ffffff }
+    @media (prefers-color-scheme: dark) {
+      svg { --ink: #e6eef5; --soft: #a9bac8; --line: #7fb8e0; --box: #1d2b38; --page: #12181f }
+    }
+    .page { fill: var(--page) }
+    .box { fill: var(--box); stroke: var(--line); stroke-width: 1.3 }
+    .t { fill: var(--ink); text-anchor: middle }
+    .s { fill: var(--soft); text-anchor: middle; font-size: 11px }
+    .l { fill: var(--ink); text-anchor: middle; font-size: 11px; stroke: var(--page); stroke-width: 5; paint-order: stroke }
+    .a { stroke: var(--line); stroke-width: 1.6; fill: none; marker-end: url(#m) }
+    .head { fill: var(--line) }
+  </style>
+  <defs>
+    <marker id="m" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">"""
+STYLE += """<path class="head" d="M0 0 8 4 0 8z"/></marker>
+  </defs>"""
+
+
+def moves(table: Mapping[tuple[Any, Any], Any]) -> dict[tuple[str, str], list[str]]:
+    """The packets that are sent between each pair of states."""
+    sent_between: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (half, sent), following in table.items():
         if isinstance(following, IntEnum):
-            arrows[half.name, following.name].append(sent.name)
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start.name}"]
-    lines += [f"    {half} --> {following}: {', '.join(sent)}" for (half, following), sent in arrows.items()]
-    return "\n".join([*lines, "```"])
+            sent_between[half.name, following.name].append(sent.name)
+    return sent_between
+
+
+def picture(name: str, table: Mapping[tuple[Any, Any], Any]) -> str:
+    """The moves of a table as a drawing: a box for each state, an arrow for each pair of them, with the packets sent."""
+    arrows = moves(table)
+    states = sorted({half for half, _ in table})
+    at = {state.name: index for index, state in enumerate(states)}
+    staying = {half: sent for (half, following), sent in arrows.items() if half == following}
+    leaving = {(half, following): sent for (half, following), sent in arrows.items() if half != following}
+    span = max(at[following] - at[half] for half, following in leaving)
+    row = TOP + span * 42
+    height = 34 + LINE * max(len(sent) for sent in [*staying.values(), []])
+    width = STEP * (len(states) - 1) + BOX + 20
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {row + height + 10}" font-size="13"'
+        f' font-family="system-ui, sans-serif" role="img" aria-label="{name}: states and packets">'
+    )
+    lines = [
+        head,
+        STYLE,
+        f'  <rect class="page" width="{width}" height="{row + height + 10}"/>',
+    ]
+    for state, index in at.items():
+        left, middle = 10 + index * STEP, 10 + index * STEP + BOX // 2
+        lines.append(f'  <rect class="box" x="{left}" y="{row}" width="{BOX}" height="{height}" rx="6"/>')
+        lines.append(f'  <text class="t" x="{middle}" y="{row + 20}">{state}</text>')
+        for number, sent in enumerate(staying.get(state, [])):
+            lines.append(f'  <text class="s" x="{middle}" y="{row + 36 + number * LINE}">{sent}, stays</text>')
+    labels = []
+    for (half, following), sent in leaving.items():
+        start, end = 10 + at[half] * STEP + BOX * 3 // 4, 10 + at[following] * STEP + BOX // 4
+        rise = 42 * (at[following] - at[half])
+        lines.append(
+            f'  <path class="a" d="M{start} {row}C{start} {row - rise - 8} {end} {row - rise - 8} {end} {row - 2}"/>'
+        )
+        place = f'x="{(start + end) // 2}" y="{row - rise * 3 // 4 - 12}"'
+        labels.append(f'  <text class="l" {place}>{", ".join(sent)}</text>')
+    lines += labels
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+TABLES = {"bymux-half": bymux.SENDS, "jmux-client": jmux.CLIENT_SENDS, "jmux-server": jmux.SERVER_SENDS}
+
+
+def pictures() -> dict[Path, str]:
+    """Every drawing by its file."""
+    return {ROOT / "docs" / "mux" / f"{name}.svg": picture(name, table) for name, table in TABLES.items()}
 
 
 def grid(table: Mapping[tuple[Any, Any], Any]) -> str:
@@ -52,13 +118,18 @@ def pairs(allowed: frozenset[tuple[Any, Any]]) -> str:
     return "\n".join(lines + [f"| {a.name} | {b.name} |" for a, b in sorted(allowed)])
 
 
+def shown(name: str) -> str:
+    """The line of the page that shows a drawing."""
+    return f"![{name}: states and packets](mux/{name}.svg)"
+
+
 def drawings() -> dict[str, str]:
     """Every drawing by the name of its marker."""
     return {
-        "bymux-half": diagram(bymux.SENDS, bymux.Half.OPEN) + "\n\n" + grid(bymux.SENDS),
+        "bymux-half": shown("bymux-half") + "\n\n" + grid(bymux.SENDS),
         "bymux-responses": grid(bymux.RESPONSES),
-        "jmux-client": diagram(jmux.CLIENT_SENDS, jmux.Half.NONE) + "\n\n" + grid(jmux.CLIENT_SENDS),
-        "jmux-server": diagram(jmux.SERVER_SENDS, jmux.Half.NONE) + "\n\n" + grid(jmux.SERVER_SENDS),
+        "jmux-client": shown("jmux-client") + "\n\n" + grid(jmux.CLIENT_SENDS),
+        "jmux-server": shown("jmux-server") + "\n\n" + grid(jmux.SERVER_SENDS),
         "jmux-open": pairs(jmux.MAY_OPEN),
     }
 
@@ -77,8 +148,11 @@ def main() -> int:
     before = PAGE.read_text()
     after = drawn(before)
     if "--check" in sys.argv:
-        return before != after
+        return before != after or any(path.read_text() != text for path, text in pictures().items())
     PAGE.write_text(after)
+    for path, text in pictures().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     return 0
 
 

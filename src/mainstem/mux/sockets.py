@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError, TimedOut
+from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, Arrival, Arrivals
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger
 from mainstem.mux.transports import SocketTransport
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from mainstem.mux.engine import Engine
     from mainstem.mux.transports import TransportHandler
 
-# Connections that one listener serves at once; each may hold its windows' worth of memory.
-MAX_CONNECTIONS = 1024
 CONNECT_TIMEOUT_S = 10.0
 # Broken rules of peers that a listener logs one by one, in so many seconds; the others are counted.
 LOG_BURST = 10
@@ -62,13 +61,24 @@ class Endpoint:
 class Listener(Generic[E]):
     """A listening socket and its connections. A context manager; closing twice is fine."""
 
-    def __init__(self, factory: Callable[[], E], *, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], E],
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
+        handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
+    ) -> None:
         self._factory = factory
-        self._max = max_connections
+        self._arrivals = Arrivals(
+            self._make_engine,
+            max_connections=max_connections,
+            max_connections_per_address=max_connections_per_address,
+            handshake_timeout=handshake_timeout,
+        )
         self._server: asyncio.Server | None = None
         self._engines: set[E] = set()  # those with a transport or a task
         self.connections: set[E] = set()
-        self.refused = 0
         self._log_since = float("-inf")
         self._logged = 0
         self._suppressed = 0
@@ -96,13 +106,15 @@ class Listener(Generic[E]):
             >>> await listener.start("127.0.0.1", 7000, path=None, ssl=None)
         """
         loop = asyncio.get_running_loop()
+
+        def accept() -> Arrival:
+            return Arrival(self._arrivals, ssl)
+
         try:
             if path is not None:
-                server = await loop.create_unix_server(self._accept, path, ssl=ssl, start_serving=False)
+                server = await loop.create_unix_server(accept, path, start_serving=False)
             else:
-                server = await loop.create_server(
-                    self._accept, host, port or 0, ssl=ssl, backlog=1024, start_serving=False
-                )
+                server = await loop.create_server(accept, host, port or 0, backlog=1024, start_serving=False)
             self._server = server
             # Apart, since a task that is cancelled while asyncio starts what it has made leaves the socket open.
             await server.start_serving()
@@ -113,16 +125,23 @@ class Listener(Generic[E]):
             self.stop_listening()
             raise
 
-    def _accept(self) -> asyncio.BaseProtocol:
-        if len(self.connections) >= self._max:
-            self.refused += 1
-            return _Refusal()
+    @property
+    def refused(self) -> int:
+        """Connections that were one too many, in all or of their address."""
+        return self._arrivals.refused
+
+    @property
+    def dropped_silent(self) -> int:
+        """Connections that were ended since they had sent nothing: in time, or when their place was needed."""
+        return self._arrivals.dropped_silent
+
+    def _make_engine(self) -> E:
         self._engines = {engine for engine in self._engines if engine.tasks or not engine.over}
         engine = self._factory()
         self._engines.add(engine)
         self.connections.add(engine)
         engine.on_ended(lambda: self._on_ended(engine))
-        return SocketTransport(engine)
+        return engine
 
     def _on_ended(self, engine: E) -> None:
         self.connections.discard(engine)
@@ -173,10 +192,11 @@ class Listener(Generic[E]):
             >>> await listener.close()
         """
         self.stop_listening()
+        handshakes = self._arrivals.abort_handshakes()
         ending = list(self._engines)
         for engine in ending:
             engine.end(abort=True)
-        await cancel_and_wait({task for engine in ending for task in engine.tasks}, timeout)
+        await cancel_and_wait(handshakes.union(*(engine.tasks for engine in ending)), timeout)
         for engine in ending:
             await engine.wait_ended()
 
@@ -185,10 +205,3 @@ class Listener(Generic[E]):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
-
-
-class _Refusal(asyncio.Protocol):
-    """Ends a connection beyond the limit at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()

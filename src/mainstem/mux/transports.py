@@ -81,7 +81,8 @@ class SocketTransport(asyncio.BufferedProtocol):
 
     def __init__(self, handler: TransportHandler) -> None:
         self._handler = handler
-        self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
+        # From the first byte on: a peer that only connects costs no memory.
+        self._buffer: memoryview | None = None
         self._transport: asyncio.Transport | None = None
         self._facts: dict[str, Any] = {}
         self._loop = asyncio.get_running_loop()
@@ -90,6 +91,7 @@ class SocketTransport(asyncio.BufferedProtocol):
         self._closing = False
         self._error: OSError | None = None
         self.paused = False
+        self.has_received = False
         self.peer = "peer"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,11 +114,20 @@ class SocketTransport(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Where the next bytes go."""
+        if self._buffer is None:
+            self._buffer = memoryview(bytearray(RECEIVE_BUFFER))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came in."""
+        assert self._buffer is not None
+        self.has_received = True
         self._handler.data_received(self._buffer[:nbytes])
+
+    def data_received(self, data: bytes) -> None:
+        """Takes bytes that came before the transport was this protocol's."""
+        self.has_received = True
+        self._handler.data_received(memoryview(data))
 
     def get_extra_info(self, name: str) -> Any:
         """A fact about the peer."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import MemoryTransport, jmux_pair
+from tests.support.patience import soon
 
 from mainstem.errors import Cancelled, ConnectionLost, TimedOut
 from mainstem.mux.jmux.aio_client import Client
@@ -34,8 +35,8 @@ async def test_a_call_that_times_out_cancels_its_handler() -> None:
 
     client, endpoint = jmux_pair(slow)
     with pytest.raises(TimedOut, match="no response within"):
-        await asyncio.wait_for(client.call(b"x", timeout=0.05), 5)
-    await asyncio.wait_for(cancelled.wait(), 5)
+        await soon(client.call(b"x", timeout=0.05))
+    await soon(cancelled.wait())
     await settle()
     assert endpoint.transports[0].sent.endswith(bytes.fromhex("20000000"))  # type: ignore[attr-defined]
 
@@ -50,11 +51,11 @@ async def test_the_timeout_of_a_call_covers_all_attempts() -> None:
 
     client, _ = jmux_pair(refuse)
     with pytest.raises(TimedOut):
-        await asyncio.wait_for(client.call(b"x", attempts=1000, timeout=0.2), 5)
+        await soon(client.call(b"x", attempts=1000, timeout=0.2))
     assert 2 <= attempts <= 6, "the pauses double"
     attempts = 0
     with pytest.raises(Cancelled, match="busy"):
-        await asyncio.wait_for(client.call(b"x", attempts=3), 5)
+        await soon(client.call(b"x", attempts=3))
     assert attempts == 3
 
 
@@ -96,7 +97,7 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     endpoint = SilentEndpoint()
     client = Client(endpoint, settings=None, max_connections=1, timeout=0.05)  # type: ignore[arg-type]
     with pytest.raises(TimedOut, match="header"):
-        await asyncio.wait_for(client.add_connection(), 5)
+        await soon(client.add_connection())
     assert client.connections == 0
     client = Client(endpoint, settings=None, max_connections=1, timeout=5)  # type: ignore[arg-type]
     connecting = asyncio.ensure_future(client.add_connection())
@@ -105,7 +106,7 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     assert endpoint.transport is not None
     endpoint.transport.lose(None)
     with pytest.raises(ConnectionLost) as caught:
-        await asyncio.wait_for(connecting, 5)
+        await soon(connecting)
     assert caught.value.delivery == "none"
     connecting = asyncio.ensure_future(client.add_connection())
     await settle()

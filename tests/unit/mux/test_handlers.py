@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.patience import STALL_S, soon
 
 from mainstem.errors import ClosedError
 from mainstem.mux import bymux, jmux
@@ -33,7 +34,7 @@ class Handler:
             raise
 
     async def ended(self) -> str:
-        return await asyncio.wait_for(self.outcome, 5)
+        return await soon(self.outcome)
 
 
 async def settle() -> None:
@@ -51,7 +52,7 @@ async def test_a_bymux_handler_is_cancelled_when_its_peer_aborts_the_stream(comp
     if complete:
         await stream.close()
     await settle()
-    await asyncio.wait_for(handler.started.wait(), 5)
+    await soon(handler.started.wait())
     stream.abort()
     assert await handler.ended() == "cancelled"
 
@@ -60,7 +61,7 @@ async def test_a_jmux_handler_is_cancelled_when_its_client_aborts_and_can_ask_wh
     handler = Handler(read_first=True)
     client, _ = jmux_pair(handler)
     calling = asyncio.ensure_future(client.call(b"request"))
-    await asyncio.wait_for(handler.started.wait(), 5)
+    await soon(handler.started.wait())
     assert handler.stream.caller_waiting
     calling.cancel()
     assert await handler.ended() == "cancelled"
@@ -86,7 +87,7 @@ async def test_a_jmux_handler_that_computes_in_a_thread_can_ask() -> None:
     loop = asyncio.get_running_loop()
     client, _ = jmux_pair(compute)
     calling = asyncio.ensure_future(client.call(b"x"))
-    await asyncio.wait_for(go_on.wait(), 5)
+    await soon(go_on.wait())
     calling.cancel()
     await settle()
     await asyncio.sleep(0.05)
@@ -101,8 +102,8 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
     jmux_client, endpoint = jmux_pair(jmux_handler)
     session = await jmux_client.open_session()
     session.write(b"x")
-    await asyncio.wait_for(bymux_handler.started.wait(), 5)
-    await asyncio.wait_for(jmux_handler.started.wait(), 5)
+    await soon(bymux_handler.started.wait())
+    await soon(jmux_handler.started.wait())
     if how == "lost":
         server._transport.lose(OSError("reset"))  # type: ignore[union-attr]
         endpoint.servers[0]._transport.lose(OSError("reset"))  # type: ignore[union-attr]
@@ -151,7 +152,7 @@ async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
     client, _ = bymux_pair(store, settings=bymux.Settings(stream_window=1000))
     async with client, await client.open_stream() as stream:
         stream.write(bytes(20_000))
-    assert len(await asyncio.wait_for(received, 5)) == 20_000
+    assert len(await soon(received)) == 20_000
 
 
 async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled() -> None:
@@ -168,7 +169,7 @@ async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled()
         stream.write(b"request")
         await stream.close()
         assert await stream.read(-1) == b"request"
-    await asyncio.wait_for(done.wait(), 5)
+    await soon(done.wait())
 
 
 async def test_a_writer_whose_reader_left_is_stopped() -> None:
@@ -190,7 +191,7 @@ async def test_a_writer_whose_reader_left_is_stopped() -> None:
         await settle()
         stream.write(b"x")
         await stream.readexactly(150)
-    await asyncio.wait_for(stopped.wait(), 5)
+    await soon(stopped.wait())
 
 
 async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() -> None:
@@ -204,7 +205,7 @@ async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() ->
 
     _, server = bymux_pair(store)
     server.data_received(memoryview(bytes.fromhex("3006 2006026869 8006 a006".replace(" ", ""))))
-    assert await asyncio.wait_for(received, 5) == b"hi"
+    assert await soon(received) == b"hi"
 
 
 async def test_an_empty_response_is_a_response() -> None:
@@ -245,7 +246,7 @@ async def test_a_client_that_gives_no_ration_does_not_hold_a_handler_for_ever(mo
     client, endpoint = jmux_pair(respond, settings=jmux.Settings(initial_ration=1024))
     session = await client.open_session()
     session.write(b"x")
-    await asyncio.wait_for(done.wait(), 5)
-    async with asyncio.timeout(5):
+    await soon(done.wait())
+    async with asyncio.timeout(STALL_S):
         while endpoint.servers[0].tasks:
             await asyncio.sleep(0.01)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.patience import STALL_S, soon
 
 from mainstem.errors import LimitExceeded, TimedOut
 from mainstem.mux import bymux, jmux
@@ -70,7 +71,7 @@ async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_
     stream = await open_stream()
     data = bytes(range(256)) * 40  # ten windows
     stream.write(data)
-    assert await asyncio.wait_for(stream.readexactly(9000), 10) == data[:9000]
+    assert await soon(stream.readexactly(9000)) == data[:9000]
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(stream.readexactly(5000), 0.05)
     assert await stream.readexactly(1240) == data[9000:]
@@ -80,7 +81,7 @@ async def test_reads_larger_than_the_window_are_granted_credit_and_lose_nothing_
     assert stream._buffer.size <= 1024
     received = b""
     while len(received) < len(data):
-        received += await asyncio.wait_for(stream.read(), 10)
+        received += await soon(stream.read())
     assert received == data
 
 
@@ -108,11 +109,11 @@ def test_blocking_reads_that_timed_out_lost_nothing(open_stream: Callable[[], Aw
         with pytest.raises(TimedOut):
             stream.readexactly(4, timeout=0.05)
         stream.write(b"cd")
-        assert stream.readexactly(4, timeout=10) == b"abcd"
+        assert stream.readexactly(4, timeout=STALL_S) == b"abcd"
         stream.write(b"ef")
         with pytest.raises(TimedOut):
             stream.read(-1, timeout=0.05)
-        assert stream.read(timeout=10) == b"ef"
+        assert stream.read(timeout=STALL_S) == b"ef"
 
 
 @pytest.mark.parametrize("protocol", ["bymux", "jmux"])
@@ -126,11 +127,11 @@ async def test_reading_everything_has_a_limit(protocol: str) -> None:
         stream = await jmux_client.open_session()
     stream.write(bytes(8000))
     with pytest.raises(LimitExceeded) as caught:
-        await asyncio.wait_for(stream.read(-1), 10)
+        await soon(stream.read(-1))
     assert caught.value.limit == 5000
     received = 0
     while received < 8000:
-        received += len(await asyncio.wait_for(stream.read(), 10))
+        received += len(await soon(stream.read()))
 
 
 async def test_a_session_that_is_waited_for_is_not_lost_with_a_cancelled_waiter() -> None:
@@ -146,7 +147,7 @@ async def test_a_session_that_is_waited_for_is_not_lost_with_a_cancelled_waiter(
     await settle()
     sessions[0].abort()  # frees one id, which wakes the first task
     waiting[0].cancel()
-    session = await asyncio.wait_for(waiting[1], 10)
+    session = await soon(waiting[1])
     assert session.id == sessions[0].id
     release.set()
 
@@ -178,6 +179,6 @@ async def test_a_stream_that_is_dropped_unread_makes_room_for_the_next_one(way: 
         await accepted.__aexit__(None, None, None)
     else:
         getattr(accepted, way)()
-    second = await asyncio.wait_for(client.open_stream(), 5)
+    second = await soon(client.open_stream())
     second.abort()
     await asyncio.gather(client.close(), server.close())

@@ -8,6 +8,7 @@ import asyncio
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.patience import soon
 
 from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
 from mainstem.mux import bymux, jmux
@@ -51,7 +52,7 @@ async def test_flush_and_close_raise_also_when_the_peer_stopped_before_them(verb
     await settle()
     for _ in range(2):
         with pytest.raises(ClosedError, match="bytes were not sent"):
-            await asyncio.wait_for(getattr(stream, verb)(), 5)
+            await soon(getattr(stream, verb)())
 
 
 @pytest.mark.parametrize("how", ["lost", "closed by the server"])
@@ -136,7 +137,7 @@ async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() ->
     stream = await client.open_stream()
     stream.write(b"abc")
     with pytest.raises(TimedOut, match="3 bytes were not sent") as caught:
-        await asyncio.wait_for(stream.close(timeout=0.05), 10)
+        await soon(stream.close(timeout=0.05))
     assert caught.value.unsent == 3
     await settle()
     assert stream.queued == 0

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, ConnectionLost, LocalProtocolError, MainstemError, TimedOut
+from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.bymux import events
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, logger
-from mainstem.mux.sockets import CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Endpoint, Listener
+from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint, Listener
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
 if TYPE_CHECKING:
@@ -390,6 +391,8 @@ async def serve(
     ssl: ssl_module.SSLContext | None = None,
     settings: Settings | None = None,
     max_connections: int = MAX_CONNECTIONS,
+    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
+    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     on_connection: Callable[[Connection], Awaitable[object]] | None = None,
 ) -> Listener[Connection]:
     """Listens over TCP, TLS or a Unix socket, as the reactive end.
@@ -401,7 +404,11 @@ async def serve(
         path: The path of a Unix socket, in place of host and port.
         ssl: A server-side context, for TLS.
         settings: The configuration of each connection; the defaults are vanilla bymux.
-        max_connections: Connections at once (1024 by default); further ones are closed when they come.
+        max_connections: Connections at once (1024 by default). A further one takes the place of one that has sent nothing yet,
+            and is closed where there is none.
+        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
+            clients come through a proxy.
+        handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
         on_connection: Called with each connection; a ``MainstemError`` that it raises ends that connection.
 
     Returns:
@@ -417,6 +424,8 @@ async def serve(
     listener = Listener(
         lambda: Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection),
         max_connections=max_connections,
+        max_connections_per_address=max_connections_per_address,
+        handshake_timeout=handshake_timeout,
     )
     await listener.start(host, port, path=path, ssl=ssl)
     return listener

@@ -44,8 +44,7 @@ class Settings(ConnectionSettings):
 
     Args:
         stream_window: Bytes that this end holds for each stream, and keeps granted by the rule of docs/protocols/bymux.md, 9.
-        ``INFINITE`` gives
-            infinite credit; 0 leaves granting to the caller.
+            ``INFINITE`` gives infinite credit; 0 leaves granting to the caller.
         peer_streams: Streams that the peer may have at once; 0 leaves it to the caller.
         allow_at_start: Whether the first credit for streams is given at the start; else the caller gives it
             (``allow_streams``). It is restored in either case.

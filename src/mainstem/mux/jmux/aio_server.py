@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ClosedError, MainstemError
+from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS
 from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger, wait_for_tasks
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.server import ServerConnection
 from mainstem.mux.jmux.state import Half
-from mainstem.mux.sockets import MAX_CONNECTIONS, Listener
+from mainstem.mux.sockets import Listener
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -263,6 +264,8 @@ async def serve(
     ssl: ssl_module.SSLContext | None = None,
     settings: Settings | None = None,
     max_connections: int = MAX_CONNECTIONS,
+    max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
+    handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
 ) -> JmuxListener:
     """Listens over TCP, TLS or a Unix socket.
 
@@ -273,7 +276,11 @@ async def serve(
         path: The path of a Unix socket, in place of host and port.
         ssl: A server-side context, for TLS.
         settings: The configuration of each connection.
-        max_connections: Connections at once (1024 by default); further ones are closed when they come.
+        max_connections: Connections at once (1024 by default). A further one takes the place of one that has sent nothing yet,
+            and is closed where there is none.
+        max_connections_per_address: Of these, from one IPv4 address or IPv6 /64 network (256 by default); raise it where
+            clients come through a proxy.
+        handshake_timeout: Seconds for TLS and for the peer's first byte (15 by default); ``None`` for no limit.
 
     Returns:
         The listener, which is a context manager.
@@ -285,6 +292,11 @@ async def serve(
         >>> async with await jmux.serve(handler, "127.0.0.1", 7001) as listener:
         ...     await asyncio.Event().wait()
     """
-    listener = JmuxListener(lambda: ServerEngine(handler, settings), max_connections=max_connections)
+    listener = JmuxListener(
+        lambda: ServerEngine(handler, settings),
+        max_connections=max_connections,
+        max_connections_per_address=max_connections_per_address,
+        handshake_timeout=handshake_timeout,
+    )
     await listener.start(host, port, path=path, ssl=ssl)
     return listener

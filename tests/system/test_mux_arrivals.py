@@ -1,0 +1,198 @@
+"""Peers that connect and say nothing, speak no TLS, or come in crowds: they keep nobody else out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.errors import ConfigurationError, MainstemError
+from mainstem.mux import bymux, jmux
+from mainstem.mux.arrivals import Arrival, Arrivals
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from mainstem.mux.sockets import Listener
+
+pytestmark = pytest.mark.system
+
+PLACES = 8
+MANY = {"max_connections": PLACES, "max_connections_per_address": PLACES}
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    folder: Path = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
+        f"-keyout {key} -out {cert}"
+    )
+    if subprocess.run(command.split(), capture_output=True, check=False).returncode:
+        pytest.skip("openssl cannot make a certificate here")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(cert, key)
+    return server, ssl.create_default_context(cafile=str(cert))
+
+
+@contextlib.asynccontextmanager
+async def listening(protocol: Any, **more: Any) -> AsyncIterator[Listener[Any]]:
+    async def echo(stream: Any) -> None:
+        async for data in stream:
+            stream.write(data)
+
+    async with await protocol.serve(echo, "127.0.0.1", 0, **more) as listener:
+        yield listener
+
+
+async def is_served(protocol: Any, port: int, context: ssl.SSLContext | None = None) -> bool:
+    """Whether an honest client gets its bytes back."""
+    more = {} if context is None else {"ssl": context, "server_hostname": "localhost"}
+    async with await protocol.connect("127.0.0.1", port, **more) as client:
+        if protocol is jmux:
+            return bool(await client.call(b"honest") == b"honest")
+        async with await client.open_stream() as stream:
+            stream.write(b"honest")
+            return bool(await stream.readexactly(6) == b"honest")
+
+
+@contextlib.contextmanager
+def silent(port: int, count: int, *, address: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+    """Connections that send nothing."""
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=(address, 0)))
+            for _ in range(count)
+        ]
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_silent_connections_make_room_for_one_that_speaks(
+    protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    server, client = tls if with_tls else (None, None)
+    async with listening(protocol, ssl=server, **MANY) as listener:
+        with silent(listener.port, PLACES):
+            await eventually(lambda: len(listener._arrivals) == PLACES)
+            assert await is_served(protocol, listener.port, client)
+            assert listener.dropped_silent == 1
+            assert listener.refused == 0
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_a_peer_has_so_long_for_its_first_byte(
+    protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    server, _ = tls if with_tls else (None, None)
+    async with listening(protocol, ssl=server, handshake_timeout=0.2) as listener:
+        with silent(listener.port, 3):
+            await eventually(lambda: listener.dropped_silent + with_tls * 3 >= 3 and not len(listener._arrivals))
+        assert not listener.connections
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) -> None:
+    async with (
+        listening(protocol, handshake_timeout=0.2) as listener,
+        await protocol.connect("127.0.0.1", listener.port) as client,
+    ):
+        await eventually(lambda: len(listener.connections) == 1)
+        await asyncio.sleep(0.5)
+        assert len(listener.connections) == 1
+        assert listener.dropped_silent == 0
+        if protocol is jmux:
+            assert await client.call(b"later") == b"later"
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+async def test_handshakes_that_fail_leave_no_connection(
+    protocol: Any, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    async with listening(protocol, ssl=tls[0], **MANY) as listener:
+        for _ in range(3 * PLACES):
+            _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n" * 8)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+        await eventually(lambda: not len(listener._arrivals))
+        assert not listener.connections
+        assert await is_served(protocol, listener.port, tls[1])
+
+
+@pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_one_address_has_its_share_and_no_more(
+    protocol: Any, with_tls: bool, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    server, client = tls if with_tls else (None, None)
+    async with listening(protocol, ssl=server, max_connections_per_address=2) as listener:
+        with silent(listener.port, 5, address="127.0.0.2"), silent(listener.port, 2, address="127.0.0.3"):
+            await eventually(lambda: listener.dropped_silent == 3)
+            assert len(listener._arrivals) == 4
+            assert await is_served(protocol, listener.port, client)
+            assert listener.dropped_silent == 3
+
+
+@pytest.mark.parametrize("limit", [{"max_connections": 2}, {"max_connections_per_address": 2}], ids=["all", "address"])
+async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, int]) -> None:
+    async with listening(jmux, **limit) as listener, contextlib.AsyncExitStack() as clients:
+        for _ in range(2):
+            client = await clients.enter_async_context(await jmux.connect("127.0.0.1", listener.port))
+            assert await client.call(b"here") == b"here"
+        with pytest.raises(MainstemError):
+            await is_served(jmux, listener.port)
+        assert listener.refused >= 1
+        assert listener.dropped_silent == 0
+
+
+async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    async with listening(bymux, ssl=tls[0]) as listener:
+        with silent(listener.port, 3) as sockets:
+            await eventually(lambda: len(listener._arrivals) == 3)
+            await listener.close()
+            assert not len(listener._arrivals)
+            for each in sockets:
+                each.settimeout(30)
+                with contextlib.suppress(ConnectionResetError):
+                    assert each.recv(1) == b""
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_connections": 0}, {"max_connections_per_address": 0}, {"handshake_timeout": 0}]
+)
+async def test_a_limit_below_its_least_value_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"at least 1|above 0"):
+        async with listening(bymux, **wrong):
+            pass
+
+
+async def test_a_handshake_that_is_dropped_before_it_began_is_counted_once(
+    tls: tuple[ssl.SSLContext, ssl.SSLContext],
+) -> None:
+    arrivals = Arrivals(lambda: pytest.fail("nothing is served"), handshake_timeout=0.05)
+    ends = [await asyncio.open_unix_connection(sock=end) for end in socket.socketpair()]
+    arrival = Arrival(arrivals, tls[0])
+    arrival.connection_made(ends[0][1].transport)
+    task = arrival.abort_handshake()
+    assert task is not None
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    await asyncio.sleep(0.2)
+    assert (len(arrivals), arrivals.dropped_silent) == (0, 0)
+    for _, writer in ends:
+        writer.close()
