@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError
+from mainstem.prefixes import Prefixes, unmapped
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -19,37 +20,6 @@ if TYPE_CHECKING:
 # Rates are remembered for so many prefixes; beyond that the one that was quiet longest is forgotten.
 MAX_RATES = 4_096
 ALL_SOURCES = "all"
-
-
-class Prefixes:
-    """Maps an address to the network that counts as one owner: by default a whole IPv4 address and an IPv6 /64.
-
-    In IPv6 a single subscriber has 2**64 addresses at least, so that a limit for one address has no effect.
-    """
-
-    def __init__(self, *, ipv4: int = 32, ipv6: int = 64) -> None:
-        if not 0 < ipv4 <= 32 or not 0 < ipv6 <= 128:
-            raise ConfigurationError(f"prefixes /{ipv4} and /{ipv6} are not 1 to 32 and 1 to 128 bits")
-        self._lengths = {4: ipv4, 6: ipv6}
-
-    def of(self, address: str) -> str:
-        """Returns the prefix of an address; an IPv4 address mapped to IPv6 is IPv4.
-
-        Args:
-            address: A numeric address; any other text is its own prefix.
-
-        Returns:
-            A network, as ``192.0.2.7/32`` or ``2001:db8::/64``.
-
-        Example:
-            >>> Prefixes().of("192.0.2.7")
-            '192.0.2.7/32'
-        """
-        try:
-            parsed = unmapped(address)
-        except ValueError:
-            return address
-        return str(ipaddress.ip_network((parsed, self._lengths[parsed.version]), strict=False))
 
 
 class RateLimit:
@@ -136,14 +106,6 @@ class SourceFilter:
             and (self._rate is None or self._rate.take(self._prefixes.of(address), now_ns))
             and (self._total is None or self._total.take(ALL_SOURCES, now_ns))
         )
-
-
-def unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Returns the address; an IPv4 one that is mapped to IPv6 as itself. Raises ValueError."""
-    parsed = ipaddress.ip_address(address)
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
-        return parsed.ipv4_mapped
-    return parsed
 
 
 def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

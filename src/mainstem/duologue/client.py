@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.idle import BackoffIdle
@@ -10,6 +11,7 @@ from mainstem.duologue.environment import Confinement
 from mainstem.duologue.lifecycle import ClientLife
 from mainstem.duologue.settings import ClientSettings
 from mainstem.errors import ClosedError, MainstemError
+from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
@@ -54,6 +56,7 @@ class DuologueClient:
         self._life.connect(aeron, directory)
         self._life.start()
         self._closed = False
+        finalise_at_exit(self)
 
     @classmethod
     def connect(
@@ -226,8 +229,10 @@ class DuologueClient:
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
-            warnings.warn(f"a duologue client of {self.settings.server} was not closed", ResourceWarning, stacklevel=2)
             try:
-                self.close()
-            except MainstemError:
-                return
+                warnings.warn(
+                    f"a duologue client of {self.settings.server} was not closed", ResourceWarning, stacklevel=2
+                )
+            finally:
+                with suppress(MainstemError):
+                    self.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mainstem.aeron.admission import Prefixes, RateLimit
+from mainstem.aeron.admission import RateLimit
+from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -11,6 +11,7 @@ from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.handler import Handler
 from mainstem.duologue.lifecycle import ServerLife
 from mainstem.duologue.settings import ServerSettings
+from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
@@ -75,6 +76,7 @@ class DuologueServer:
         self._runner = AgentRunner(self._life, BackoffIdle(), on_start=self._life.confinement)
         self._runner.start()
         self._closed = False
+        finalise_at_exit(self)
 
     @property
     def failure(self) -> MainstemError | None:
@@ -161,5 +163,9 @@ class DuologueServer:
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
-            warnings.warn(f"a duologue server on {self.settings.address} was not closed", ResourceWarning, stacklevel=2)
-            self.close()
+            try:
+                warnings.warn(
+                    f"a duologue server on {self.settings.address} was not closed", ResourceWarning, stacklevel=2
+                )
+            finally:
+                self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import struct
 
 import pytest
@@ -453,6 +454,31 @@ def test_a_delayed_answer_leaves_when_its_time_has_come(core: Modules) -> None:
     pair.sender.run_cycle(pair.now_ns)
     assert not pair.sender_transport.take()
     pair.now_ns += 5 * MS
+    pair.sender.run_cycle(pair.now_ns)
+    assert len(pair.sender_transport.take()) == 1
+
+
+def test_requests_of_strangers_take_nothing_from_a_receiver_that_reports(core: Modules) -> None:
+    pair = Pair(core)
+    pair.connect()
+    rate = TERM_LENGTH
+    pair.send_path.set_retransmit(core.retransmit.RetransmitHandler(TERM_LENGTH, rate=rate))
+    for _ in range(20):
+        pair.writer.append(bytes(1000))
+    pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.deliver(status(0, TERM_LENGTH // 2), RECEIVER_ADDRESS)
+    pair.sender.run_cycle(pair.now_ns)
+    pair.sender_transport.take()
+    stranger = struct.pack("<HH4s8x", socket.AF_INET, 0x7856, b"\x7f\x00\x00\x42")
+    for n in range(500):
+        pair.sender_transport.deliver(nak(1056 * (n % 20), 1056), stranger)
+        pair.sender.run_cycle(pair.now_ns)
+        pair.now_ns += 100_000
+    of_strangers = len(pair.sender_transport.take())
+    assert 0 < of_strangers <= rate // 16 // 1056 + 5
+    assert pair.value(layout.SYSTEM_RETRANSMIT_OVERFLOWS) > 400
+    pair.now_ns += 20 * MS
+    pair.sender_transport.deliver(nak(0, 1056), RECEIVER_ADDRESS)
     pair.sender.run_cycle(pair.now_ns)
     assert len(pair.sender_transport.take()) == 1
 

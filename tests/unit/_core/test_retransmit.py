@@ -90,3 +90,44 @@ def test_nothing_is_sent_twice_within_the_linger(requests: list[tuple[int, int, 
             assert answer[0] not in last or now_ns - last[answer[0]] >= 10 * MS
             last[answer[0]] = now_ns
             assert answer[0] + answer[1] <= TERM
+
+
+RATE = 1 << 20
+SECOND = 1_000 * MS
+
+
+def flood(retransmits: RetransmitHandler, first: int, seconds: int, *, of_receiver: bool = True) -> int:
+    """Bytes that are sent again for a request every 20 us, each for another place, from a second on."""
+    total = 0
+    for n in range(seconds * 50_000):
+        now_ns = first * SECOND + n * 20_000
+        granted = retransmits.on_nak(32 * (n * 7 % 600), TERM, 20_000, now_ns, of_receiver)
+        retransmits.on_time(now_ns, 20_000)
+        total += granted[1] if granted else 0
+    return total
+
+
+def test_a_flood_of_requests_brings_no_more_than_the_rate() -> None:
+    assert flood(handler(rate=0), 1, 1) > 10 * RATE
+    retransmits = handler(rate=RATE)
+    # What was saved up, and two seconds; the last request may overdraw.
+    assert 2 * RATE < flood(retransmits, 1, 2) <= 3 * RATE + TERM
+    assert retransmits.overflows > 0
+
+
+def test_what_is_sent_anew_may_be_lost_too() -> None:
+    retransmits = handler(rate=RATE)
+    for n in range(2000):  # every byte is lost, twice
+        position, now_ns = 1024 * n, SECOND + n * 11 * MS
+        retransmits.on_time(now_ns, position)
+        for _ in range(2 if n else 0):
+            assert retransmits.on_nak(position - 1024, 1024, position, now_ns) == (position - 1024, 1024)
+            now_ns += 11 * MS
+            retransmits.on_time(now_ns, position)
+    assert retransmits.overflows == 0
+
+
+def test_strangers_use_up_nothing_of_what_receivers_have() -> None:
+    retransmits = handler(rate=RATE)
+    assert flood(retransmits, 1, 2, of_receiver=False) <= 3 * RATE // 16 + TERM
+    assert flood(retransmits, 4, 1) >= RATE

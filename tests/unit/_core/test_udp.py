@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import random
 import socket
-import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import Patience
 from tests.unit._core.network import Writer, modules, new_log
 
 from mainstem._core.driver.datagram import Address
@@ -37,8 +37,9 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 def read_all(transport: UdpTransport, length: int) -> list[tuple[bytes, bytes]]:
     """Reads until so many bytes came; loopback delivers at once, a busy machine a little later."""
     result: list[tuple[bytes, bytes]] = []
-    deadline = time.monotonic() + 10
-    while sum(len(datagram) for datagram, _ in result) < length and time.monotonic() < deadline:
+    patience = Patience(f"{length} bytes")
+    while sum(len(datagram) for datagram, _ in result) < length:
+        patience.check(len(result))
         result += transport.read()
     return result
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from mainstem.aeron.client.settings import ClientSettings
@@ -124,3 +126,22 @@ def test_the_client_shares_names_with_its_driver():
     assert not client.client_pre_touch_mapped_memory
     assert DriverSettings.load(environ=environ).dir == default_directory(environ) == "/dev/shm/other"
     assert default_directory({"USER": "mole"}).endswith("/aeron-mole")
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("/opt/prices/feed.py", "feed.py"),
+        ("/opt/prices/__main__.py", "prices"),
+        ("-c", "python"),
+        ("", "python"),
+        ("my prices\n", "my_prices_"),
+        ("x" * 300, "x" * 80),
+    ],
+)
+def test_a_client_without_a_name_has_that_of_its_program_and_process(
+    program: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [program])
+    assert ClientSettings.load(environ={}).client_name == f"{name}-{os.getpid()}"
+    assert ClientSettings.load(environ={"AERON_CLIENT_NAME": "tide"}).client_name == "tide"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.support.patience import STALL_S
 
 from mainstem.aeron.agent import AgentInvoker, AgentRunner, AgentTerminated
 from mainstem.aeron.idle import YieldIdle
@@ -59,7 +60,7 @@ def test_an_invoked_agent_can_end_itself():
 def test_a_runner_works_in_its_own_thread_until_it_is_closed():
     worker = Worker()
     runner = AgentRunner(worker, YieldIdle()).start()
-    assert worker.busy.wait(20)
+    assert worker.busy.wait(STALL_S)
     assert not runner.is_closed
     assert runner.close()
     assert runner.close()
@@ -73,7 +74,7 @@ def test_a_runner_goes_on_after_an_error():
     errors = []
     worker = Worker(script=[None, ValueError("bad"), KeyError("worse")])
     with AgentRunner(worker, YieldIdle(), error_handler=errors.append):
-        assert worker.busy.wait(20)
+        assert worker.busy.wait(STALL_S)
     assert [type(error) for error in errors] == [ValueError, KeyError]
     assert worker.closed == 1
 
@@ -81,7 +82,7 @@ def test_a_runner_goes_on_after_an_error():
 def test_a_running_agent_can_end_itself():
     worker = Worker(script=[None, AgentTerminated()])
     runner = AgentRunner(worker, YieldIdle()).start()
-    assert runner.join(20)
+    assert runner.join(STALL_S)
     assert (worker.cycles, worker.closed) == (2, 1)
     runner.close()
 
@@ -114,5 +115,5 @@ def test_what_runs_at_the_start_runs_in_the_agents_thread():
     seen = []
     worker = Worker()
     with AgentRunner(worker, YieldIdle(), on_start=lambda: seen.append(threading.current_thread())):
-        assert worker.busy.wait(20)
+        assert worker.busy.wait(STALL_S)
     assert set(seen) == worker.threads

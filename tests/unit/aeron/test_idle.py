@@ -54,9 +54,13 @@ def test_backoff_takes_its_four_arguments():
 
 def test_a_sleeping_strategy_sleeps_only_without_work():
     strategy = idle.idle_strategy("sleep-ns", "20ms")
+    took = []
+    for _ in range(50):  # a busy machine takes this process away now and then, but not each time
+        before = time.monotonic()
+        strategy.idle(1)
+        took.append(time.monotonic() - before)
+    assert min(took) < 0.02
     before = time.monotonic()
-    strategy.idle(1)
-    assert time.monotonic() - before < 0.02
     strategy.idle(0)
     assert time.monotonic() - before >= 0.02
 

@@ -19,6 +19,10 @@ if not cython.compiled:
 NO_TIME = cython.declare(cython.longlong, -1)
 
 
+# A bit for each bucket of flows. Not the complement of 0, which is negative where this is not compiled.
+EVERY_BUCKET = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+
+
 @cython.cclass
 class PacketIndex:
     """What a run of records holds.
@@ -95,7 +99,7 @@ class PacketIndex:
         elif kind == PACKET_FRAGMENT:
             if self.packet.protocol == 6:
                 # Every owner of a bucket reads a fragment of TCP: whose it is shows when it is whole.
-                self.tcp = ~cython.cast(cython.ulonglong, 0)
+                self.tcp = EVERY_BUCKET
             else:
                 self.fragments |= cython.cast(cython.ulonglong, 1) << self.packet.bucket
         elif kind == PACKET_UNKNOWN_LINK:

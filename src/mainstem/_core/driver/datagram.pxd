@@ -49,6 +49,7 @@ cdef class Transport:
     cdef long long arrival_ns(self, long long now_ns) noexcept nogil
     cdef int receive(self) noexcept nogil
     cdef bint next_datagram(self) noexcept nogil
+    cdef long long source_key(self) noexcept nogil
     cdef bint from_same_source(self, Address address) noexcept nogil
     cdef bint put_one(self, Address to, const unsigned char *base, long long offset, int length, int segment) noexcept nogil
     cdef int send_runs(self, Address to, const unsigned char *base, long long *offset, int *length, int *segment, int count) noexcept nogil

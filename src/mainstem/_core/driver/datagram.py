@@ -213,6 +213,14 @@ class Transport:
             return True
         return False
 
+    def source_key(self) -> cython.longlong:
+        """The address and port that the datagram at hand came from, in 64 bits: equal for equal ones."""
+        i: cython.int
+        key: cython.longlong = 0
+        for i in range(0, ADDRESS_ROOM, 8):
+            key ^= get64(self.sources, self.source + i)
+        return key
+
     def from_same_source(self, address: Address) -> cython.bint:
         """Whether the datagram at hand came from ``address``."""
         i: cython.int

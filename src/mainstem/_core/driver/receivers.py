@@ -23,6 +23,8 @@ class ReceiverTable:
     heard_ns: cython.longlong[MAX_RECEIVERS]
     edges: cython.longlong[MAX_RECEIVERS]
     counts: cython.bint[MAX_RECEIVERS]
+    # Where its last status message came from (Transport.source_key); 0 before that.
+    sources: cython.longlong[MAX_RECEIVERS]
 
     def __init__(self) -> None:
         if not cython.compiled:
@@ -30,6 +32,7 @@ class ReceiverTable:
             self.heard_ns = [0] * MAX_RECEIVERS
             self.edges = [0] * MAX_RECEIVERS
             self.counts = [False] * MAX_RECEIVERS
+            self.sources = [0] * MAX_RECEIVERS
         self.count = 0
 
     def find(self, receiver_id: cython.longlong) -> cython.int:
@@ -40,9 +43,20 @@ class ReceiverTable:
                 return i
         return -1
 
-    def refresh(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
-        """Notes the edge and the time of a known receiver's status message."""
+    def knows_source(self, source: cython.longlong) -> cython.bint:
+        """Whether the last status message of any receiver came from there."""
+        i: cython.int
+        for i in range(self.count):
+            if self.sources[i] == source:
+                return True
+        return False
+
+    def refresh(
+        self, row: cython.int, edge: cython.longlong, source: cython.longlong, now_ns: cython.longlong
+    ) -> cython.void:
+        """Notes the edge, the source and the time of a known receiver's status message."""
         self.heard_ns[row] = now_ns
+        self.sources[row] = source
         if self.counts[row]:
             self.edges[row] = edge
 
@@ -66,6 +80,7 @@ class ReceiverTable:
             row = self.count
             self.count = row + 1
             self.ids[row] = receiver_id
+            self.sources[row] = 0
         self.counts[row] = counts
         self.edges[row] = edge
         return row
@@ -80,6 +95,7 @@ class ReceiverTable:
         self.heard_ns[row] = self.heard_ns[last]
         self.edges[row] = self.edges[last]
         self.counts[row] = self.counts[last]
+        self.sources[row] = self.sources[last]
         self.count = last
         return True
 

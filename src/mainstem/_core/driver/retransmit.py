@@ -20,6 +20,11 @@ DEFAULT_WINDOW_LENGTH = 128 * 1024
 UNICAST_ACTIONS = 64
 DEFAULT_GROUP_ACTIONS = 16
 MOST_MESSAGE_LENGTH = 16 * 1024 * 1024
+# What may be sent again, times what is sent anew: more than loss can ask for, at 50 % and to several receivers.
+FRESH_MULTIPLE = cython.declare(cython.longlong, 4)
+# What requests from a source that has sent no status message get of the rate.
+STRANGERS_SHARE = cython.declare(cython.longlong, 16)
+SECOND_NS = cython.declare(cython.longlong, 1_000_000_000)
 
 
 @cython.cclass
@@ -28,6 +33,11 @@ class RetransmitHandler:
 
     Positions and lengths are in bytes. With ``group`` semantics (multicast, many destinations) a full pool of ``max_actions``
     refuses, and ``overflows`` counts it; otherwise the oldest action makes room. ``deadline_ns`` is when ``on_time`` has work.
+
+    ``rate`` bounds the bytes that are sent again, whatever is asked for: so many in a second, and FRESH_MULTIPLE times what was
+    sent anew since; as many may have been saved up as a second gives, or as the publisher's window holds. Requests of strangers,
+    whose address no status message came from, have an allowance of their own, a sixteenth of the rate: they take nothing from the
+    receivers' own. What is refused for that counts as an overflow too. 0 is no bound.
     """
 
     deadline_ns: readonly[cython.longlong]
@@ -39,6 +49,12 @@ class RetransmitHandler:
     reach: cython.longlong
     delay_ns: cython.longlong
     linger_ns: cython.longlong
+    rate: cython.longlong
+    most_saved: cython.longlong
+    allowance: cython.longlong
+    strangers_allowance: cython.longlong
+    allowed_ns: cython.longlong
+    allowed_position: cython.longlong
     count: cython.int
     position: cython.longlong[MAX_ACTIONS]
     length: cython.longlong[MAX_ACTIONS]
@@ -55,6 +71,7 @@ class RetransmitHandler:
         window_length: cython.longlong = DEFAULT_WINDOW_LENGTH,
         delay_ns: cython.longlong = 0,
         linger_ns: cython.longlong = UNICAST_LINGER_NS,
+        rate: cython.longlong = 0,
     ) -> None:
         if not cython.compiled:
             self.position = [0] * MAX_ACTIONS
@@ -70,6 +87,12 @@ class RetransmitHandler:
         self.reach = term_length // 2 + min(term_length // 8, MOST_MESSAGE_LENGTH)
         self.delay_ns = delay_ns
         self.linger_ns = linger_ns
+        self.rate = rate
+        self.most_saved = max(rate, term_length // 2)
+        self.allowance = self.most_saved
+        self.strangers_allowance = self.most_saved // STRANGERS_SHARE
+        self.allowed_ns = 0
+        self.allowed_position = 0
         self.count = 0
         self.overflows = 0
         self.deadline_ns = NEVER_NS
@@ -83,6 +106,7 @@ class RetransmitHandler:
         length: cython.longlong,
         sender_position: cython.longlong,
         now_ns: cython.longlong,
+        of_receiver: cython.bint,
     ) -> cython.longlong:
         """A request: how many bytes to send at once, 0 for none (yet)."""
         i: cython.int
@@ -90,6 +114,11 @@ class RetransmitHandler:
             return 0
         for i in range(self.count):
             if self.position[i] <= position < self.position[i] + self.length[i]:
+                return 0
+        if self.rate > 0:
+            self.allow_more(sender_position, now_ns)
+            if (self.allowance if of_receiver else self.strangers_allowance) <= 0:
+                self.overflows += 1
                 return 0
         if self.count >= self.max_actions:
             if self.group:
@@ -101,6 +130,11 @@ class RetransmitHandler:
             length = self.term_length - (position & (self.term_length - 1))
         if length > self.most:
             length = self.most
+        # The last one may be overdrawn, by one request.
+        if of_receiver:
+            self.allowance -= length
+        else:
+            self.strangers_allowance -= length
         i = self.count
         self.count = i + 1
         self.position[i] = position
@@ -111,6 +145,22 @@ class RetransmitHandler:
         if self.timer[i] < self.deadline_ns:
             self.deadline_ns = self.timer[i]
         return 0 if self.delayed[i] else length
+
+    def allow_more(self, sender_position: cython.longlong, now_ns: cython.longlong) -> cython.void:
+        """Adds to the allowances what time and what was sent anew have given since the last request."""
+        elapsed_ns: cython.longlong = now_ns - self.allowed_ns
+        fresh: cython.longlong = sender_position - self.allowed_position
+        if elapsed_ns > SECOND_NS:
+            elapsed_ns = SECOND_NS
+        self.allowed_ns = now_ns
+        self.allowed_position = sender_position
+        fresh = elapsed_ns * self.rate // SECOND_NS + FRESH_MULTIPLE * fresh
+        self.allowance += fresh
+        if self.allowance > self.most_saved:
+            self.allowance = self.most_saved
+        self.strangers_allowance += fresh // STRANGERS_SHARE
+        if self.strangers_allowance > self.most_saved // STRANGERS_SHARE:
+            self.strangers_allowance = self.most_saved // STRANGERS_SHARE
 
     def drop(self, index: cython.int) -> cython.void:
         i: cython.int
@@ -159,9 +209,10 @@ class RetransmitHandler:
         length: cython.longlong,
         sender_position: cython.longlong,
         now_ns: cython.longlong,
+        of_receiver: cython.bint = True,
     ) -> tuple[int, int] | None:
         """A request for ``length`` bytes from ``position``: what to send at once, None for nothing (yet)."""
-        granted = self.ask(position, length, sender_position, now_ns)
+        granted = self.ask(position, length, sender_position, now_ns, of_receiver)
         return (position, granted) if granted else None
 
     def on_time(self, now_ns: cython.longlong, sender_position: cython.longlong) -> list[tuple[int, int]]:

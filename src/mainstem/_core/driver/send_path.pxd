@@ -119,9 +119,9 @@ cdef class SendPath:
     cdef void set_sender_limit(self, long long limit) noexcept nogil
     cdef bint report(self, int kind, Transport transport, long long now_ns) noexcept nogil
     cdef bint on_status_message(self, Transport transport, long long now_ns) noexcept nogil
-    cdef void follow_receiver(self, int row, long long edge, long long now_ns) noexcept nogil
+    cdef void follow_receiver(self, int row, long long edge, long long source, long long now_ns) noexcept nogil
     cdef void expire_receivers(self, long long now_ns) noexcept nogil
     cdef long long resend_range(self, long long position, long long length) noexcept nogil
-    cdef bint on_nak(self, int term_id, long long offset, long long length, long long now_ns) noexcept nogil
+    cdef bint on_nak(self, int term_id, long long offset, long long length, long long source, long long now_ns) noexcept nogil
     cdef long long repeat(self, long long position, long long length) noexcept nogil
     cdef void repeat_delayed(self, long long now_ns) noexcept nogil

@@ -252,6 +252,7 @@ class SendEndpointCore:
             get32(base, at + NAK_TERM_ID_OFFSET),
             get32(base, at + NAK_TERM_OFFSET_OFFSET),
             get32(base, at + NAK_LENGTH_OFFSET),
+            self.transport.source_key(),
             now_ns,
         )
 
@@ -760,12 +761,14 @@ class SendPath:
         if row < 0 or (self.tracks_minimum and not self.table.counts[row]):
             self.report(EVENT_NEW_RECEIVER, transport, now_ns)
         else:
-            self.follow_receiver(row, position + window, now_ns)
+            self.follow_receiver(row, position + window, transport.source_key(), now_ns)
         return True
 
-    def follow_receiver(self, row: cython.int, edge: cython.longlong, now_ns: cython.longlong) -> cython.void:
+    def follow_receiver(
+        self, row: cython.int, edge: cython.longlong, source: cython.longlong, now_ns: cython.longlong
+    ) -> cython.void:
         """A known receiver reports the ``edge`` up to which it takes data: refreshes it, and moves the limit (17)."""
-        self.table.refresh(row, edge, now_ns)
+        self.table.refresh(row, edge, source, now_ns)
         self.last_status_ns = now_ns
         self.has_initial_connection = True
         if self.limit_frozen:
@@ -795,7 +798,7 @@ class SendPath:
         row: cython.int = self.table.put(receiver_id, edge, counts)
         if row < 0:
             return False
-        self.follow_receiver(row, edge, now_ns)
+        self.follow_receiver(row, edge, self.table.sources[row], now_ns)
         return True
 
     def remove_receiver(self, receiver_id: cython.longlong) -> bool:
@@ -863,7 +866,12 @@ class SendPath:
         return sent
 
     def on_nak(
-        self, term_id: cython.int, offset: cython.longlong, length: cython.longlong, now_ns: cython.longlong
+        self,
+        term_id: cython.int,
+        offset: cython.longlong,
+        length: cython.longlong,
+        source: cython.longlong,
+        now_ns: cython.longlong,
     ) -> cython.bint:
         """A NAK: sends the range again unless it is on its way already. False for a malformed request."""
         position: cython.longlong
@@ -878,7 +886,7 @@ class SendPath:
             fadd64(self.cells, self.naks_at, 1)
         position = self.position_of(term_id, offset)
         # The handler refuses what is on its way already, and cuts what was not sent yet or is cleaned.
-        length = self.retransmit.ask(position, length, self.sender_position, now_ns)
+        length = self.retransmit.ask(position, length, self.sender_position, now_ns, self.table.knows_source(source))
         if self.retransmit.overflows != overflows:
             fadd64(self.cells, SYSTEM_RETRANSMIT_OVERFLOWS * COUNTER_VALUE_LENGTH, 1)
         if length > 0:

@@ -22,6 +22,7 @@ from mainstem.aeron.driver.event_log import event_log, watched
 from mainstem.aeron.driver.media.transport import check_buffers
 from mainstem.aeron.driver.messages import DriverConductorProxy
 from mainstem.aeron.driver.naming.name_resolver import NameResolver
+from mainstem.aeron.driver.receiver.image_census import ImageCensus
 from mainstem.aeron.driver.receiver.receiver import Receiver
 from mainstem.aeron.driver.sender.sender import Sender
 from mainstem.aeron.error_log import DistinctErrorLog
@@ -118,7 +119,11 @@ class DriverCore:
         return Receiver(
             counters=self.cnc.counters_values,
             to_conductor=self.to_conductor,
-            stream_session_limit=settings.driver_stream_session_limit,
+            census=ImageCensus(
+                stream_limit=settings.driver_stream_session_limit,
+                source_limit=settings.driver_source_image_limit,
+                total_limit=settings.driver_image_limit,
+            ),
             resolve_interval_ns=settings.driver_reresolution_check_interval_ns,
             now_ns=now_ns,
             source_filter=source_filter,

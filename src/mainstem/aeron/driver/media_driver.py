@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mainstem.aeron.driver.process import DriverProcess
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.errors import LocalProtocolError
+from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,6 +41,7 @@ class MediaDriver:
         self._directory = directory
         self._running: DriverProcess | DriverThreads | None = running
         self._temporary = temporary
+        finalise_at_exit(self)
 
     @classmethod
     def launch(
@@ -150,5 +152,7 @@ class MediaDriver:
 
     def __del__(self) -> None:
         if getattr(self, "_running", None) is not None:
-            warnings.warn(f"media driver in {self._directory} was not closed", ResourceWarning, stacklevel=2)
-            self.close()
+            try:
+                warnings.warn(f"media driver in {self._directory} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                self.close()

@@ -302,6 +302,11 @@ class DriverSettings(Settings):
     )
     retransmit_unicast_delay_ns: int = duration(0, "How long a retransmission waits.")
     retransmit_unicast_linger_ns: int = duration(10 * NS_PER_MS, "How long a repeated request for the same is ignored.")
+    retransmit_rate: int = size(
+        16 * MIB,
+        "Bytes that a stream sends again in a second, beyond four times what it sends anew; 0 for any number.",
+        high=1 << 32,
+    )
     max_resend: int = integer(16, "Retransmissions under way with several receivers.", low=1, high=MAX_RESEND)
     # Receivers.
     rcv_initial_window_length: int = size(
@@ -353,6 +358,13 @@ class DriverSettings(Settings):
     driver_stream_session_limit: int = integer(
         INT32_MAX, "Sessions of one stream that an endpoint takes.", low=1, high=INT32_MAX
     )
+    driver_source_image_limit: int = integer(
+        1024,
+        "Images of one source, an IPv4 address or an IPv6 /64; its further SETUPs are refused.",
+        low=1,
+        high=INT32_MAX,
+    )
+    driver_image_limit: int = integer(4096, "Images in all; further SETUPs are refused.", low=1, high=INT32_MAX)
     # Who may send streams here (SourceFilter in mainstem.aeron.admission); an address is refused before it has an image.
     endpoint_filter_allow: str = text(
         "", "Networks that streams may come from; empty for any.", accepts=NETWORKS, wrong=_wrong_networks

@@ -88,6 +88,7 @@ def make_sender_publication(
             window_multiple=flow_control.window_multiple,
             delay_ns=settings.retransmit_unicast_delay_ns,
             linger_ns=settings.retransmit_unicast_linger_ns,
+            rate=settings.retransmit_rate,
         ),
         response_correlation_id=params.response_correlation_id,
         is_response=params.is_response,

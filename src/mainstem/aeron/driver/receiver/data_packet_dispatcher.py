@@ -74,9 +74,8 @@ class _Interest:
 class DataPacketDispatcher:
     """The subscribed sessions of one endpoint; its compiled tables report only what needs a decision."""
 
-    def __init__(self, core: ReceiveEndpointCore, *, session_limit: int = 0x7FFFFFFF) -> None:
+    def __init__(self, core: ReceiveEndpointCore) -> None:
         self._core = core
-        self._session_limit = session_limit
         self._streams: dict[int, _Interest] = {}
         self._sessions: dict[Session, tuple[SessionState, int]] = {}
 
@@ -133,18 +132,13 @@ class DataPacketDispatcher:
         self._enter(stream_id, session_id, SessionState.PENDING_SETUP, now_ns + PENDING_SETUP_TIMEOUT_NS)
         return True
 
-    def on_setup(self, stream_id: int, session_id: int, now_ns: int, *, images: int) -> bool:
-        """Handles a SETUP of a session without an image. Returns whether to have one made.
-
-        ``images`` is the number of this stream's images so far.
-        """
+    def on_setup(self, stream_id: int, session_id: int, now_ns: int) -> bool:
+        """Handles a SETUP of a session without an image. Returns whether to have one made."""
         if not self.has_subscription(stream_id, session_id):
             self._enter(stream_id, session_id, SessionState.NO_INTEREST, NEVER_NS)
             return False
         entry = self._sessions.get((stream_id, session_id))
         if entry is not None and now_ns < entry[1] and entry[0] not in ACCEPTS_SETUP:
-            return False
-        if images >= self._session_limit:
             return False
         self._enter(stream_id, session_id, SessionState.INIT_IN_PROGRESS, now_ns + CREATION_TIMEOUT_NS)
         return True

@@ -19,6 +19,7 @@ from mainstem.aeron.driver.messages import (
 )
 from mainstem.aeron.driver.network_agent import CHECK_INTERVAL_NS, NetworkAgent
 from mainstem.aeron.driver.receiver.data_packet_dispatcher import DataPacketDispatcher
+from mainstem.aeron.driver.receiver.image_census import ImageCensus, Refusal
 from mainstem.aeron.protocol.frames import Rttm, Setup, StatusMessage
 from mainstem.aeron.protocol.layouts import LAYOUTS, FrameType
 from mainstem.aeron.system_counter import SystemCounter
@@ -45,7 +46,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         *,
         counters: AtomicBuffer,
         to_conductor: ConductorQueue,
-        stream_session_limit: int = 0x7FFFFFFF,
+        census: ImageCensus | None = None,
         resolve_interval_ns: int = CHECK_INTERVAL_NS,
         now_ns: int = 0,
         source_filter: EndpointFilter | None = None,
@@ -57,7 +58,8 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         self._filter = source_filter
         self._refusals = refusals
         self._counters = counters
-        self._session_limit = stream_session_limit
+        self._census = ImageCensus() if census is None else census
+        self._refused: set[Refusal] = set()
         self._dispatchers: dict[int, DataPacketDispatcher] = {}
         self._images: dict[int, tuple[ReceiverImage, ReceiveChannelEndpoint]] = {}
         self._errors: dict[tuple[int, int], int] = {}
@@ -139,7 +141,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         destination = endpoint.destinations.get(index)
         if destination is None:
             return
-        address = InetAddress.unpack(source).ip if self._filter is not None else ""
+        address = InetAddress.unpack(source).ip
         if self._filter is not None and not self._filter.admits(address):
             self._refuse()
             return
@@ -147,11 +149,12 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         if image is not None:
             self._connect(endpoint, image, index, source, now_ns)
             return
-        images = sum(
-            1 for each, where in self._images.values() if where is endpoint and each.path.stream_id == setup.stream_id
-        )
         dispatcher = self._dispatchers[endpoint.key]
-        if dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns, images=images):
+        session = (endpoint.key, setup.stream_id, setup.session_id)
+        refusal = self._census.refusal(session, address)
+        if refusal is not None and dispatcher.has_subscription(setup.stream_id, setup.session_id):
+            self._refused.add(refusal)
+        elif dispatcher.on_setup(setup.stream_id, setup.session_id, now_ns):
             if self._filter is not None and not self._filter.admits_stream(
                 address, term_length=setup.term_length, now_ns=now_ns
             ):
@@ -161,6 +164,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
             if destination.channel.is_multicast and setup.ttl > destination.ttl:
                 # Its data reaches further than status messages from here do.
                 self._counters.add_i64(TTL_ASYMMETRY_OFFSET, 1)
+            self._census.creating(session, address)
             self._send(
                 CreateImage(
                     endpoint=endpoint,
@@ -201,6 +205,9 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
 
     def _check(self, now_ns: int, *, resolves: bool) -> None:
         """Checks once a second for expired sessions, SETUPs to request (docs/protocols/aeron.md, 15.1), and sockets that fail."""
+        for refusal in self._refused - {Refusal.BUSY}:
+            self._send(NetworkFault(text=f"a SETUP was refused: {refusal.value}"))
+        self._refused.clear()
         for key, endpoint in self._endpoints.items():
             self._dispatchers[key].on_time(now_ns)
             for index, destination in endpoint.destinations.items():
@@ -229,7 +236,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def on_register_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
         """Takes an endpoint into the duty cycle."""
         self._endpoints[endpoint.key] = endpoint
-        self._dispatchers[endpoint.key] = DataPacketDispatcher(endpoint.core, session_limit=self._session_limit)
+        self._dispatchers[endpoint.key] = DataPacketDispatcher(endpoint.core)
         self.cycle.add_endpoint(endpoint.core)
 
     def on_close_endpoint(self, endpoint: ReceiveChannelEndpoint) -> None:
@@ -270,6 +277,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
     def on_add_image(self, endpoint: ReceiveChannelEndpoint, image: ReceiverImage) -> None:
         """Adds the image of a ``CreateImage`` to the duty cycle."""
         path = image.path
+        self._census.created((endpoint.key, path.stream_id, path.session_id))
         self._dispatchers[endpoint.key].forget(path.stream_id, path.session_id)
         self._images[path.key] = (image, endpoint)
         self._connect(endpoint, image, image.transport_index, image.source, self._now_ns)
@@ -277,6 +285,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
 
     def on_refuse_image(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> None:
         """The image of a ``CreateImage`` is not made; the session's next SETUP starts again."""
+        self._census.gone((endpoint.key, stream_id, session_id))
         dispatcher = self._dispatchers.get(endpoint.key)
         if dispatcher is not None:
             dispatcher.forget(stream_id, session_id)
@@ -289,6 +298,7 @@ class Receiver(NetworkAgent[ReceiverCycle, "ReceiveChannelEndpoint"]):
         entry = self._images.pop(image.path.key, None)
         if entry is not None:
             endpoint = entry[1]
+            self._census.gone((endpoint.key, image.path.stream_id, image.path.session_id))
             self.cycle.remove_from_dispatch(image.path, endpoint.core)
             self.cycle.remove_path(image.path)
             dispatcher = self._dispatchers.get(endpoint.key)

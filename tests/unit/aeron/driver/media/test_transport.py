@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.support.patience import wait_for
 
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.loss_generator import RandomLoss
@@ -17,11 +18,7 @@ LOOPBACK = InetAddress("127.0.0.1", 0)
 
 
 def read_one(opened: OpenTransport) -> tuple[bytes, bytes]:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        for datagram in opened.transport.read():
-            return datagram
-    raise AssertionError("nothing came")
+    return next(iter(wait_for(opened.transport.read)))
 
 
 def test_opens_binds_and_connects_with_the_buffers_that_were_asked_for() -> None:

@@ -11,6 +11,7 @@ from tests.support.invoked_driver import InvokedDriver, only
 from mainstem.aeron.command import responses
 from mainstem.aeron.counters import CounterType
 from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.naming.driver_name_resolver import MAX_ENTRIES_PER_CYCLE, MAX_SENDS_PER_CYCLE
 from mainstem.aeron.protocol.frames import Resolution, ResolutionEntry
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import ConfigurationError
@@ -134,3 +135,51 @@ def test_a_resolver_needs_a_name() -> None:
         InvokedDriver(name_resolver_supplier="driver")
     with pytest.raises(ConfigurationError, match="is not one of"):
         InvokedDriver(name_resolver_supplier="oracle")
+
+
+def crowd(first: int, count: int) -> bytes:
+    """A frame that introduces so many drivers which do not exist."""
+    entries = (
+        ResolutionEntry(name=f"n{n}", address=ip_address(f"127.{n >> 8 & 255}.{n & 255}.9"), port=40000, is_self=True)
+        for n in range(first, first + count)
+    )
+    return Resolution(entries=tuple(entries)).encode()
+
+
+def test_a_flood_of_invented_drivers_costs_a_bounded_part_of_each_duty_cycle(driver: InvokedDriver) -> None:
+    peer, honest = driver.network.peer(BOOTSTRAP), driver.network.peer(40993)
+    for first in range(0, 20_000, 50):
+        driver.network.send(peer, BOUND, crowd(first, 50))
+    driver.network.send(honest, BOUND, told("gamma", "127.0.0.1", 40993, is_self=True))
+    known, sent = 0, driver.network.sent
+    most_entries = most_sent = 0
+    for _ in range(1000):
+        driver.run(0.01, step=0.01)
+        before, known = known, value(driver, CounterType.RESOLVER_CACHE_ENTRIES)
+        most_entries = max(most_entries, known - before)
+        before, sent = sent, driver.network.sent
+        most_sent = max(most_sent, sent - before)
+    assert 0 < most_entries <= MAX_ENTRIES_PER_CYCLE + 50
+    assert 0 < most_sent <= MAX_SENDS_PER_CYCLE
+
+
+def test_a_round_that_takes_many_duty_cycles_reaches_every_neighbour(driver: InvokedDriver) -> None:
+    peers = [driver.network.peer(41000 + n) for n in range(200)]
+    for n, peer in enumerate(peers):
+        driver.network.send(peer, BOUND, told(f"n{n}", "127.0.0.1", 41000 + n, is_self=True))
+        driver.run(0.02, step=0.01)
+    for peer in peers:
+        peer.take()
+    driver.run(4.5, step=0.01)
+    for n, peer in enumerate(peers):
+        names = {entry.name for frame in peer.take() for entry in Resolution.decode(frame).entries}
+        assert names == {"alpha", *(f"n{m}" for m in range(200) if m != n)}
+
+
+def test_counts_a_frame_that_is_longer_than_a_jumbo_frame(driver: InvokedDriver) -> None:
+    peer = driver.network.peer(BOOTSTRAP)
+    before = driver.counters.value(SystemCounter.INVALID_PACKETS)
+    driver.network.send(peer, BOUND, crowd(0, 1000))
+    driver.run(0.1, step=0.01)
+    assert driver.counters.value(SystemCounter.INVALID_PACKETS) == before + 1
+    assert value(driver, CounterType.RESOLVER_CACHE_ENTRIES) == 0

@@ -14,7 +14,7 @@ STREAM, SESSION = 10, 77
 
 @pytest.fixture
 def dispatcher() -> DataPacketDispatcher:
-    made = DataPacketDispatcher(ReceiveEndpointCore(AtomicBuffer(bytearray(128 * 64))), session_limit=2)
+    made = DataPacketDispatcher(ReceiveEndpointCore(AtomicBuffer(bytearray(128 * 64))))
     made.add_subscription(STREAM, None)
     return made
 
@@ -24,9 +24,9 @@ def test_asks_for_a_setup_once_a_second_until_it_comes(dispatcher: DataPacketDis
     assert dispatcher.state(STREAM, SESSION) is SessionState.PENDING_SETUP
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
     assert dispatcher.on_unknown(STREAM, SESSION, SECOND)
-    assert dispatcher.on_setup(STREAM, SESSION, SECOND + 1, images=0)
+    assert dispatcher.on_setup(STREAM, SESSION, SECOND + 1)
     assert dispatcher.state(STREAM, SESSION) is SessionState.INIT_IN_PROGRESS
-    assert not dispatcher.on_setup(STREAM, SESSION, SECOND + 2, images=0)
+    assert not dispatcher.on_setup(STREAM, SESSION, SECOND + 2)
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND + 2)
 
 
@@ -40,9 +40,9 @@ def test_a_pending_setup_is_forgotten_after_a_second(dispatcher: DataPacketDispa
 
 def test_a_session_that_cools_down_is_not_welcome_until_the_time_is_over(dispatcher: DataPacketDispatcher) -> None:
     dispatcher.cool_down(STREAM, SESSION, SECOND)
-    assert not dispatcher.on_setup(STREAM, SESSION, SECOND - 1, images=0)
+    assert not dispatcher.on_setup(STREAM, SESSION, SECOND - 1)
     assert not dispatcher.on_unknown(STREAM, SESSION, SECOND - 1)
-    assert dispatcher.on_setup(STREAM, SESSION, SECOND, images=0)
+    assert dispatcher.on_setup(STREAM, SESSION, SECOND)
 
 
 def test_a_subscription_to_one_session_wants_no_other(dispatcher: DataPacketDispatcher) -> None:
@@ -50,9 +50,9 @@ def test_a_subscription_to_one_session_wants_no_other(dispatcher: DataPacketDisp
     assert dispatcher.has_subscription(11, SESSION)
     assert not dispatcher.on_unknown(11, 78, 0)
     assert dispatcher.state(11, 78) is SessionState.NO_INTEREST
-    assert not dispatcher.on_setup(11, 78, 1 << 60, images=0)
+    assert not dispatcher.on_setup(11, 78, 1 << 60)
     dispatcher.add_subscription(11, 78)
-    assert dispatcher.on_setup(11, 78, 1, images=0)
+    assert dispatcher.on_setup(11, 78, 1)
 
 
 def test_a_stream_without_subscription_is_forgotten_with_its_sessions(dispatcher: DataPacketDispatcher) -> None:
@@ -68,14 +68,9 @@ def test_a_stream_without_subscription_is_forgotten_with_its_sessions(dispatcher
 
 
 def test_a_refused_image_may_be_asked_for_again(dispatcher: DataPacketDispatcher) -> None:
-    assert dispatcher.on_setup(STREAM, SESSION, 0, images=0)
+    assert dispatcher.on_setup(STREAM, SESSION, 0)
     dispatcher.forget(STREAM, SESSION)
-    assert dispatcher.on_setup(STREAM, SESSION, 1, images=0)
-
-
-def test_there_are_no_more_images_of_a_stream_than_the_limit(dispatcher: DataPacketDispatcher) -> None:
-    assert dispatcher.on_setup(STREAM, 1, 0, images=1)
-    assert not dispatcher.on_setup(STREAM, 2, 0, images=2)
+    assert dispatcher.on_setup(STREAM, SESSION, 1)
 
 
 def test_a_flood_of_sessions_does_not_grow_memory(dispatcher: DataPacketDispatcher) -> None:

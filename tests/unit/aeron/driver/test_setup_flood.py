@@ -1,0 +1,131 @@
+"""SETUPs of invented sessions: what they can make a driver do, and what an honest source still gets."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import closing
+from typing import Any
+
+import pytest
+from tests.support.invoked_driver import InvokedDriver, count
+from tests.support.memory_network import Peer
+
+from mainstem._core import layout
+from mainstem.aeron.command import responses
+from mainstem.aeron.driver.conductor.agent_messages import IMAGES_PER_CYCLE
+from mainstem.aeron.driver.media.addresses import InetAddress
+from mainstem.aeron.driver.receiver.image_census import MAX_CREATING, ImageCensus, Refusal
+from mainstem.aeron.system_counter import SystemCounter
+
+ADDRESS = InetAddress("127.0.0.1", 20132)
+STREAM = 1001
+ATTACKER = Peer(InetAddress("127.0.0.66", 4000))
+HONEST = Peer(InetAddress("127.0.0.7", 4000))
+SESSIONS = 10_000
+
+
+def setup(session: int) -> bytes:
+    return struct.pack("<iBBHiiiiiiii", 40, 0, 0, layout.TYPE_SETUP, 0, session, STREAM, 9, 9, 1 << 16, 1408, 0)
+
+
+def under_attack(**settings: Any) -> InvokedDriver:
+    driver = InvokedDriver(**settings)
+    driver.add_subscription(f"aeron:udp?endpoint={ADDRESS}", STREAM)
+    return driver
+
+
+def images_of(driver: InvokedDriver, source: Peer, sessions: range) -> int:
+    """How many images the SETUPs made, each sent as often as its sender would in a second."""
+    images = 0
+    for session in sessions:
+        driver.network.send(source, ADDRESS, setup(session))
+        if session % 4 == 0:
+            images += count(driver.cycle(), responses.OnAvailableImage)
+    return images + count(driver.cycle(), responses.OnAvailableImage)
+
+
+@pytest.mark.parametrize("limit", ["driver_source_image_limit", "driver_image_limit"])
+def test_a_flood_of_setups_makes_no_more_images_than_the_limit(limit: str) -> None:
+    with closing(under_attack(**{limit: 20})) as driver:
+        assert images_of(driver, ATTACKER, range(1, SESSIONS)) == 20
+        driver.run(1.5)
+        assert driver.counters.value(SystemCounter.ERRORS) == 1
+
+
+def test_a_source_at_its_limit_keeps_no_other_out() -> None:
+    with closing(under_attack(driver_source_image_limit=20)) as driver:
+        images_of(driver, ATTACKER, range(1, 1000))
+        assert images_of(driver, HONEST, range(5000, 5005)) == 5
+
+
+def test_the_images_of_a_flood_are_given_back() -> None:
+    with closing(under_attack(driver_source_image_limit=20)) as driver:
+        counters, free = len(list(driver.counters)), driver.files.free_space("")
+        images_of(driver, ATTACKER, range(1, 1000))
+        assert len(list(driver.counters)) > counters
+        assert driver.files.free_space("") < free
+        driver.run(30, step=0.05)
+        assert len(list(driver.counters)) == counters
+        assert driver.files.free_space("") == free
+        assert images_of(driver, ATTACKER, range(1000, 1010)) == 10
+
+
+def test_a_duty_cycle_makes_few_images_and_what_is_asked_for_at_once_is_bounded() -> None:
+    with closing(under_attack()) as driver:
+        for session in range(1, 1001):
+            driver.network.send(ATTACKER, ADDRESS, setup(session))
+        made = []
+        for _ in range(1000):
+            driver.core.do_work(driver.clock.monotonic_ns())
+            made.append(count(driver.poll(), responses.OnAvailableImage))
+        assert max(made) == IMAGES_PER_CYCLE
+        assert MAX_CREATING <= sum(made) < 500
+        assert images_of(driver, ATTACKER, range(1, 1001)) + sum(made) == 1000
+        assert driver.counters.value(SystemCounter.ERRORS) == 0
+
+
+def census() -> ImageCensus:
+    return ImageCensus(stream_limit=2, source_limit=3, total_limit=4)
+
+
+def test_the_census_names_the_limit_that_is_met() -> None:
+    images = census()
+    for session in (1, 2):
+        assert images.refusal((9, STREAM, session), "192.0.2.1") is None
+        images.creating((9, STREAM, session), "192.0.2.1")
+    assert images.refusal((9, STREAM, 3), "192.0.2.2") is Refusal.OF_STREAM
+    assert images.refusal((8, STREAM, 3), "192.0.2.1") is None
+    images.creating((9, 5, 3), "192.0.2.1")
+    assert images.refusal((9, 6, 4), "192.0.2.1") is Refusal.OF_SOURCE
+    assert images.refusal((9, 6, 4), "192.0.2.2") is None
+    images.creating((9, 6, 4), "192.0.2.2")
+    assert images.refusal((9, 7, 5), "192.0.2.3") is Refusal.OF_ALL
+    images.gone((9, 6, 4))
+    images.gone((9, 6, 4))
+    assert images.refusal((9, 7, 5), "192.0.2.3") is None
+    assert len(images) == 3
+
+
+def test_a_v6_network_is_one_source() -> None:
+    images = census()
+    for session in range(3):
+        images.creating((session, STREAM, session), f"2001:db8::{session + 1}")
+    assert images.refusal((7, STREAM, 7), "2001:db8::ffff:1") is Refusal.OF_SOURCE
+    assert images.refusal((7, STREAM, 7), "2001:db8:0:1::1") is None
+
+
+def test_a_session_that_is_asked_for_twice_counts_once() -> None:
+    images = census()
+    for _ in range(5):
+        images.creating((9, STREAM, 1), "192.0.2.1")
+    assert len(images) == 1
+    images.created((9, STREAM, 1))
+    images.gone((9, STREAM, 1))
+    assert len(images) == 0
+
+
+def test_a_setup_that_is_repeated_meets_no_limit_that_its_own_session_has_filled() -> None:
+    images = ImageCensus(stream_limit=1, source_limit=1, total_limit=1)
+    images.creating((9, STREAM, 1), "192.0.2.1")
+    assert images.refusal((9, STREAM, 1), "192.0.2.1") is None
+    assert images.refusal((9, STREAM, 2), "192.0.2.1") is Refusal.OF_STREAM
