@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S
 from tests.unit.aeron.client.hand_driver import DIRECTORY, HandDriver
 
 import mainstem
@@ -42,7 +43,7 @@ async def test_messages_are_sent_and_iterated_until_the_stream_ends():
         sent = [bytes([i]) * i * 100 for i in range(20)]
         position = 0
         for message in sent:
-            position = await publication.send(message, timeout=30.0)
+            position = await publication.send(message, timeout=STALL_S)
         log = driver.files.map(f"{DIRECTORY}/{publication.sync.registration_id}.logbuffer")
         log.put_i64(3 * 65536 + 128, position)
         assert [message async for message in subscription] == sent

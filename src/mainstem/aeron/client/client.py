@@ -12,6 +12,7 @@ from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS, CncAttach
 from mainstem.aeron.idle import SleepIdle
 from mainstem.clock import NS_PER_MS
+from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
     import os
@@ -80,6 +81,7 @@ class Aeron:
             self._runner = AgentRunner(conductor, idle, clock=context.clock, error_handler=on_error).start()
         if context.driver_invoker is not None:
             conductor.invokers += (context.driver_invoker,)
+        finalise_at_exit(self)
 
     @classmethod
     def connect(
@@ -529,5 +531,7 @@ class Aeron:
     def __del__(self) -> None:
         conductor = getattr(self, "_conductor", None)
         if conductor is not None and not conductor.closed:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
-            self.close()
+            try:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+            finally:
+                self.close()

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
 from mainstem.aeron.directory import user_directory
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.settings import Settings, boolean, duration, text
+
+MAX_PROGRAM_NAME = 80  # letters: the reference's clients have names of at most 100, and the process's id follows
+
+
+def default_client_name() -> str:
+    """Returns the program's name and its process id, as in ``prices.py-4711``."""
+    path = sys.argv[0] if getattr(sys, "argv", None) else ""
+    name = os.path.basename(path)
+    if name == "__main__.py":
+        name = os.path.basename(os.path.dirname(path))
+    if not name or name.startswith("-"):
+        name = "python"
+    plain = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in name)
+    return f"{plain[:MAX_PROGRAM_NAME]}-{os.getpid()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +33,7 @@ class ClientSettings(Settings):
     Attributes:
         dir: The driver's directory.
         driver_timeout_ns: How old the driver's heartbeat may be before the driver counts as dead; commands wait as long.
-        client_name: The client's name in the label of its heartbeat counter.
+        client_name: The client's name, which tools show; by default the program's and its process id.
         client_idle_sleep_duration_ns: How long the conductor sleeps when it has nothing to do.
         client_resource_linger_duration_ns: How long the log of an image that ended stays mapped.
         client_pre_touch_mapped_memory: Whether every page of a log is touched when it is mapped.
@@ -36,7 +52,7 @@ class ClientSettings(Settings):
         low=NS_PER_MS,
         plain_unit="ms",
     )
-    client_name: str = text("", "Name of this client in the label of its heartbeat counter.")
+    client_name: str = text(default_client_name, "Name of this client, in the label of its heartbeat counter.")
     client_idle_sleep_duration_ns: int = duration(
         16 * NS_PER_MS, "How long the client's conductor sleeps when it has nothing to do."
     )

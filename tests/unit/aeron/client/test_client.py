@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S
 from tests.unit.aeron.client.hand_driver import DIRECTORY, LIVENESS_NS, HandDriver
 
 from mainstem._core import layout
@@ -710,8 +711,8 @@ def test_a_client_with_a_thread_of_its_own_works_alike():
         with Aeron.connect(DIRECTORY, files=driver.files, clock=driver.clock) as aeron:
             publication = aeron.add_publication(CHANNEL, 1)
             subscription = aeron.add_subscription(CHANNEL, 1)
-            publication.send(b"one", timeout=30.0)
-            publication.send(b"two", timeout=30.0)
+            publication.send(b"one", timeout=STALL_S)
+            publication.send(b"two", timeout=STALL_S)
             iterator = subscription.messages(timeout=30.0)
             assert [next(iterator), next(iterator)] == [b"one", b"two"]
         assert aeron.closed

@@ -1,0 +1,42 @@
+"""Closes what a program leaves open, while the interpreter is still whole.
+
+A finaliser that runs while modules are being taken down finds half of them gone, and threads stopped with their locks held. So what
+needs threads, files or other modules to close registers here, and is finalised before that, the newest first: clients before
+their drivers.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from mainstem.errors import MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+_numbers = itertools.count()
+_registered: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
+
+
+def finalise_at_exit(resource: Any) -> None:
+    """Runs ``resource.__del__`` at the end of this process, unless the object is gone by then; a forked child leaves it alone."""
+    _registered[os.getpid(), next(_numbers)] = resource
+
+
+@atexit.register
+def _finalise_all() -> None:
+    for (pid, _number), resource in sorted(_registered.items(), key=lambda item: item[0], reverse=True):
+        if pid == os.getpid():
+            try:
+                with suppress(MainstemError, OSError):
+                    resource.__del__()
+            except (
+                ResourceWarning
+            ) as warning:  # of a program that makes errors of them: the others are still to be closed
+                sys.stderr.write(f"ResourceWarning: {warning}\n")
