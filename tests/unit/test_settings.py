@@ -105,6 +105,13 @@ def test_a_wrong_value_is_refused_in_one_sentence(given, message):
         load(**given)
 
 
+@pytest.mark.parametrize(
+    "name", ["tide_ns", "tide", "TIDE", "Boat_Tide", "BOAT_TIDE", "BOAT_TIDE_NS", "boat.tide", "boat-tide", " Tide "]
+)
+def test_a_name_is_read_in_any_case_with_or_without_prefix_and_unit(name):
+    assert load(**{name: "7s"}).tide_ns == 7_000_000_000
+
+
 def test_a_wrong_value_of_the_environment_is_named_as_it_was_written():
     with pytest.raises(ConfigurationError, match="BOAT_CREW: '0' is not 1 to 40"):
         Boat.load(environ={"BOAT_CREW": "0"})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+COMPLETION_VARIABLE = "_MAINSTEM_COMPLETE"
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -29,6 +31,15 @@ def commands() -> dict[str, str]:
         lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
         lines_by_name[path.stem.replace("_", "-")] = lines[0] if lines else ""
     return lines_by_name
+
+
+def _words_to_complete() -> list[str]:
+    """Returns the words that a shell's completion passes in the environment; which variable depends on the shell."""
+    text = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        return shlex.split(text)[1:]
+    except ValueError:  # a quotation that is still open
+        return text.split()[1:]
 
 
 def _chosen(arguments: Sequence[str]) -> str | None:
@@ -95,6 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     try:
         try:
+            if COMPLETION_VARIABLE in os.environ:
+                from typer.completion import completion_init  # type: ignore[attr-defined]  # not in its __all__
+
+                completion_init()
+                build(_words_to_complete())(args=words, prog_name="mainstem")
             build(words)(args=words, prog_name="mainstem")
         finally:
             sys.stdout.flush()  # here, where it can be reported: a full disk is noticed when the buffer is written

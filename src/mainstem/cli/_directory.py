@@ -7,14 +7,18 @@ import json
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from mainstem.aeron.directory import default_directory
+from mainstem.aeron.directory import CNC_FILE, default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
+from mainstem.cli._numbers import finite
 from mainstem.clock import SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError, DriverTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,19 +27,56 @@ if TYPE_CHECKING:
 
     from mainstem.aeron.tools.snapshot import Snapshot
 
+INT32 = {"min": -(1 << 31), "max": (1 << 31) - 1}  # of session and stream ids
 DirectoryOption = Annotated[
     str, typer.Option("--dir", "-d", help="The driver's directory (default: AERON_DIR, or this user's own).")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SessionOption = Annotated[int | None, typer.Option("--session", help="Only this session id.")]
-StreamOption = Annotated[int | None, typer.Option("--stream", "-s", help="Only this stream id.")]
+SessionOption = Annotated[int | None, typer.Option("--session", help="Only this session id.", **INT32)]
+StreamOption = Annotated[int | None, typer.Option("--stream", "-s", help="Only this stream id.", **INT32)]
 ChannelOption = Annotated[str, typer.Option("--channel", "-c", help="Only channels that contain this text.")]
-IntervalOption = Annotated[float, typer.Option("--interval", "-i", min=0.05, help="Seconds between two samples.")]
+IntervalOption = Annotated[
+    float, typer.Option("--interval", "-i", min=0.05, callback=finite, help="Seconds between two samples.")
+]
+
+
+SHARED_MEMORY = Path("/dev/shm")
+MAX_SHOWN = 4  # of them, in a hint
+MAX_DIRECTORIES = 64  # that are searched for other drivers, for a hint
 
 
 def open_directory(directory: str) -> DirectoryReader:
-    """Opens a directory, or the default one."""
-    return DirectoryReader(directory or default_directory())
+    """Opens a directory, or the default one. Raises DriverTimeout with a hint where there is no driver."""
+    place = directory or default_directory()
+    try:
+        return DirectoryReader(place)
+    except DriverTimeout as error:
+        if not str(error).startswith("no media driver"):
+            raise
+        raise DriverTimeout(f"{error}; {hint_of_drivers(place)}", timeout=error.timeout) from None
+
+
+def hint_of_drivers(place: str) -> str:
+    """Returns what to do where a directory has no driver: choose one that runs on this machine, or start one."""
+    start = f"`mainstem driver --dir {place}` starts one"
+    running = running_drivers()
+    if not running:
+        return start
+    more = f" and {len(running) - MAX_SHOWN} more" if len(running) > MAX_SHOWN else ""
+    return f"{start}, --dir or AERON_DIR chooses one that runs: {', '.join(running[:MAX_SHOWN])}{more}"
+
+
+def running_drivers() -> list[str]:
+    """Returns the directories in shared memory with a driver that is alive, and readable for this user."""
+    running = []
+    for path in sorted(SHARED_MEMORY.glob(f"*/{CNC_FILE}"))[:MAX_DIRECTORIES]:
+        try:
+            with DirectoryReader(str(path.parent)) as reader:
+                if take_snapshot(reader).is_driver_alive(DRIVER_TIMEOUT_MS):
+                    running.append(str(path.parent))
+        except (DriverTimeout, ConfigurationError):
+            continue
+    return running
 
 
 def take_snapshot(reader: DirectoryReader, *, logs: bool = False) -> Snapshot:

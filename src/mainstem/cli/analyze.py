@@ -34,6 +34,8 @@ def run(
     """Analyse captures and recordings: what was lost, where and why, and what held streams back.
 
     Writes every table as Parquet to OUT/tables, and OUT/report.html, which needs nothing else.
+
+    Example: mainstem analyze capture.pcap --out report
     """
     try:
         from mainstem.cli._progress import ProgressBars

@@ -22,7 +22,10 @@ def dump(
     file: Annotated[Path, typer.Argument(help="A file; - reads standard input.", allow_dash=True)],
     as_hex: Annotated[bool, typer.Option("--hex", help="The file holds hexadecimal digits.")] = False,
 ) -> None:
-    """Show frames as text: the bytes of one stream or datagram, or the log that an instrument wrote."""
+    """Show frames as text: the bytes of one stream or datagram, or the log that an instrument wrote.
+
+    Example: mainstem aqueduct dump frames.bin
+    """
     from mainstem.aqueduct.observe import dump_frames, dump_log
 
     try:

@@ -10,6 +10,7 @@ from mainstem.aeron.tools.streams import group_streams
 from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
+    IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
@@ -19,10 +20,14 @@ from mainstem.cli._directory import (
     print_json,
     take_snapshot,
 )
-from mainstem.cli._table import Column, Table, console, print_table, print_title
+from mainstem.cli._table import Column, Table, print_table, print_title
+from mainstem.cli._watch import WatchOption, show_again
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from mainstem.aeron.tools.backlog import Station
+    from mainstem.aeron.tools.snapshot import Snapshot
 
 COLUMNS = (
     Column("  station"),
@@ -31,6 +36,7 @@ COLUMNS = (
     Column("behind", "right"),
     Column("room", "right"),
     Column("", "cut"),
+    Column("client", "cut"),
 )
 ROOMS = {"publisher": "before back pressure", "sender": "in the receivers' window", "receiver": "in its window"}
 
@@ -40,15 +46,28 @@ def run(
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
+    watch: WatchOption = False,
+    interval: IntervalOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show how many bytes wait between one station of each stream and the next.
 
     "behind" are the bytes that the station before has and this one has not; "room" those that it may advance before
     something stops it.
+
+    Example: mainstem backlog --stream 1001 --watch
     """
+
+    def show(out: Console) -> None:
+        _show(out, take_snapshot(reader, logs=True), session, stream, channel, as_json)
+
     with open_directory(directory) as reader:
-        snapshot = take_snapshot(reader, logs=True)
+        show_again(show, watch=watch, interval=interval, as_json=as_json)
+
+
+def _show(
+    out: Console, snapshot: Snapshot, session: int | None, stream: int | None, channel: str, as_json: bool
+) -> None:
     chosen = [
         s
         for s in group_streams(snapshot)
@@ -66,7 +85,6 @@ def run(
         ]
         print_json(snapshot_header(snapshot) | {"streams": rows})
         return
-    out = console()
     print_header(out, snapshot)
     if not chosen:
         out.print("no streams")
@@ -78,13 +96,15 @@ def run(
 def _cells(station: Station) -> list[str]:
     room_of = ROOMS.get(station.kind, "") if station.room is not None else ""
     numbers = [number(station.position), number(station.backlog), number(station.room)]
-    return [f"  {station.kind}", str(station.registration_id), *numbers, room_of]
+    client = station.client.shown if station.client else ""
+    return [f"  {station.kind}", str(station.registration_id), *numbers, room_of, client]
 
 
 def _row(station: Station) -> dict[str, object]:
     return {
         "station": station.kind,
         "registration_id": station.registration_id,
+        "client": station.client.shown if station.client else None,
         "position": station.position,
         "behind": station.backlog,
         "room": station.room,

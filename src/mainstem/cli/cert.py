@@ -19,7 +19,10 @@ def run(
     days: Annotated[int, typer.Option(help="How long they are valid.", min=1)] = 30,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
-    """Make certificates for development: an authority for clients, a certificate and a key for a server."""
+    """Make certificates for development: an authority for clients, a certificate and a key for a server.
+
+    Example: mainstem cert certificates
+    """
     from mainstem.aqueduct.certificates import make_certificates
     from mainstem.errors import ConfigurationError
 

@@ -31,7 +31,10 @@ def show(
     changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List every setting with its value and where the value comes from (default, TOML, environment)."""
+    """List every setting with its value and where the value comes from (default, TOML, environment).
+
+    Example: mainstem config show driver --changed
+    """
     chosen = _chosen(which)
     tables = {
         name: [e for e in loaded.explain_all() if not changed or e.source is not Source.DEFAULT]
@@ -55,7 +58,10 @@ def explain(
     toml: TomlOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Explain what one setting means, what it accepts, its default, its value and where the value comes from."""
+    """Explain what one setting means, what it accepts, its default, its value and where the value comes from.
+
+    Example: mainstem config explain mtu_length
+    """
     explanations: dict[str, Explanation] = {}
     refusals = []
     for kind in KINDS:

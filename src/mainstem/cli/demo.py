@@ -29,6 +29,8 @@ def run(
     """Publish real flights over a lossy network, record, analyse with Spark, and check every row.
 
     Exits 0 only if nothing was lost, doubled or out of order and every row and figure equals the source.
+
+    Example: mainstem demo --out demo
     """
     try:
         from mainstem.cli._progress import ProgressBars

@@ -39,6 +39,8 @@ def run(
     """Run a media driver until Ctrl-C or SIGTERM.
 
     Settings come from the defaults, the TOML file, the environment (AERON_...), then these options.
+
+    Example: mainstem driver --mode SHARED --set term_buffer_length=1m --print-config
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from mainstem.cli._numbers import finite
 from mainstem.cli._stream import say, stopping
 from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, Prefixes, ServerSettings
 from mainstem.errors import ClosedError, ConfigurationError
@@ -38,7 +39,10 @@ def _log(verbose: bool) -> None:
 def key(
     file: Annotated[Path, typer.Argument(help="Where the private key is written; the file must not exist.")],
 ) -> None:
-    """Make a server's key for --encrypt: the private key into a file, the public one to standard output."""
+    """Make a server's key for --encrypt: the private key into a file, the public one to standard output.
+
+    Example: mainstem echo key server.key > server.pub
+    """
     from mainstem.duologue.crypto import ServerKey
 
     server_key = ServerKey(secrets.token_bytes(32))
@@ -61,9 +65,14 @@ def serve(
         int, typer.Option("--clients-per-address", "-m", min=1, help="Clients at a time of one address or prefix.")
     ] = 4,
     ipv6_prefix: Annotated[int, typer.Option("--ipv6-prefix", help="Bits that count as one IPv6 address.")] = 64,
-    join_timeout: Annotated[float, typer.Option("--join-timeout", help="Seconds to join a duologue.")] = 5.0,
+    join_timeout: Annotated[
+        float, typer.Option("--join-timeout", callback=finite, help="Seconds to join a duologue.")
+    ] = 5.0,
     silence_timeout: Annotated[
-        float, typer.Option("--silence-timeout", help="Seconds that a client may be silent; 0: without limit.")
+        float,
+        typer.Option(
+            "--silence-timeout", callback=finite, help="Seconds that a client may be silent; 0: without limit."
+        ),
     ] = 60.0,
     encrypt: Annotated[
         Path | None, typer.Option("--encrypt", help="Encrypt with the private key in this file (see the command key).")
@@ -71,7 +80,10 @@ def serve(
     directory: DirectoryOption = "",
     verbose: VerboseOption = True,
 ) -> None:
-    """Serve echoes until Ctrl-C or SIGTERM."""
+    """Serve echoes until Ctrl-C or SIGTERM.
+
+    Example: mainstem echo serve 192.0.2.1 --clients 100
+    """
     _log(verbose)
     settings = ServerSettings(
         address=address,
@@ -114,13 +126,20 @@ def client(
     control_port: ControlOption = 9001,
     local: Annotated[str, typer.Option("--local", help="The local address to use.")] = "",
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="How many messages; 0: without limit.")] = 0,
-    interval: Annotated[float, typer.Option("--interval", "-i", help="Seconds between two messages.")] = 1.0,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for each step, and for each response.")] = 5.0,
+    interval: Annotated[
+        float, typer.Option("--interval", "-i", callback=finite, help="Seconds between two messages.")
+    ] = 1.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", callback=finite, help="Seconds for each step, and for each response.")
+    ] = 5.0,
     encrypt: Annotated[str, typer.Option("--encrypt", help="The server's public key, in hexadecimal.")] = "",
     directory: DirectoryOption = "",
     verbose: VerboseOption = True,
 ) -> None:
-    """Send ECHO messages and check that each comes back."""
+    """Send ECHO messages and check that each comes back.
+
+    Example: mainstem echo client 192.0.2.1 --count 10
+    """
     _log(verbose)
     try:
         server_key = bytes.fromhex(encrypt)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mainstem.aeron.tools.reading import read_error_file
 from mainstem.cli._directory import DirectoryOption, JsonOption, moment, open_directory, print_csv, print_json
+from mainstem.cli._numbers import finite
 from mainstem.cli._table import console
 from mainstem.clock import SYSTEM_CLOCK
 
@@ -24,12 +25,19 @@ def run(
     file: Annotated[
         str, typer.Option("--file", "-f", help="Read this file instead, which has an error log in it.")
     ] = "",
-    offset: Annotated[int, typer.Option("--offset", "-o", min=0, help="Where in that file the log begins.")] = 0,
-    last: Annotated[float, typer.Option("--last", help="Only errors of the last so many seconds; 0: all.")] = 0.0,
+    offset: Annotated[
+        int, typer.Option("--offset", "-o", min=0, max=(1 << 63) - 1, help="Where in that file the log begins.")
+    ] = 0,
+    last: Annotated[
+        float, typer.Option("--last", callback=finite, help="Only errors of the last so many seconds; 0: all.")
+    ] = 0.0,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a driver's distinct errors, each once: how often, since when, and when last."""
+    """Show a driver's distinct errors, each once: how often, since when, and when last.
+
+    Example: mainstem errors --last 3600
+    """
     since_ms = SYSTEM_CLOCK.epoch_ms() - round(last * 1000) if last > 0 else 0
     if file:
         errors = [e for e in read_error_file(file, offset=offset) if e.last_observation_ms >= since_ms]

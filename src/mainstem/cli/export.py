@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem.cli._codecs import CodecOption, CodecOptions, codec_of
 from mainstem.cli._recordings import (
     FROM_HELP,
     TO_HELP,
@@ -43,11 +44,14 @@ def run(
         str, typer.Option("--payload", help=f"How CSV and JSON lines have payloads: {', '.join(PAYLOADS)}.")
     ] = "base64",
     lossy: Annotated[bool, typer.Option("--lossy", help="Pass over what is damaged or missing; else fail.")] = False,
+    codec: CodecOption = "",
+    option: CodecOptions = None,
     store_option: StoreOption = None,
 ) -> None:
     """Write recordings as Parquet, CSV, JSON lines or Arrow, without Spark.
 
-    A row is a message, with the columns of the Spark source. A file appears under its name when it is whole. Arrow is the stream
+    A row is a message, with the columns of the Spark source; with --codec it has the columns of ingest. A file appears under
+    its name when it is whole. Arrow is the stream
     format of its IPC.
 
     Example: mainstem export tides --to parquet -o tides.parquet --stream 1001 --since 2026-01-31T12:00:00
@@ -55,7 +59,7 @@ def run(
     where = filters(begin=begin, end=end, recording_id=recording, stream_id=stream, session_id=session)
     names = [name.strip() for name in columns.split(",")] if columns else None
     with open_recordings(place, pairs(store_option, "--store-option")) as recordings:
-        rows = recordings.to_reader(names, where, frames=frames, strict=not lossy)
+        rows = recordings.to_reader(names, where, frames=frames, strict=not lossy, codec=codec_of(codec, option))
         with _output(out) as file:
             count = write_rows(rows, file, kind, payload=payload)
     say(f"wrote {count:,} rows to {'standard output' if out == '-' else out}")

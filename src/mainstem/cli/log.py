@@ -39,6 +39,8 @@ def run(
     """Show a log buffer file: its metadata, its tails, its frames.
 
     The file may be in use; it is read without being mapped, so that a sparse one takes no storage for it.
+
+    Example: mainstem log 7 --tail --payload 64
     """
     with LogFile(_path(log, directory or default_directory())) as file:
         walked = (

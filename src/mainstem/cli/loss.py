@@ -45,6 +45,8 @@ def run(
     """Show what a driver's receivers lost and requested again, one line an image, from its loss report.
 
     A hole counts once, however often it was requested: "bytes" are the bytes of all holes.
+
+    Example: mainstem loss --stream 1001 --csv
     """
     with open_directory(directory) as reader:
         entries = [

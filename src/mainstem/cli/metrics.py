@@ -25,6 +25,8 @@ def run(
     """Print a driver's counters for Prometheus, or serve them to it.
 
     Reads the directory of any driver, Mainstem's or the reference's, from outside; it needs read permission only.
+
+    Example: mainstem metrics --listen 127.0.0.1:9100
     """
     place = directory or default_directory()
 

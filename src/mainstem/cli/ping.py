@@ -11,7 +11,8 @@ import typer
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
-from mainstem.cli._directory import DirectoryOption, JsonOption, print_json
+from mainstem.cli._channels import check_publication, check_subscription
+from mainstem.cli._directory import INT32, DirectoryOption, JsonOption, print_json
 from mainstem.cli._stream import (
     PING_CHANNEL,
     PING_STREAM,
@@ -43,11 +44,11 @@ def run(
     warm_up: Annotated[int, typer.Option("--warm-up", "-W", min=0, help="How many to run before, unmeasured.")] = 1_000,
     size: Annotated[str, typer.Option("--size", help="Bytes of a message; at least 8.")] = "32",
     ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings go.")] = PING_CHANNEL,
-    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.")] = PING_STREAM,
+    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.", **INT32)] = PING_STREAM,
     pong_channel: Annotated[
         str, typer.Option("--pong-channel", "-C", help="Where responses come from.")
     ] = PONG_CHANNEL,
-    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.")] = PONG_STREAM,
+    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.", **INT32)] = PONG_STREAM,
     patience: PatienceOption = 10.0,
     spin: IdleOption = False,
     as_json: JsonOption = False,
@@ -55,10 +56,14 @@ def run(
     """Measure round trips: send, wait for the response, send the next.
 
     One message is under way at a time. `mainstem pong`, or the reference's pong sample, must respond.
+
+    Example: mainstem ping --count 100000 --size 256
     """
     length = max(STAMP.size, parse_size(size, name="--size"))
+    check_publication(ping_channel)
+    check_subscription(pong_channel)
     with (
-        connect(directory, "mainstem ping") as aeron,
+        connect(directory, "ping") as aeron,
         stopping() as stop,
         aeron.add_subscription(pong_channel, pong_stream) as pongs,
         aeron.add_exclusive_publication(ping_channel, ping_stream) as pings,

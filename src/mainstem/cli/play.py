@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._channels import check_publication
+from mainstem.cli._directory import INT32, DirectoryOption
 from mainstem.cli._recordings import (
     FROM_HELP,
     TO_HELP,
@@ -35,7 +36,7 @@ MAX_SHOWN = 10  # recordings that an error names
 def run(
     place: PlaceArgument,
     channel: ChannelArgument,
-    stream: Annotated[int, typer.Option("--stream", "-s", help="The stream id to publish on.")],
+    stream: Annotated[int, typer.Option("--stream", "-s", help="The stream id to publish on.", **INT32)],
     speed: Annotated[
         str, typer.Option("--speed", help="1 is the pace of the recording, 10 ten times that, or max.")
     ] = "1",
@@ -54,13 +55,14 @@ def run(
 
     Example: mainstem play tides aeron:udp?endpoint=localhost:20121 --stream 1001 --speed 10
     """
+    check_publication(channel)
     factor = _speed(speed)
     where = filters(begin=begin, end=end, recording_id=recording, session_id=session)
     with ExitStack() as stack:
         recordings = stack.enter_context(open_recordings(place, pairs(store_option, "--store-option")))
         reader, first, last = _only(list(recordings.spans(where)), place)
         stop = stack.enter_context(stopping())
-        aeron = stack.enter_context(connect(directory, "mainstem play"))
+        aeron = stack.enter_context(connect(directory, "play"))
         publication = stack.enter_context(aeron.add_exclusive_publication(channel, stream))
         wait_until(lambda: publication.is_connected, "no subscriber connected", patience=patience, stop=stop)
         start_ns = SYSTEM_CLOCK.monotonic_ns()

@@ -9,7 +9,8 @@ import typer
 
 from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
-from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._channels import check_publication, check_subscription
+from mainstem.cli._directory import INT32, DirectoryOption
 from mainstem.cli._stream import (
     PING_CHANNEL,
     PING_STREAM,
@@ -33,17 +34,21 @@ PATIENCE_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the resp
 def run(
     directory: DirectoryOption = "",
     ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings come from.")] = PING_CHANNEL,
-    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.")] = PING_STREAM,
+    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.", **INT32)] = PING_STREAM,
     pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where responses go.")] = PONG_CHANNEL,
-    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.")] = PONG_STREAM,
+    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.", **INT32)] = PONG_STREAM,
     spin: IdleOption = False,
 ) -> None:
     """Respond to every ping with the same message, until it is stopped.
 
     The channels and streams are those of the reference's samples, so that either responds to the other.
+
+    Example: mainstem pong --spin
     """
+    check_subscription(ping_channel)
+    check_publication(pong_channel)
     with (
-        connect(directory, "mainstem pong") as aeron,
+        connect(directory, "pong") as aeron,
         stopping() as stop,
         aeron.add_subscription(ping_channel, ping_stream) as pings,
         aeron.add_exclusive_publication(pong_channel, pong_stream) as pongs,

@@ -11,7 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import typer
 
-from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._channels import check_subscription
+from mainstem.cli._directory import INT32, DirectoryOption, JsonOption
 from mainstem.cli._ship_process import ShipProcess
 from mainstem.cli._store_options import StoreOptions  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._stream import amount, connect, say, stopping
@@ -39,7 +40,7 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="The directory of the recordings; it may hold some.")],
     stream: Annotated[
         list[int] | None,
-        typer.Option("--stream", "-s", help="The stream id; repeatable. For bymux and the like: 0."),
+        typer.Option("--stream", "-s", help="The stream id; repeatable. For bymux and the like: 0.", **INT32),
     ] = None,
     directory: DirectoryOption = "",
     segment_length: Annotated[str, typer.Option(help="The length of a segment file, as in 128m.")] = str(
@@ -71,22 +72,28 @@ def run(
 
     Killed and started again it continues where it was, each message once, while the driver still holds the stream for it
     (client liveness timeout, 10 s by default) or a PositionHold runs.
+
+    Example: mainstem record aeron:udp?endpoint=localhost:20121 --stream 1001 --out tides
     """
     length = parse_size(segment_length, name="--segment-length")
+    streams = stream or []
+    if channel.startswith("aeron"):
+        check_subscription(channel)
+        if not streams:
+            raise ConfigurationError("--stream: an Aeron channel has streams; choose one or more")
     with ExitStack() as stack:
         stop = stack.enter_context(stopping())
         # Left last: the recordings are closed then, and it ships their ends.
         ship = stack.enter_context(_shipping(out, ship_to, roll_after, keep, option)) if ship_to else None
         if channel.startswith("aeron:"):
-            if not stream:
-                raise ConfigurationError("--stream: an Aeron channel has streams; choose one or more")
-            aeron = stack.enter_context(connect(directory, "mainstem record"))
-            subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in stream]
+            aeron = stack.enter_context(connect(directory, "record"))
+            subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
+            say(f"listening on {channel}, stream {', '.join(map(str, streams))}")
             done = _record(recorder, subscriptions, stop, until_end, rates, ship)
         else:
             recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
-            log = MessageLog(recorder, stream_id=stream[0] if stream else 0, channel=channel)
+            log = MessageLog(recorder, stream_id=streams[0] if streams else 0, channel=channel)
             options = {"certificate": certificate, "key": key} if certificate else {}
             done = _listen(channel, log, stop, keyed, options, ship)
         if as_json:

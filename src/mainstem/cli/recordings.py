@@ -66,7 +66,10 @@ COLUMNS = (
 def list_recordings(
     url: UrlArgument, archive: ArchiveOption = "", option: StoreOptions = None, as_json: JsonOption = False
 ) -> None:
-    """List the recordings of a place."""
+    """List the recordings of a place.
+
+    Example: mainstem recordings ls s3://bucket/tides
+    """
     rows = [_row(place, d) for place in _archives(url, archive, option) for d in place.recordings()]
     if as_json:
         print_json(rows)
@@ -98,7 +101,10 @@ def show(
     option: StoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show archives and their recordings in full: positions, times, objects, who ships them."""
+    """Show archives and their recordings in full: positions, times, objects, who ships them.
+
+    Example: mainstem recordings show tides --recording 0
+    """
     result = []
     for place in _archives(url, archive, option):
         rows = [_row(place, d) | _details(place, d) for d in place.recordings() if recording in (None, d.recording_id)]
@@ -130,7 +136,10 @@ def verify(
     option: StoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read everything and compare the checksums; exit 1 where something is missing or changed."""
+    """Read everything and compare the checksums; exit 1 where something is missing or changed.
+
+    Example: mainstem recordings verify tides
+    """
     rows = []
     for place in _archives(url, archive, option):
         for fault in _faults(place, recording, frames):
@@ -173,6 +182,8 @@ def remove_recordings(
     """Remove whole segments from the beginning of shipped recordings: what is old, and what no query reads any more.
 
     With --before and --committed, what both allow. The segment that a recording grows in stays.
+
+    Example: mainstem recordings rm s3://bucket/tides --before 30d
     """
     if not before and not committed:
         raise ConfigurationError("rm removes what is before something: --before TIME, --committed CHECKPOINT, or both")
@@ -214,7 +225,10 @@ def compact_recordings(
     option: StoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one object of the pieces of each shipped segment, and delete what has been replaced for long enough."""
+    """Make one object of the pieces of each shipped segment, and delete what has been replaced for long enough.
+
+    Example: mainstem recordings compact s3://bucket/tides
+    """
     rows: list[dict[str, Any]] = []
     with stopping() as stop:
         for place in _shipped(url, archive, option):

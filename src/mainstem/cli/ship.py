@@ -44,6 +44,8 @@ END_WAIT_NS = 5 * NS_PER_SECOND
 # Beside a recorder: a busy machine gives the recorder and its driver seventy times as much, an idle one is used.
 NICENESS = 19
 READY = "ready"
+# With --once, of each call, beside the retries of the store itself: eight of what may pass, a quarter of a minute in all.
+ONCE_ATTEMPTS = 2
 
 
 def run(
@@ -69,8 +71,11 @@ def run(
 ) -> None:
     """Ship a recorder's directory into a store: a bucket, a file system, another directory.
 
-    Runs beside the recorder, until Ctrl-C. Killed and started again it goes on where it was, each byte once. `mainstem
-    recordings` lists what is there; whatever reads recordings reads the URL.
+    Runs beside the recorder, until Ctrl-C, and waits for a store that is away; with --once it ends with an error when the
+    store cannot be used. Killed and started again it goes on where it was, each byte once. `mainstem recordings` lists what
+    is there; whatever reads recordings reads the URL.
+
+    Example: mainstem ship tides s3://bucket/tides
     """
     options = _options(roll_after, keep, bandwidth, piece_length, uploads, verify)
     if not directory.is_dir():
@@ -81,7 +86,14 @@ def run(
         ending = Ending(stop)
         place = open_store(url, options_of(option))
         stack.callback(place.close)
-        patient = PatientStore(place, clock=SYSTEM_CLOCK, rng=random.Random(), counts=counts, ends=ending.is_over)
+        patient = PatientStore(
+            place,
+            clock=SYSTEM_CLOCK,
+            rng=random.Random(),
+            counts=counts,
+            ends=ending.is_over,
+            attempts=ONCE_ATTEMPTS if once else None,
+        )
         shipper = ArchiveShipper(
             directory, patient, options, clock=SYSTEM_CLOCK, counts=counts, stops=lambda: stop.asked, pause=time.sleep
         )
@@ -171,6 +183,8 @@ def _ship(shipper: ArchiveShipper, stop: Stop, once: bool, drains: threading.Eve
                     return True
                 moved = shipper.do_work()
             except StoreError as error:
+                if once:
+                    raise
                 shipper.counts.failed(str(error))
                 say(f"mainstem ship: {error}")
                 moved = 0
@@ -212,4 +226,5 @@ def _result(shipper: ArchiveShipper) -> dict[str, Any]:
         "lost_bytes": counts.lost_bytes,
         "segments_deleted": counts.segments_deleted,
         "lag_bytes": status.lag_bytes,
+        "last_error": counts.last_error,
     }

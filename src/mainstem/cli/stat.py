@@ -61,6 +61,8 @@ def run(
 
     Reads any driver's directory, Mainstem's or the reference's; it needs read permission only. With --json each sample is one
     document.
+
+    Example: mainstem stat --type snd-pos --active
     """
     try:
         pattern = re.compile(label) if label else None

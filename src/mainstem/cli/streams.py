@@ -11,6 +11,7 @@ from mainstem.aeron.tools.streams import group_streams
 from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
+    IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
@@ -20,11 +21,13 @@ from mainstem.cli._directory import (
     print_json,
     take_snapshot,
 )
-from mainstem.cli._table import Column, Table, console, print_table, print_title
+from mainstem.cli._table import Column, Table, print_table, print_title
+from mainstem.cli._watch import WatchOption, show_again
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mainstem.aeron.tools.snapshot import Snapshot
     from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
 
 COLUMNS = (
@@ -35,6 +38,7 @@ COLUMNS = (
     Column("sender", "right"),
     Column("receiver", "right"),
     Column("subscribers"),
+    Column("client", "cut"),
     Column("channel", "cut"),
 )
 
@@ -44,16 +48,29 @@ def run(
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
+    watch: WatchOption = False,
+    interval: IntervalOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """List the streams of a driver, one line each.
 
     For each stream: how far the publisher has written, its limit, how far the sender, the receiver and every subscriber
-    are (in brackets: the subscription's registration id). A dash means that this driver has no such
-    station.
+    are (in brackets: the subscription's registration id and its client). A dash means that this driver has no such
+    station. "client" is the publisher's.
+
+    Example: mainstem streams --channel localhost:20121 --watch
     """
+
+    def show(out: Console) -> None:
+        _show(out, take_snapshot(reader, logs=True), session, stream, channel, as_json)
+
     with open_directory(directory) as reader:
-        snapshot = take_snapshot(reader, logs=True)
+        show_again(show, watch=watch, interval=interval, as_json=as_json)
+
+
+def _show(
+    out: Console, snapshot: Snapshot, session: int | None, stream: int | None, channel: str, as_json: bool
+) -> None:
     chosen = [
         s
         for s in group_streams(snapshot)
@@ -62,7 +79,6 @@ def run(
     if as_json:
         print_json(snapshot_header(snapshot) | {"streams": [_row(s) for s in chosen]})
         return
-    out = console()
     print_header(out, snapshot)
     if not chosen:
         out.print("no streams")
@@ -76,8 +92,10 @@ def run(
 
 def _print_narrow(out: Console, table: Table) -> None:
     """Prints several lines a stream where one would not fit."""
-    for stream_id, session_id, publisher, limit, sender, receiver, subscribers, channel in table.rows:
+    for stream_id, session_id, publisher, limit, sender, receiver, subscribers, client, channel in table.rows:
         print_title(out, f"stream {stream_id}  session {session_id}", channel)
+        if client != "-":
+            out.print(Text(f"  client {client}"))
         steps = (("pub", publisher), ("lmt", limit), ("snd", sender), ("rcv", receiver))
         out.print(Text("  " + "  ".join(f"{name} {value}" for name, value in steps if value != "-")))
         if subscribers != "-":
@@ -95,12 +113,13 @@ def _cells(stream: Stream) -> list[str]:
         number(publication.sender_position if publication else None),
         ", ".join(number(i.position) for i in stream.images) or "-",
         ", ".join(_reader(s) for s in readers) or "-",
+        publication.client.shown if publication else "-",
         stream.channel,
     ]
 
 
 def _reader(subscriber: Subscriber) -> str:
-    return f"{subscriber.position:,}{' spy' if subscriber.is_spy else ''} [{subscriber.registration_id}]"
+    return f"{subscriber.position:,}{' spy' if subscriber.is_spy else ''} [{subscriber.registration_id} {subscriber.client.shown}]"
 
 
 def _row(stream: Stream) -> dict[str, object]:
@@ -117,6 +136,7 @@ def _publication_row(publication: Publication) -> dict[str, object]:
     return {
         "registration_id": publication.key.registration_id,
         "client_id": publication.client.client_id,
+        "client_name": publication.client.name,
         "position": publication.position,
         "limit": publication.limit,
         "window": publication.window,

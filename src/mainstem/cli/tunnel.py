@@ -44,7 +44,10 @@ def serve(
         int, typer.Option("--max-connections", min=1, help="Connections through one tunnel at once.")
     ] = MAX_STREAMS,
 ) -> None:
-    """Accept tunnels, and connect what comes out of them to --to."""
+    """Accept tunnels, and connect what comes out of them to --to.
+
+    Example: mainstem tunnel serve --listen :9443 --to localhost:5432
+    """
     context = None
     if tls_cert:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -76,7 +79,10 @@ def connect(
     tls_name: Annotated[str, typer.Option("--tls-name", help="The name in the server's certificate.")] = "",
     window: WindowOption = "256k",
 ) -> None:
-    """Listen here, and carry each connection through the tunnel; the tunnel is reconnected."""
+    """Listen here, and carry each connection through the tunnel; the tunnel is reconnected.
+
+    Example: mainstem tunnel connect --listen :5432 --to gateway:9443
+    """
     context = None
     if tls or tls_ca:
         context = _load(lambda: ssl.create_default_context(cafile=tls_ca or None), f"certificate {tls_ca}")

@@ -14,6 +14,7 @@ from mainstem.aeron.tools.select import snapshot_header
 from mainstem.cli._directory import (
     ChannelOption,
     DirectoryOption,
+    IntervalOption,
     JsonOption,
     SessionOption,
     StreamOption,
@@ -23,12 +24,15 @@ from mainstem.cli._directory import (
     print_json,
     take_snapshots,
 )
-from mainstem.cli._table import console, print_title
+from mainstem.cli._numbers import finite
+from mainstem.cli._table import print_title
+from mainstem.cli._watch import WatchOption, show_again
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from mainstem.aeron.tools.diagnosis import Diagnosis
+    from mainstem.aeron.tools.snapshot import Snapshot
 
 INDENT = 2
 
@@ -38,31 +42,50 @@ def run(
     session: SessionOption = None,
     stream: StreamOption = None,
     channel: ChannelOption = "",
-    seconds: Annotated[float, typer.Option("--for", min=0.0, help="For how many seconds to sample.")] = 1.0,
-    count: Annotated[int, typer.Option("--looks", min=1, help="How many samples in that time.")] = 20,
+    seconds: Annotated[
+        float, typer.Option("--for", min=0.0, callback=finite, help="For how many seconds to sample.")
+    ] = 1.0,
+    count: Annotated[int, typer.Option("--looks", min=1, max=10_000, help="How many samples in that time.")] = 20,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Show streams that are not held back, too.")] = False,
+    watch: WatchOption = False,
+    interval: IntervalOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show what holds each stream back, since when, and the figures that show it.
 
     A slow subscriber, the flow-control window, the receiver's buffer, no receiver, a spy, a disk, a loss: from the
     counters and logs of any driver's directory alone. The decision table is in the documentation (docs/why.md).
+
+    Example: mainstem why --stream 1001 --for 5 --all
     """
-    with open_directory(directory) as reader:
+
+    def show(out: Console) -> None:
         snapshots = take_snapshots(reader, count, seconds)
-        diagnoses = diagnose(snapshots, reader.losses())
         notes = driver_notes(snapshots, reader.errors())
-    chosen = [
-        d
-        for d in diagnoses
-        if session in (None, d.session_id) and stream in (None, d.stream_id) and channel in d.channel
-    ]
+        chosen = [
+            d
+            for d in diagnose(snapshots, reader.losses())
+            if session in (None, d.session_id) and stream in (None, d.stream_id) and channel in d.channel
+        ]
+        _show_all(out, snapshots, notes, chosen, everything, as_json)
+
+    with open_directory(directory) as reader:
+        show_again(show, watch=watch, interval=interval, as_json=as_json)
+
+
+def _show_all(
+    out: Console,
+    snapshots: list[Snapshot],
+    notes: tuple[str, ...],
+    chosen: list[Diagnosis],
+    everything: bool,
+    as_json: bool,
+) -> None:
     if as_json:
         document = snapshot_header(snapshots[-1])
         document |= {"looks": len(snapshots), "notes": list(notes), "streams": [_row(d) for d in chosen]}
         print_json(document)
         return
-    out = console()
     print_header(out, snapshots[-1])
     for note in notes:
         out.print(Text(f"! {note}"))

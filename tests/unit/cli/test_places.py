@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import STALL_S
 
 from mainstem import cli
 
@@ -25,9 +26,12 @@ COMMANDS = {
     "aqueduct": [["aqueduct", "dump", place] for place in (MISSING, UNREADABLE, FOLDER)],
     "backlog": [["backlog", "--dir", place] for place in DIRECTORIES],
     "cert": [["cert", place] for place in (FORBIDDEN, FILE)],
+    "completion": [],
+    "compact": [["compact", place] for place in (MISSING, FILE, FOLDER)],
     "config": [["config", "show", "--toml", place] for place in (MISSING, UNREADABLE, FOLDER)],
     "demo": [["demo", "--out", place] for place in (FORBIDDEN, FILE)]
     + [["demo", "--out", "{out}", "--file", place] for place in (MISSING, "/nowhere.csv", UNREADABLE, FOLDER)],
+    "doctor": [],
     "driver": [["driver", "--dir", place] for place in (FORBIDDEN, OF_ANOTHER, FILE)]
     + [["driver", "--config", place] for place in (MISSING, UNREADABLE, FOLDER)],
     "echo": [["echo", "key", place] for place in (MISSING, FORBIDDEN, FILE, FOLDER)]
@@ -60,9 +64,11 @@ COMMANDS = {
     "stat": [["stat", "--once", "--dir", place] for place in DIRECTORIES],
     "streams": [["streams", "--dir", place] for place in DIRECTORIES],
     "sub": [["sub", "aeron:ipc", "1", "--dir", place] for place in DIRECTORIES],
+    "top": [],  # tests/system/test_top.py: a driver that is not there is what it shows
     "tunnel": [["tunnel", "serve", "--listen", place, "--to", "localhost:1"] for place in ("unix:/proc/x", "192.0.2.1:9")]
     + [["tunnel", "serve", "--listen", ":0", "--to", ":1", "--token-file", place] for place in (MISSING, UNREADABLE)]
     + [["tunnel", "serve", "--listen", ":0", "--to", ":1", "--tls-cert", place] for place in (MISSING, FILE, FOLDER)],
+    "web": [["web", "--listen", place] for place in ("192.0.2.1:9", "localhost:99999", "0.0.0.0:0", ":x")],
     "why": [["why", "--looks", "1", "--dir", place] for place in DIRECTORIES],
 }  # fmt: skip
 
@@ -101,7 +107,12 @@ def python(code: str, *, file_limit: int | None = None, stdout: int = subprocess
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
 
     done = subprocess.run(
-        [sys.executable, "-c", code], stdout=stdout, stderr=subprocess.PIPE, text=True, preexec_fn=limit, timeout=60
+        [sys.executable, "-c", code],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=limit,
+        timeout=STALL_S,
     )
     return done.returncode, done.stderr.strip()
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.object_stores import s3_options, s3_server
 from tests.support.shipping import TERM, ManualClock, Station, payloads
 
 from mainstem import cli
@@ -142,3 +143,19 @@ def test_what_cannot_be_done_is_a_sentence(
     assert code == 1
     assert text in err
     assert "Traceback" not in err
+
+
+def test_a_store_that_cannot_be_used_ends_once_with_a_sentence(
+    places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with s3_server() as endpoint:
+        options = [part for name, value in s3_options(endpoint).items() for part in ("-O", f"{name}={value}")]
+        for place, text in ((tmp_path / "file" / "x", "Not a directory"), ("s3://none/x", "no such bucket")):
+            code, out, err = run(capsys, "ship", places[0], place, "--once", *(options if "s3" in str(place) else []))
+            assert (code, out) == (1, "")
+            *_, last = err.splitlines()
+            assert last.startswith("mainstem: ")
+            assert text in last
+            assert last.count(str(place)) == 1
+            assert "Traceback" not in err

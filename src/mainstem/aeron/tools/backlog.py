@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem.aeron.tools.streams import Image, Publication, Stream, Subscriber
+    from mainstem.aeron.tools.streams import Client, Image, Publication, Stream, Subscriber
 
 PUBLISHER = "publisher"
 SENDER = "sender"
@@ -27,6 +27,7 @@ class Station:
     kind: str
     registration_id: int
     position: int
+    client: Client | None = None
     backlog: int | None = None
     room: int | None = None
 
@@ -53,6 +54,7 @@ def _publication(publication: Publication) -> list[Station]:
             kind=PUBLISHER,
             registration_id=own,
             position=publication.position,
+            client=publication.client,
             room=max(0, publication.limit - publication.position),
         )
     ]
@@ -96,6 +98,7 @@ def _follower(kind: str, subscriber: Subscriber, reference: int, window: int | N
         kind=kind,
         registration_id=subscriber.registration_id,
         position=subscriber.position,
+        client=subscriber.client,
         backlog=backlog,
         room=None if window is None else max(0, window - backlog),
     )

@@ -27,6 +27,11 @@ class Client:
     heartbeat_ms: int = 0
     records: bool = False
 
+    @property
+    def shown(self) -> str:
+        """Its name, or its id where it has none; a dash for no client."""
+        return self.name or (str(self.client_id) if self.client_id >= 0 else "-")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriber:
@@ -147,6 +152,10 @@ class _Index:
     def client(self, client_id: int) -> Client:
         return self._clients.get(client_id, Client(client_id=client_id))
 
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        return tuple(self._clients.values())
+
     def labelled(self, type_id: int, registration_id: int, word: str) -> int | None:
         """Returns the value of the counter of that type with the word in its label: some types have several counters."""
         for counter in self.by_type.get(type_id, ()):
@@ -160,6 +169,11 @@ def _client_name(label: str) -> str:
     """Returns the client's name: ``client-heartbeat: id=7 name=orders version=…``."""
     _, separator, rest = label.partition(" name=")
     return rest.partition(" version=")[0].strip() if separator else ""
+
+
+def clients(snapshot: Snapshot) -> tuple[Client, ...]:
+    """Returns the clients that have a heartbeat, ordered by name and id."""
+    return tuple(sorted(_Index(snapshot).clients, key=lambda client: (client.name, client.client_id)))
 
 
 def group_streams(snapshot: Snapshot) -> tuple[Stream, ...]:

@@ -1,0 +1,299 @@
+"""What a driver's state is now, for a screen or a page: the driver, its clients, its streams with lag and rates, its errors.
+
+``overview`` makes it of one snapshot and the one before it. ``DriverMonitor`` takes the snapshots, keeps short histories for plots,
+and diagnoses a stream. Nothing of the driver's is written.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.counters import CounterType
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.aeron.tools.backlog import stations
+from mainstem.aeron.tools.diagnosis import diagnose
+from mainstem.aeron.tools.driver_notes import driver_notes
+from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.aeron.tools.stream_state import DRIVER_TIMEOUT_MS
+from mainstem.aeron.tools.streams import clients, group_streams
+from mainstem.errors import ConfigurationError, DriverTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.error_log import ErrorObservation
+    from mainstem.aeron.loss_report import LossEntry
+    from mainstem.aeron.tools.backlog import Station
+    from mainstem.aeron.tools.diagnosis import Diagnosis
+    from mainstem.aeron.tools.snapshot import Snapshot
+    from mainstem.aeron.tools.streams import Stream
+
+HISTORY = 120  # samples of a plot: two minutes at one a second
+LOOKS = 10  # snapshots that a diagnosis is made of
+MAX_ERRORS = 100  # the newest; a driver's log of 4 MiB may hold thousands
+
+StreamName = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientState:
+    """One client: its name or id, the age of its last heartbeat, its publications, and its subscriptions that have an image."""
+
+    client_id: int
+    name: str
+    heartbeat_age_ms: int | None
+    publications: int
+    subscriptions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamState:
+    """One stream. ``lag`` are the bytes between its first station and its last, ``window`` how many there may be.
+
+    ``rate`` is in bytes a second, ``naks`` counts those sent and received, ``lost`` is in bytes, of the loss report.
+    """
+
+    name: StreamName
+    session_id: int
+    stream_id: int
+    channel: str
+    publisher: str
+    subscribers: tuple[str, ...]
+    position: int
+    lag: int
+    window: int | None
+    rate: float
+    naks: int
+    nak_rate: float
+    lost: int
+    is_connected: bool | None
+    stations: tuple[Station, ...]
+
+    @property
+    def fullness(self) -> float:
+        """The lag as a share of the window, from 0 to 1; 0 where the window is not known."""
+        return min(1.0, self.lag / self.window) if self.window else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How fast the driver's own counters rise, a second."""
+
+    bytes_sent: float = 0.0
+    bytes_received: float = 0.0
+    naks_sent: float = 0.0
+    naks_received: float = 0.0
+    retransmits: float = 0.0
+    lost: float = 0.0
+    errors: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """A driver at one moment. ``problem`` says why it cannot be read; then everything else is empty."""
+
+    directory: str
+    epoch_ms: int
+    problem: str = ""
+    version: str = ""
+    pid: int = 0
+    start_ms: int = 0
+    heartbeat_age_ms: int | None = None
+    is_alive: bool = False
+    rates: Rates = field(default_factory=Rates)
+    error_count: int = 0
+    lost: int = 0
+    clients: tuple[ClientState, ...] = ()
+    streams: tuple[StreamState, ...] = ()
+    errors: tuple[ErrorObservation, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def overview(
+    before: Snapshot | None,
+    now: Snapshot,
+    *,
+    losses: Sequence[LossEntry] = (),
+    lost_before: int = 0,
+    errors: Sequence[ErrorObservation] = (),
+) -> Overview:
+    """Returns the state that a snapshot shows; rates need the one before it."""
+    if before is not None and (before.start_ms != now.start_ms or before.now_ns >= now.now_ns):
+        before = None
+    seconds = (now.now_ns - before.now_ns) / 1e9 if before is not None else 0.0
+    earlier = {_name(stream): stream for stream in group_streams(before)} if before is not None else {}
+    lost = sum(entry.total_bytes_lost for entry in losses)
+
+    def rise(counter: SystemCounter) -> float:
+        return max(0, now.system(counter) - before.system(counter)) / seconds if before is not None else 0.0
+
+    return Overview(
+        directory=now.directory,
+        epoch_ms=now.epoch_ms,
+        version=now.version_text,
+        pid=now.pid,
+        start_ms=now.start_ms,
+        heartbeat_age_ms=now.heartbeat_age_ms,
+        is_alive=now.is_driver_alive(DRIVER_TIMEOUT_MS),
+        rates=Rates(
+            bytes_sent=rise(SystemCounter.BYTES_SENT),
+            bytes_received=rise(SystemCounter.BYTES_RECEIVED),
+            naks_sent=rise(SystemCounter.NAKS_SENT),
+            naks_received=rise(SystemCounter.NAKS_RECEIVED),
+            retransmits=rise(SystemCounter.RETRANSMITS_SENT),
+            lost=max(0, lost - lost_before) / seconds if before is not None else 0.0,
+            errors=rise(SystemCounter.ERRORS),
+        ),
+        error_count=now.system(SystemCounter.ERRORS),
+        lost=lost,
+        clients=_client_states(now),
+        streams=tuple(_stream_state(s, earlier.get(_name(s)), seconds, losses) for s in group_streams(now)),
+        errors=tuple(sorted(errors, key=lambda e: e.last_observation_ms, reverse=True)[:MAX_ERRORS]),
+        notes=driver_notes([before or now, now], errors),
+    )
+
+
+def _client_states(snapshot: Snapshot) -> tuple[ClientState, ...]:
+    def owned(kind: CounterType, client_id: int) -> int:
+        own = {c.registration_id for c in snapshot.counters if c.type_id == kind and c.owner_id == client_id}
+        return len(own)
+
+    return tuple(
+        ClientState(
+            client_id=client.client_id,
+            name=client.shown,
+            heartbeat_age_ms=snapshot.epoch_ms - client.heartbeat_ms if client.heartbeat_ms > 0 else None,
+            publications=owned(CounterType.PUBLISHER_LIMIT, client.client_id),
+            subscriptions=owned(CounterType.SUBSCRIBER_POSITION, client.client_id),
+        )
+        for client in clients(snapshot)
+    )
+
+
+def _name(stream: Stream) -> StreamName:
+    key = stream.publication.key if stream.publication else stream.images[0].key
+    return key.stream_id, key.session_id, key.registration_id
+
+
+def _first_position(stream: Stream) -> int:
+    return stream.publication.position if stream.publication else max(i.high_water_mark for i in stream.images)
+
+
+def _naks(stream: Stream) -> int:
+    received = (stream.publication.naks or 0) if stream.publication else 0
+    return max([received, *(image.naks or 0 for image in stream.images)])
+
+
+def _stream_state(stream: Stream, before: Stream | None, seconds: float, losses: Sequence[LossEntry]) -> StreamState:
+    steps = stations(stream)
+    position = _first_position(stream)
+    windows = [i.window for i in stream.images if i.window]
+    window = stream.publication.window if stream.publication else min(windows, default=None)
+    subscribers = [
+        *(stream.publication.subscribers if stream.publication else ()),
+        *(s for image in stream.images for s in image.subscribers),
+    ]
+    naks = _naks(stream)
+    own = (stream.session_id, stream.stream_id)
+    return StreamState(
+        name=_name(stream),
+        session_id=stream.session_id,
+        stream_id=stream.stream_id,
+        channel=stream.channel,
+        publisher=stream.publication.client.shown if stream.publication else "-",
+        subscribers=tuple(dict.fromkeys(s.client.shown for s in subscribers)),
+        position=position,
+        lag=max([0, *(position - step.position for step in steps)]),
+        window=window,
+        rate=max(0, position - _first_position(before)) / seconds if before is not None else 0.0,
+        naks=naks,
+        nak_rate=max(0, naks - _naks(before)) / seconds if before is not None else 0.0,
+        lost=sum(e.total_bytes_lost for e in losses if (e.session_id, e.stream_id) == own),
+        is_connected=stream.publication.log.is_connected if stream.publication and stream.publication.log else None,
+        stations=steps,
+    )
+
+
+class DriverMonitor:
+    """Samples one driver's directory. A driver may end, start anew, or not be there yet: that is a state, and no error.
+
+    ``history`` holds the last samples of the driver's own rates, ``stream_history`` those of each stream's rate, NAKs and lag.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.history: deque[Rates] = deque(maxlen=HISTORY)
+        self.stream_history: dict[StreamName, deque[tuple[float, float, int]]] = {}
+        self._reader: DirectoryReader | None = None
+        self._snapshots: deque[Snapshot] = deque(maxlen=LOOKS)
+        self._losses: list[LossEntry] = []
+
+    def close(self) -> None:
+        """Unmaps everything; may be called twice."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def sample(self, *, epoch_ms: int, now_ns: int) -> Overview:
+        """Takes a snapshot and returns the state now; both times are of this moment."""
+        try:
+            if self._reader is None:
+                self._reader = DirectoryReader(self.directory)
+            now = self._reader.snapshot(epoch_ms=epoch_ms, now_ns=now_ns, logs=True)
+            losses, errors = self._reader.losses(), self._reader.errors()
+        except (DriverTimeout, ConfigurationError, OSError) as error:
+            self.close()
+            self._snapshots.clear()
+            return Overview(directory=self.directory, epoch_ms=epoch_ms, problem=str(error))
+        before = self._snapshots[-1] if self._snapshots else None
+        if before is not None and before.start_ms != now.start_ms:
+            self._snapshots.clear()
+        lost_before = sum(entry.total_bytes_lost for entry in self._losses)
+        state = overview(before, now, losses=losses, lost_before=lost_before, errors=errors)
+        self._snapshots.append(now)
+        self._losses = losses
+        self._remember(state)
+        return state
+
+    def _remember(self, state: Overview) -> None:
+        self.history.append(state.rates)
+        names = {stream.name for stream in state.streams}
+        for gone in self.stream_history.keys() - names:
+            del self.stream_history[gone]
+        for stream in state.streams:
+            past = self.stream_history.setdefault(stream.name, deque(maxlen=HISTORY))
+            past.append((stream.rate, stream.nak_rate, stream.lag))
+
+    def why(self, session_id: int, stream_id: int) -> tuple[Diagnosis, ...]:
+        """Returns the diagnoses of one stream, from the samples so far."""
+        if not self._snapshots:
+            return ()
+        return tuple(
+            d
+            for d in diagnose(list(self._snapshots), self._losses)
+            if (d.session_id, d.stream_id) == (session_id, stream_id)
+        )
+
+
+def document(state: Overview) -> dict[str, object]:
+    """Returns a state as JSON has it."""
+    row = asdict(state)
+    streams = []
+    for stream, plain in zip(state.streams, row["streams"], strict=True):
+        steps = [
+            {
+                "station": step.kind,
+                "registration_id": step.registration_id,
+                "client": step.client.shown if step.client else None,
+                "position": step.position,
+                "behind": step.backlog,
+                "room": step.room,
+            }
+            for step in stream.stations
+        ]
+        streams.append(
+            plain | {"name": "/".join(map(str, stream.name)), "fullness": stream.fullness, "stations": steps}
+        )
+    return row | {"streams": streams}

@@ -1,0 +1,38 @@
+"""Checks of a channel before anything waits for a driver: what every driver refuses is refused here at once."""
+
+from __future__ import annotations
+
+from mainstem.aeron.channel import ChannelUri, check_keys
+
+# The parameters that a driver reads of every such channel; what an unused parameter holds is no error.
+OF_PUBLICATIONS = (
+    "mtu",
+    "term_length",
+    "init_term_id",
+    "publication_window_length",
+    "ttl",
+    "eos",
+    "sparse",
+    "spies_simulate_connection",
+)
+OF_SUBSCRIPTIONS = ("receiver_window_length", "reliable", "tether", "rejoin", "group")
+
+
+def check_publication(channel: str) -> None:
+    """Raises ChannelUriError for a channel that no driver publishes on."""
+    _check(channel, OF_PUBLICATIONS)
+
+
+def check_subscription(channel: str) -> None:
+    """Raises ChannelUriError for a channel that no driver subscribes to."""
+    _check(channel, OF_SUBSCRIPTIONS)
+
+
+def _check(channel: str, names: tuple[str, ...]) -> None:
+    check_keys(channel)
+    uri = ChannelUri.parse(channel)
+    if not uri.is_ipc:
+        uri.check_udp()
+        _ = uri.endpoint_address
+    for name in names:
+        getattr(uri, name)

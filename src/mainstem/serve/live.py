@@ -1,0 +1,208 @@
+"""A page in a browser with the state of drivers, live and read-only: `mainstem web`.
+
+One task samples the drivers in a thread, each interval; every browser gets each sample as a server-sent event. The page is one
+document: its policy (CSP) lets it run its own script and style, by their hashes, and connect to this server, and nothing else.
+Requests for another host than an address or ``localhost`` are refused, so that no page elsewhere reads this one through a name of
+its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from mainstem.aeron.tools.overview import DriverMonitor, document
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.errors import ConfigurationError
+from mainstem.serve.access import is_literal_host, is_loopback
+from mainstem.serve.replies import json_bytes
+from mainstem.serve.server import listening_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mainstem.aeron.tools.overview import Overview
+
+MAX_STREAMS = 200  # of a driver, on the page: those with most lag; a browser redraws them each interval
+SAMPLES = 60  # of a plot
+MAX_BROWSERS = 32  # that wait for events at a time
+WRITE_SECONDS = 10.0  # a browser that takes nothing for so long is left
+CLOSE_SECONDS = 1.0
+COMMON_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def read_page() -> tuple[bytes, str]:
+    """Returns the page, and the policy that lets its own script and style run and nothing else."""
+    text = files("mainstem.serve").joinpath("live_page.html").read_text("utf-8")
+
+    def hashes(tag: str) -> str:
+        bodies = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digests = (base64.b64encode(hashlib.sha256(body.encode()).digest()).decode() for body in bodies)
+        return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+    policy = (
+        f"default-src 'none'; script-src {hashes('script')}; style-src {hashes('style')}; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text.encode(), policy
+
+
+class LiveServer:
+    """Serves the page and the samples of some drivers at one address. An async context manager.
+
+    Raises ConfigurationError for an address that cannot be listened on, and for one beyond loopback unless ``insecure``.
+    """
+
+    def __init__(
+        self, directories: Sequence[str], host: str, port: int, *, interval: float = 1.0, insecure: bool = False
+    ) -> None:
+        self._socket = listening_socket(host, port)
+        address = self._socket.getsockname()
+        if not insecure and not is_loopback(address[0]):
+            self._socket.close()
+            raise ConfigurationError(
+                f"--listen {host}: this page has no password; beyond loopback use ssh -L, a proxy with one, or --insecure"
+            )
+        name = f"[{address[0]}]" if ":" in address[0] else address[0]
+        self.url = f"http://{name}:{address[1]}/"
+        self._monitors = {directory: DriverMonitor(directory) for directory in directories}
+        self._interval = interval
+        self._insecure = insecure
+        self._page, self._policy = read_page()
+        self._event = b""
+        self._number = 0
+        self._news = asyncio.Condition()
+        self._browsers = 0
+        self._monitor_lock = asyncio.Lock()  # a monitor belongs to one thread at a time
+        self._task: asyncio.Task[None] | None = None
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/", self._get_page)
+        app.router.add_get("/v1/state", self._get_state, allow_head=False)
+        app.router.add_get("/v1/events", self._get_events, allow_head=False)
+        app.router.add_get("/v1/why", self._get_why, allow_head=False)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS, handler_cancellation=True)
+
+    async def __aenter__(self) -> LiveServer:
+        await self._sample()
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._socket).start()
+        self._task = asyncio.create_task(self._sample_on())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await self._runner.cleanup()
+        self._socket.close()
+        for monitor in self._monitors.values():
+            monitor.close()
+
+    # -- samples -----------------------------------------------------------------------------------------------------
+
+    async def _sample_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            await self._sample()
+
+    async def _sample(self) -> None:
+        async with self._monitor_lock:
+            event = await asyncio.to_thread(self._sample_all)
+        async with self._news:
+            self._event = event
+            self._number += 1
+            self._news.notify_all()
+
+    def _sample_all(self) -> bytes:
+        clock = SYSTEM_CLOCK
+        drivers = [
+            _driver(monitor, monitor.sample(epoch_ms=clock.epoch_ms(), now_ns=clock.monotonic_ns()))
+            for monitor in self._monitors.values()
+        ]
+        return json_bytes({"drivers": drivers})
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if not self._insecure and not is_literal_host(request.headers.get("Host")):
+            raise web.HTTPMisdirectedRequest(text="open this page by its address\n", headers=COMMON_HEADERS)
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    async def _get_page(self, _request: web.Request) -> web.Response:
+        headers = COMMON_HEADERS | {"Content-Security-Policy": self._policy, "X-Frame-Options": "DENY"}
+        return web.Response(body=self._page, content_type="text/html", charset="utf-8", headers=headers)
+
+    async def _get_state(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._event, content_type="application/json", headers=COMMON_HEADERS)
+
+    async def _get_events(self, request: web.Request) -> web.StreamResponse:
+        if self._browsers >= MAX_BROWSERS:
+            raise web.HTTPServiceUnavailable(text=f"{MAX_BROWSERS} browsers are connected already\n")
+        self._browsers += 1
+        try:
+            response = web.StreamResponse(headers=COMMON_HEADERS | {"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            number = 0
+            while True:
+                async with self._news:
+                    while self._number == number:
+                        await self._news.wait()
+                    number, event = self._number, self._event
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await response.write(b"data: " + event.strip() + b"\n\n")
+        except (TimeoutError, ConnectionError):
+            if request.transport is not None:
+                request.transport.abort()
+            return response
+        finally:
+            self._browsers -= 1
+
+    async def _get_why(self, request: web.Request) -> web.Response:
+        try:
+            monitor = self._monitors[request.query["driver"]]
+            session_id, stream_id = int(request.query["session"]), int(request.query["stream"])
+        except (KeyError, ValueError):
+            raise web.HTTPBadRequest(text="driver, session and stream are needed\n", headers=COMMON_HEADERS) from None
+        async with self._monitor_lock:
+            diagnoses = await asyncio.to_thread(monitor.why, session_id, stream_id)
+        rows = [asdict(d) | {"held": d.is_held, "holder": str(d.holder)} for d in diagnoses]
+        return web.Response(
+            body=json_bytes({"diagnoses": rows}), content_type="application/json", headers=COMMON_HEADERS
+        )
+
+
+def _driver(monitor: DriverMonitor, state: Overview) -> dict[str, Any]:
+    row: dict[str, Any] = document(state)
+    past = list(monitor.history)[-SAMPLES:]
+    shown = []
+    for stream, plain in zip(state.streams, row["streams"], strict=True):
+        samples = list(monitor.stream_history.get(stream.name, ()))[-SAMPLES:]
+        history = {"rate": [s[0] for s in samples], "naks": [s[1] for s in samples], "lag": [s[2] for s in samples]}
+        shown.append((stream.fullness, stream.rate, plain | {"history": history}))
+    shown.sort(key=lambda each: each[:2], reverse=True)
+    return row | {
+        "stream_count": len(shown),
+        "streams": [plain for _fullness, _rate, plain in shown[:MAX_STREAMS]],
+        "history": {
+            "bytes_sent": [rates.bytes_sent for rates in past],
+            "bytes_received": [rates.bytes_received for rates in past],
+            "naks": [rates.naks_sent + rates.naks_received for rates in past],
+            "lost": [rates.lost for rates in past],
+        },
+    }

@@ -1,0 +1,128 @@
+"""`mainstem pub` and `mainstem sub` over a real driver: framed messages, what is said while they wait, names."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.live_driver import wait_for
+
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.tools.reading import DirectoryReader
+from mainstem.aeron.tools.streams import clients
+from mainstem.cli._directory import take_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.system]
+PATIENCE_S = 100.0
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[str]:
+    with MediaDriver.launch(threads=True) as driver:
+        yield driver.directory
+
+
+@contextmanager
+def running(*arguments: str, environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that is killed where the test fails."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "mainstem", *arguments]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | (environ or {})) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("framing", ["--json", "--length-prefixed"])
+def test_messages_of_any_bytes_go_from_sub_to_pub_unchanged(framing: str, directory: str, tmp_path: Path) -> None:
+    messages = [b"high water", b"", b"two\nlines", bytes(range(256)), b"x" * 5000]
+    first = tmp_path / "first"
+    if framing == "--json":
+        documents: list[dict[str, Any]] = [{"message": "high water", "reserved_value": -7}, {"message": ""}]
+        documents += [
+            {"message": "two\nlines"},
+            {"message_base64": base64.b64encode(messages[3]).decode()},
+        ]
+        first.write_text("".join(json.dumps(each) + "\n" for each in [*documents, {"message": "x" * 5000}]))
+    else:
+        first.write_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in messages))
+    source = first
+    for number in range(2):  # what sub printed is published again
+        with running("sub", "aeron:ipc", "--stream", "77", framing, "-n", "5", "--dir", directory) as sub:
+            with running(
+                "pub", "aeron:ipc", "77", framing, "--file", str(source), "--dir", directory, "-w", "60"
+            ) as pub:
+                assert pub.wait(timeout=PATIENCE_S) == 0, pub.stderr and pub.stderr.read()
+            output = sub.communicate(timeout=PATIENCE_S)[0]
+        source = tmp_path / f"again-{number}"
+        source.write_bytes(output)
+        if framing == "--json":
+            lines = [json.loads(line) for line in output.splitlines()]
+            assert [line.get("message") for line in lines] == ["high water", "", "two\nlines", None, "x" * 5000]
+            assert [line["reserved_value"] for line in lines] == [-7, 0, 0, 0, 0]
+            assert {line["stream_id"] for line in lines} == {77}
+            assert [line["position"] for line in lines] == sorted({line["position"] for line in lines})
+        else:
+            assert output == first.read_bytes()
+
+
+def test_a_format_shows_place_and_message(directory: str) -> None:
+    with running("sub", "aeron:ipc", "-s", "78", "--format", "%i %s|%p|%m", "-n", "1", "--dir", directory) as sub:
+        with running("pub", "aeron:ipc", "-s", "78", "--lines", "--dir", directory, "-w", "60") as pub:
+            pub.communicate(b"tide\n", timeout=PATIENCE_S)
+        (line,) = sub.communicate(timeout=PATIENCE_S)[0].splitlines()
+    stream, session, position, message = line.replace(b"|", b" ").split(b" ")
+    assert (stream, position, message) == (b"78", b"64", b"tide")
+    assert int(session)
+
+
+def test_what_waits_says_for_what_and_is_known_by_its_name(directory: str) -> None:
+    with running("sub", "aeron:ipc", "79", "--dir", directory) as sub, DirectoryReader(directory) as reader:
+        assert sub.stderr
+        assert sub.stderr.readline() == b"mainstem: no publisher on aeron:ipc stream 79 yet; waiting\n"
+        names = wait_for(lambda: {each.name for each in clients(take_snapshot(reader))} & {f"mainstem-sub-{sub.pid}"})
+        assert names
+        sub.send_signal(signal.SIGINT)
+        assert sub.wait(timeout=PATIENCE_S) == 0
+    with running("pub", "aeron:ipc", "79", "--size", "8", "--dir", directory, "--wait", "2") as pub:
+        lines = pub.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
+    assert lines[0] == "mainstem: no subscriber connected yet; waiting for 2 s (--wait)"
+    assert "no subscriber connected within 2 s" in lines[-1]
+
+
+def test_without_a_driver_those_that_run_are_named(directory: str, tmp_path: Path) -> None:
+    place = str(tmp_path / "none")
+    with running("pub", "aeron:ipc", "1", "--dir", place, environ={"AERON_DRIVER_TIMEOUT": "1500ms"}) as pub:
+        lines = pub.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
+    assert lines[0] == f"mainstem: waiting for a media driver in {place}, 1.5 s at most"
+    for command in (["streams", "--dir", place], ["why", "--dir", place]):
+        with running(*command) as process:
+            lines += process.communicate(timeout=PATIENCE_S)[1].decode().splitlines()
+    for line in lines[1:]:
+        assert line.startswith(f"mainstem: no media driver in {place}")
+        assert f"`mainstem driver --dir {place}` starts one" in line
+        assert "chooses one that runs: /" in line
+
+
+def test_a_message_that_is_too_long_is_named(directory: str) -> None:
+    channel = "aeron:ipc?term-length=64k"
+    with (
+        running("sub", channel, "80", "--dir", directory),
+        running("pub", channel, "80", "--dir", directory, "-w", "60") as pub,
+    ):
+        error = pub.communicate(b"tide\n" + b"x" * 100_000 + b"\n", timeout=PATIENCE_S)[1].decode()
+    assert pub.returncode == 1
+    assert "Traceback" not in error
+    assert "message 2 or one soon after it" in error

@@ -1,0 +1,171 @@
+"""`mainstem top` over a real driver, driven by textual's own pilot at the sizes of a small terminal and a large one."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("textual", reason="textual is not installed")
+
+from tests.support.live_driver import wait_for
+from textual.widgets import Input, Static, TabbedContent
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.cli._top_app import SORTS, Page, TopApp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from textual.pilot import Pilot
+
+pytestmark = [pytest.mark.system]
+
+SIZES = [(80, 24), (200, 50)]
+CHANNEL = "aeron:ipc?term-length=64k|alias=[red]tides"
+OFTEN = 0.05
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[str]:
+    """A driver with a stream whose subscriber does not read, one without a subscriber, and an error."""
+    with (
+        MediaDriver.launch(threads=True) as driver,
+        Aeron.connect(driver.directory, client_name="prices") as one,
+        Aeron.connect(driver.directory, client_name="orders") as other,
+        one.add_subscription(CHANNEL, 7) as subscription,
+        other.add_publication(CHANNEL, 7) as publication,
+        other.add_publication("aeron:udp?endpoint=localhost:9401", 1001),
+    ):
+        wait_for(lambda: subscription.is_connected and publication.is_connected)
+        while publication.offer(bytes(1000)) > 0:
+            pass
+        with pytest.raises(Exception, match="unknown host"):
+            one.add_publication("aeron:udp?endpoint=nowhere.invalid:1", 5)
+        yield driver.directory
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], Any]) -> Any:
+    for _ in range(500):
+        if result := condition():
+            return result
+        await pilot.pause(OFTEN)
+    raise AssertionError(f"waited in vain; the screen:\n{screen(pilot)}")
+
+
+def screen(pilot: Pilot[None]) -> str:
+    """The letters of the screen, out of the picture that textual takes of it."""
+    picture = pilot.app.export_screenshot()
+    return html.unescape(re.sub(r"<style.*?</style>|<[^>]*>", "", picture, flags=re.DOTALL)).replace("\xa0", " ")
+
+
+def rows(app: TopApp, name: str = "streams") -> list[list[str]]:
+    table = app.query_one(f"#{name}")
+    return [[str(cell) for cell in table.get_row_at(i)] for i in range(table.row_count)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_drivers_streams_and_clients_are_shown(directory: str, size: tuple[int, int]) -> None:
+    app = TopApp([directory], interval=OFTEN)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: [row[8] for row in rows(app)] == ["orders", "orders"])
+        held, free = rows(app)
+        assert (held[0], held[2], held[9], held[10]) == ("7", "████████", "prices", CHANNEL)
+        assert (free[0], free[2].strip(), free[9]) == ("1001", "", "-")
+        text = await until(pilot, lambda: "quit" in screen(pilot) and screen(pilot))
+        for word in (
+            directory[:20],
+            f"pid {os.getpid()}",
+            "out",
+            "NAK",
+            "lost",
+            "2 clients",
+            "2 streams",
+            "Errors",
+            "quit",
+        ):
+            assert word in text
+        assert [row[0] for row in rows(app, "clients")] == ["orders", "prices"]
+        assert "nowhere.invalid" in rows(app, "errors")[0][2]
+        for tab in ("tab-clients", "tab-errors"):
+            app.query_one(TabbedContent).active = tab
+            await pilot.pause()
+        assert "nowhere.invalid" in screen(pilot)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_a_stream_opens_with_what_holds_it_back(directory: str, size: tuple[int, int]) -> None:
+    app = TopApp([directory], interval=OFTEN)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: len(rows(app)) == 2)
+        await pilot.press("enter")
+        page = await until(pilot, lambda: isinstance(app.screen, Page) and app.screen.query_one("#page", Static))
+        await until(pilot, lambda: "SLOW SUBSCRIBER" in str(page.content))
+        text = screen(pilot)
+        assert "stream 7" in text
+        assert "publisher" in text
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Page))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Keys" in screen(pilot))
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(app.screen, Page))
+
+
+async def test_keys_sort_reverse_filter_and_pause(directory: str) -> None:
+    app = TopApp([directory], interval=OFTEN)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: len(rows(app)) == 2)
+        for name in (*list(SORTS)[1:], "lag"):
+            await pilot.press("s")
+            await until(pilot, lambda name=name: f"by {name}" in screen(pilot))
+        await pilot.press("r")
+        await until(pilot, lambda: [row[0] for row in rows(app)] == ["1001", "7"])
+        await pilot.press("r", "down")
+        await until(pilot, lambda: app.table("streams").cursor_row == 1)
+        await pilot.press("r")  # the cursor stays on its stream
+        await until(pilot, lambda: app.table("streams").cursor_row == 0)
+        await pilot.press("slash", *"9401")
+        await until(pilot, lambda: [row[0] for row in rows(app)] == ["1001"])
+        await pilot.press("enter")
+        assert app.focused is app.table("streams")
+        await pilot.press("escape")
+        await until(pilot, lambda: len(rows(app)) == 2)
+        assert app.query_one("#filter", Input).value == ""
+        await pilot.press("space")
+        await until(pilot, lambda: "paused" in screen(pilot))
+        epoch_ms = app.states[0].epoch_ms
+        await pilot.pause(4 * OFTEN)
+        assert app.states[0].epoch_ms - epoch_ms <= 4 * OFTEN * 1000  # at most the sample that was under way
+        await pilot.press("space")
+        await until(pilot, lambda: app.states[0].epoch_ms > epoch_ms)
+
+
+async def test_a_driver_that_comes_and_goes_is_shown_as_it_is() -> None:
+    place = f"/dev/shm/mainstem-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    app = TopApp([place], interval=OFTEN)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "no media driver in" in screen(pilot))
+        with MediaDriver.launch(place, threads=True, dir_delete_on_shutdown=True), Aeron.connect(place) as aeron:
+            aeron.add_publication("aeron:ipc", 5)
+            await until(pilot, lambda: [row[0] for row in rows(app)] == ["5"])
+        await until(pilot, lambda: not app.states[0].is_alive)
+
+
+def test_top_needs_a_terminal() -> None:
+    done = subprocess.run([sys.executable, "-m", "mainstem", "top"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "top needs a terminal" in done.stderr
+
+
+def test_without_textual_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['textual'] = None; from mainstem import cli; cli.main(['top'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "mainstem[top]" in done.stderr) == (1, True)

@@ -1,0 +1,58 @@
+"""`--watch`: one document a line in a pipe, in place in a terminal, until a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+
+pytestmark = pytest.mark.system
+COMMANDS = [["streams"], ["backlog"], ["why", "--looks", "2", "--for", "0.05", "--all"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_watch_goes_on_until_a_signal(command: list[str]) -> None:
+    arguments = [sys.executable, "-m", "mainstem", *command, "--watch", "--interval", "0.05"]
+    with (
+        MediaDriver.launch(threads=True) as driver,
+        Aeron.connect(driver.directory, client_name="prices") as aeron,
+        aeron.add_publication("aeron:ipc", 1001),
+    ):
+        arguments += ["--dir", driver.directory]
+        with subprocess.Popen([*arguments, "--json"], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            documents = [json.loads(process.stdout.readline()) for _ in range(3)]
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            assert process.wait(timeout=30) == 0
+        assert [d["streams"][0]["stream_id"] for d in documents] == [1001, 1001, 1001]
+        shown = _in_a_terminal(arguments, "\x1b[H", 3)
+        assert "1001" in shown.split("\x1b[H")[2]
+        assert "\x1b[K" in shown
+
+
+def _in_a_terminal(arguments: list[str], mark: str, count: int) -> str:
+    """What a command writes to a terminal until it has written a mark so often, and then is interrupted."""
+    parent, child = pty.openpty()
+    with subprocess.Popen(arguments, stdin=child, stdout=child, stderr=subprocess.DEVNULL, close_fds=True) as process:
+        os.close(child)
+        text = ""
+        while text.count(mark) <= count:
+            text += os.read(parent, 4096).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+        try:
+            while data := os.read(parent, 4096):
+                text += data.decode(errors="replace")
+        except OSError:  # the other end is closed
+            pass
+        os.close(parent)
+        assert process.wait(timeout=30) == 0
+    return text

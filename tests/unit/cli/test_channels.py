@@ -1,0 +1,74 @@
+"""Channels are checked before a command waits for a driver, and what a driver accepts is not refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.channel_cases import ACCEPTED, VECTORS
+
+from mainstem import cli
+from mainstem.cli._channels import check_publication, check_subscription
+from mainstem.errors import ChannelUriError
+
+
+def accepted_channels() -> set[tuple[str, str]]:
+    """The kind and channel of each command that the reference driver accepts."""
+    commands = set()
+    for line in VECTORS.read_text().splitlines():
+        outcome, _, case = line.partition("\t")
+        if outcome == ACCEPTED:
+            for part in case.split("\t")[-1].split(" ;; "):
+                kind, _, channel = part.partition(" ")
+                if kind in ("pub", "xpub", "sub"):
+                    commands.add((kind, channel.split(" ")[0].replace("{p}", "20121").replace("{q}", "20122")))
+    return commands
+
+
+def test_a_channel_that_a_driver_accepts_is_accepted() -> None:
+    commands = accepted_channels()
+    assert len(commands) > 300
+    for kind, channel in sorted(commands):
+        (check_subscription if kind == "sub" else check_publication)(channel.replace("{long}", "x" * 60))
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        "",
+        "high water",
+        "aeron:",
+        "aeron:tcp?endpoint=localhost:1",
+        "aeron:udp",
+        "aeron:udp?",
+        "aeron:udp?endpoint",
+        "aeron:udp?endpoint=localhost",
+        "aeron:udp?endpoint=localhost:99999",
+        "aeron:udp?endpoint=localhost:x",
+        "aeron:udp?endpoit=localhost:1",
+        "aeron:udp?control-mode=dynamic",
+        "aeron:udp?=localhost:1",
+        "aeron-spy:aeron:ipc",
+        "aeron:ipc?alias=" + "x" * 5000,
+        "aeron:ipc?alias=\udcff|" + "\udcff" * 5000,
+    ],
+)
+def test_a_channel_that_no_driver_takes_is_refused_without_one(
+    channel: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for check in (check_publication, check_subscription):
+        with pytest.raises(ChannelUriError):
+            check(channel)
+    monkeypatch.setenv("AERON_DIR", "/nowhere-at-all")
+    monkeypatch.setenv("AERON_DRIVER_TIMEOUT", "60s")
+    for command in (["sub", channel, "1"], ["pub", channel, "1"], ["record", channel, "-s", "1", "-o", "/proc/nope"]):
+        if command[0] != "record" or channel.startswith("aeron"):
+            with pytest.raises(SystemExit) as end:
+                cli.main(command)
+            assert end.value.code == cli.EXIT_ERROR
+            assert "channel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("channel", ["aeron:ipc?mtu=x", "aeron:ipc?term-length=3", "aeron:ipc?eos=x"])
+def test_a_parameter_of_publications_is_checked_for_publications_only(channel: str) -> None:
+    check_subscription(channel)
+    with pytest.raises(ChannelUriError):
+        check_publication(channel)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.cli._codecs import LineEncoder, codec_of, decoded_lines
+from mainstem.codecs import find_codec
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mainstem.codecs import Codec
+
+SCHEMA = {"type": "record", "name": "T", "fields": [
+    {"name": "id", "type": "long"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "fee", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "default": "\u0001"},
+    {"name": "raw", "type": "bytes", "default": ""}, {"name": "m", "type": {"type": "map", "values": "int"}, "default": {}},
+]}  # fmt: skip
+
+
+@pytest.fixture
+def codec(tmp_path: Path) -> Codec:
+    (tmp_path / "t.avsc").write_text(json.dumps(SCHEMA))
+    chosen = codec_of("avro", [f"schema={tmp_path / 't.avsc'}"])
+    assert chosen is not None
+    return chosen
+
+
+def test_a_line_of_json_becomes_a_message_and_a_message_lines(codec: Codec) -> None:
+    line = b'{"id": 5, "at": "2026-01-31T12:00:00Z", "fee": "1.25", "raw": "x", "m": {"a": 1}}\n'
+    message = LineEncoder(codec).encode(line)
+    assert codec.decode(message) == [
+        {"id": 5, "at": datetime(2026, 1, 31, 12, tzinfo=UTC), "fee": Decimal("1.25"), "raw": b"x", "m": {"a": 1}}
+    ]
+    assert json.loads(decoded_lines(codec, message)) == {
+        "id": 5, "at": "2026-01-31T12:00:00+00:00", "fee": "1.25", "raw": "eA==", "m": {"a": 1},
+    }  # fmt: skip
+    assert json.loads(decoded_lines(codec, b"\x01")) == {
+        "problem": "ValueError: the message is cut off, or of another schema ()", "payload": "AQ==",
+    }  # fmt: skip
+    two = decoded_lines(find_codec("json"), b'{"a": 1}\n{"a": 2}')
+    assert two == b'{"a": 1}\n{"a": 2}\n'
+
+
+def test_a_field_that_a_line_lacks_has_its_default(codec: Codec) -> None:
+    message = LineEncoder(codec).encode(b'{"id": 5, "at": "2026-01-31T12:00:00Z"}')
+    (row,) = codec.decode(message)
+    assert (row["fee"], row["raw"], row["m"]) == (Decimal("0.01"), b"", {})
+
+
+def test_a_line_of_a_format_without_types_is_what_json_says() -> None:
+    assert find_codec("msgpack").decode(LineEncoder(find_codec("msgpack")).encode(b'{"a": [1, "x"]}')) == [
+        {"a": [1, "x"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"{", "line 2: "), (b"[1]", "line 2: a line is a JSON object"), (b'{"id": "x"}', "line 2: id: "),
+        (b'{"id": 1, "other": 2}', "line 2: the schema has no field for"), (b'{"id": 1}', "line 2: .*at"),
+        (b'{"id": 1, "at": "soon"}', "line 2: at: "),
+    ],
+)  # fmt: skip
+def test_a_line_that_does_not_fit_is_named(codec: Codec, line: bytes, reason: str) -> None:
+    encoder = LineEncoder(codec)
+    encoder.encode(b'{"id": 1, "at": "2026-01-31T12:00:00Z"}')
+    with pytest.raises(ConfigurationError, match=reason):
+        encoder.encode(line)
+
+
+def test_options_without_a_codec_are_refused() -> None:
+    assert codec_of("", None) is None
+    with pytest.raises(ConfigurationError, match="--codec says which"):
+        codec_of("", ["a=b"])

@@ -1,0 +1,107 @@
+"""The checks of `mainstem doctor`, over machines that are laid out for them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import cli
+from mainstem.cli import _checks
+from mainstem.cli._checks import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(root: Path, path: str, text: str) -> Path:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "state", "remedy"),
+    [
+        ("212992\n", 4 << 20, State.WARN, "sysctl -w net.core.rmem_max=4194304"),
+        ("212992\n", 128 << 10, State.NOTE, "sysctl -w net.core.rmem_max=2097152"),
+        ("4194304\n", 128 << 10, State.OK, ""),
+        ("212992\n", 0, State.NOTE, "sysctl -w net.core.rmem_max=2097152"),
+        ("many\n", 128 << 10, State.NOTE, ""),
+    ],
+)
+def test_a_socket_buffer_is_compared_with_the_setting(
+    limit: str, wanted: int, state: State, remedy: str, tmp_path: Path
+) -> None:
+    check = _checks.socket_buffer("rmem", wanted, write(tmp_path, "proc/sys/net/core/rmem_max", limit))
+    assert check.state is state
+    assert check.remedy.startswith(remedy)
+    assert "SO_RCVBUF" in check.figure
+
+
+@pytest.mark.parametrize(
+    ("available", "quota", "state"),
+    [(8, "max 100000", State.OK), (8, "150000 100000", State.NOTE), (2, "max 100000", State.NOTE), (8, "x", State.OK)],
+)
+def test_a_dedicated_driver_needs_more_processors_than_agents(
+    available: int, quota: str, state: State, tmp_path: Path
+) -> None:
+    check = _checks.processors(write(tmp_path, "sys/fs/cgroup/cpu.max", quota), available)
+    assert (check.state, "AERON_THREADING_MODE=SHARED" in check.remedy) == (state, state is State.NOTE)
+
+
+@pytest.mark.parametrize(("current", "state"), [("tsc", State.OK), ("kvm-clock", State.OK), ("hpet", State.WARN)])
+def test_a_slow_clock_is_noticed(current: str, state: State, tmp_path: Path) -> None:
+    write(tmp_path, f"{_checks.CLOCKS}/current_clocksource", f"{current}\n")
+    write(tmp_path, f"{_checks.CLOCKS}/available_clocksource", "hpet kvm-clock acpi_pm\n")
+    check = _checks.time_source(tmp_path)
+    assert check.state is state
+    assert check.remedy.startswith("echo kvm-clock > /sys/") is (state is State.WARN)
+
+
+def test_what_cannot_be_read_is_a_note_and_no_shared_memory_a_failure(tmp_path: Path) -> None:
+    assert _checks.time_source(tmp_path).state is State.NOTE
+    assert _checks.socket_buffer("wmem", 0, tmp_path).state is State.NOTE
+    missing = _checks.shared_memory(tmp_path)
+    assert (missing.state, missing.remedy.startswith("mount -t tmpfs")) == (State.FAIL, True)
+
+
+def test_a_java_that_is_too_old_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = write(tmp_path, "bin/java", "#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n") / "bin/java"
+    os.chmod(launcher, 0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(_checks, "_has", lambda module: False)
+    check = _checks.java()
+    assert (check.state, "8, " in check.figure) == (State.NOTE, True)
+    assert "mainstem[spark]" in check.remedy
+
+
+def test_a_missing_extra_comes_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_checks, "_has", lambda module: module != "qh3")
+    check = next(check for check in _checks.extras() if check.name == "extra quic")
+    assert (check.state, check.figure, check.remedy) == (State.NOTE, "without qh3", "pip install 'mainstem[quic]'")
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["doctor", "--json", *arguments])
+    return int(str(end.value.code)), json.loads(capsys.readouterr().out)
+
+
+def test_doctor_lists_every_check_and_fails_where_nothing_can_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    code, checks = document(capsys, "--dir", str(tmp_path))
+    assert code == 0
+    names = [check["name"] for check in checks]
+    assert names[:5] == ["media driver", "/dev/shm", "net.core.rmem_max", "net.core.wmem_max", "multicast route"]
+    assert {"processors", "time source", "Java", "extra cli"} < set(names)
+    assert checks[0]["remedy"] == f"mainstem driver --dir {tmp_path}"
+    missing = _checks.Check("/dev/shm", State.FAIL, "not there", "mount")
+    monkeypatch.setattr(_checks, "shared_memory", lambda: missing)
+    code, problems = document(capsys, "--problems")
+    assert code == cli.EXIT_ERROR
+    assert "ok" not in {check["state"] for check in problems}
+    assert "fail" in {check["state"] for check in problems}
