@@ -24,7 +24,7 @@ async def account(mailbox: Receiver[dict[str, Any]]) -> None:
 
 async def bank(connection: aqueduct.Connection) -> None:
     """Give each caller a mailbox of an account of their own."""
-    accounts = set()
+    accounts: set[asyncio.Future[None]] = set()
     async for request in connection.receiver:
         mailbox_sender, mailbox = channel()
         accounts.add(asyncio.ensure_future(account(mailbox)))

@@ -27,7 +27,7 @@ async def work(job: dict[str, Any]) -> None:
 
 
 async def jobs(connection: aqueduct.Connection) -> None:
-    running = set()
+    running: set[asyncio.Future[None]] = set()
     async for job in connection.receiver:
         task = asyncio.ensure_future(work(job))
         running.add(task)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import STALL_S
 
 pytestmark = pytest.mark.system
 
@@ -27,7 +28,7 @@ def test_an_example_prints_what_it_promises(name: str) -> None:
     script = ROOT / "examples" / "aqueduct" / f"{name}.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=50, env=environment, check=False
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=STALL_S, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     assert PROMISED[name] in done.stdout

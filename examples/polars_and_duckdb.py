@@ -1,0 +1,68 @@
+"""A recording in Polars and in DuckDB, without Spark and without a copy of it in another format.
+
+python examples/polars_and_duckdb.py
+"""
+
+# pyarrow has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import json
+import tempfile
+
+import duckdb
+import polars as pl
+
+from mainstem import Aeron, MediaDriver, open_recordings
+from mainstem.recording import Recorder
+
+CHANNEL, STREAM = "aeron:ipc", 1001
+QUOTES = 300
+SYMBOLS = ("GULL", "TERN", "WREN")
+
+
+def record(directory: str) -> None:
+    """Publishes quotes and records them."""
+    with (
+        MediaDriver.launch() as driver,
+        Aeron.connect(driver.directory) as aeron,
+        aeron.add_subscription(CHANNEL, STREAM) as subscription,
+        aeron.add_exclusive_publication(CHANNEL, STREAM) as publication,
+        Recorder(directory) as recorder,
+    ):
+        recorder.add_subscription(subscription)
+        for number in range(QUOTES):
+            quote = {"symbol": SYMBOLS[number % len(SYMBOLS)], "price": 100 + number}
+            publication.send(json.dumps(quote).encode(), timeout=5.0)
+        while publication.position not in recorder.active.values():
+            recorder.do_work()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        record(directory)
+        with open_recordings(directory) as recordings:
+            fields = pl.Struct({"symbol": pl.String, "price": pl.Int64})
+            quotes = (
+                recordings.to_polars()
+                .select(pl.col("payload").cast(pl.String).str.json_decode(fields).alias("q"))
+                .unnest("q")
+            )
+            print(quotes.group_by("symbol").agg(pl.len().alias("quotes"), pl.col("price").max()).sort("symbol").rows())
+
+            # DuckDB reads the object itself, by Arrow's stream interface. Only the columns of the query are read.
+            database = duckdb.connect()
+            database.register("messages", recordings.to_reader(columns=["stream_id", "payload"]))
+            print(
+                database.sql(
+                    """
+                    select q ->> 'symbol' as symbol, count(*), max(cast(q ->> 'price' as bigint))
+                    from (select cast(decode(payload) as json) as q from messages) group by all order by all
+                    """
+                ).fetchall()
+            )
+
+
+if __name__ == "__main__":
+    main()

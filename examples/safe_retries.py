@@ -1,0 +1,76 @@
+"""RPC over Jmux with safe retries: a transfer is executed once, whatever happens to its request.
+
+    python examples/safe_retries.py
+
+The server refuses the first request (nothing was executed: it may be sent again), breaks off the second after it was executed
+(it may not), and serves the rest. The client repeats what ``may_retry`` allows, and asks for the outcome of what it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+
+from mainstem.errors import Cancelled, ConnectionLost
+from mainstem.mux import jmux
+
+TRANSFERS = {"t1": 10, "t2": 20, "t3": 12}
+ATTEMPTS = 5
+
+
+class Bank:
+    """Executes transfers. How often each was executed is what the example is about."""
+
+    def __init__(self) -> None:
+        self.executed: Counter[str] = Counter()
+        self.balance = 0
+        self.requests = 0
+
+    async def serve(self, session: jmux.ServerSession) -> None:
+        self.requests += 1
+        if self.requests == 1:
+            session.reject("starting up")  # before reading: nothing was executed
+            return
+        request = json.loads(await session.read(-1))
+        if "outcome" in request:
+            session.write(b"executed" if self.executed[request["outcome"]] else b"unknown")
+            return
+        self.executed[request["transfer"]] += 1
+        self.balance += request["amount"]
+        if self.executed.total() == 2:
+            session.abort("a fault after the transfer")  # too late to take it back
+            return
+        session.write(b"executed")
+
+
+async def transfer(client: jmux.Client, name: str, amount: int) -> str:
+    """Transfers once: repeats only what was certainly not executed."""
+    request = json.dumps({"transfer": name, "amount": amount}).encode()
+    for _ in range(ATTEMPTS):
+        async with client.request() as session:
+            try:
+                session.write(request)
+                session.finish()
+                return f"{name}: {(await session.read(-1)).decode()}"
+            except (Cancelled, ConnectionLost):
+                if not session.may_retry:
+                    break
+        await asyncio.sleep(0.05)
+    outcome = await client.call(json.dumps({"outcome": name}).encode())
+    return f"{name}: {outcome.decode()}, as the bank says when asked"
+
+
+async def main() -> None:
+    bank = Bank()
+    async with (
+        await jmux.serve(bank.serve, "127.0.0.1", 0) as listener,
+        await jmux.connect("127.0.0.1", listener.port) as client,
+    ):
+        for name, amount in TRANSFERS.items():
+            print(await transfer(client, name, amount))
+    print(f"balance {bank.balance}; each executed once: {all(count == 1 for count in bank.executed.values())}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
