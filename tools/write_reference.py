@@ -1,4 +1,5 @@
-"""Writes docs/reference/: one page for each public module, filled from the docstrings when the site is built.
+"""Writes docs/reference/: one page for each public module, filled from the docstrings when the site is built, and the tables of
+commands, settings, counters, errors and tables (``reference_tables.py``).
 
 ``--check`` only compares, for the form test.
 """
@@ -9,9 +10,16 @@ import sys
 from pathlib import Path
 
 from public_api import PUBLIC
+from reference_tables import PAGES
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "reference"
 INDEX = """# Reference
+
+| page | what it lists |
+| --- | --- |
+{tables}
+## Modules
 
 What may be imported, written from the docstrings. A module that is not listed is private: it may move or go in any release.
 
@@ -23,7 +31,9 @@ What may be imported, written from the docstrings. A module that is not listed i
 def pages() -> dict[str, str]:
     """The text of every page, by file name."""
     rows = "".join(f"| [`{module}`]({page}.md) | {meaning} |\n" for module, (page, meaning) in PUBLIC.items())
-    texts = {"index.md": INDEX + rows}
+    lists = "".join(f"| [{meaning}]({page}.md) | |\n" for page, (meaning, _) in PAGES.items())
+    texts = {"index.md": INDEX.replace("{tables}", lists) + rows}
+    texts |= {f"{page}.md": write() for page, (_, write) in PAGES.items()}
     for module, (page, meaning) in PUBLIC.items():
         texts[f"{page}.md"] = f"# `{module}`\n\n{meaning[0].upper()}{meaning[1:]}.\n\n::: {module}\n"
     return texts
@@ -43,4 +53,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "src"))
     main()

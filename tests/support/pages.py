@@ -1,0 +1,217 @@
+"""Runs a page of the documentation as its reader would: block by block, in a fresh directory, with a driver of its own.
+
+A ``sh`` block runs in bash and a ``python`` block in Python; one with ``title="name.py"`` is written to that file instead. A
+``text`` block is the expected output of the block before it, where ``...`` stands for anything. What else there is to know
+stands in a comment before the block, which no reader sees:
+
+* ``<!-- run: background NAME -->``: the block runs on, as in a terminal of its own;
+* ``<!-- run: output NAME -->``: the block is the output of that terminal, once it has come;
+* ``<!-- run: stop NAME -->``, ``<!-- run: wait NAME -->``, without a block: Ctrl-C there; it must end by itself;
+* ``<!-- run: if COMMAND -->``: the block runs where there is that command, and is only parsed elsewhere;
+* ``<!-- run: no; REASON -->``: the block is only parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+STEP_S = 600  # a block may start Spark
+BLOCK = re.compile(
+    r"(?:^<!-- run: (?P<lone>(?:stop|wait) [^\n]*?) -->$)"
+    r"|(?:^(?:<!-- run: (?P<how>[^\n]*?) -->\n+)?```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<code>.*?)^```$)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block, or a step without one."""
+
+    line: int
+    how: str
+    language: str
+    title: str
+    code: str
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Every block of a page, in order."""
+    for match in BLOCK.finditer(text):
+        how = match["lone"] or match["how"] or ""
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(line, how, match["language"] or "", match["title"] or "", match["code"] or "")
+
+
+def parse(block: Block) -> None:
+    """Raises where the code of a block cannot be what its fence says."""
+    if block.language == "python":
+        compile(block.code, block.title or "<page>", "exec", dont_inherit=True)
+    elif block.language == "sh":
+        subprocess.run(["bash", "-n"], input=block.code, text=True, check=True, timeout=20)
+    elif block.language == "yaml":
+        assert [*yaml.safe_load_all(block.code)]
+    elif block.language == "json":
+        json.loads(block.code)
+    elif block.language == "toml":
+        tomllib.loads(block.code)
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether the output is the expected one, in which ``...`` stands for anything."""
+    pattern = ".*?".join(re.escape(part) for part in expected.strip().split("..."))
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+class Reader:
+    """One reader of one page: a directory, a driver's directory, and the terminals that are open."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.aeron = Path("/dev/shm") / f"mainstem-page-{os.getpid()}-{time.monotonic_ns()}"
+        self.terminals: dict[str, subprocess.Popen[str]] = {}
+        self.environment = {
+            **os.environ,
+            "AERON_DIR": str(self.aeron),
+            "HOME": str(directory),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "100",
+            "TERM": "dumb",
+        }
+
+    def read(self, text: str) -> None:
+        """Runs every block of a page."""
+        printed: str | None = ""
+        for block in blocks(text):
+            place = f"line {block.line}"
+            word, _, rest = block.how.partition(" ")
+            if word == "no;":
+                assert rest, f"{place}: a block that does not run needs a reason"
+                parse(block)
+            elif word in ("stop", "wait"):
+                self.end(rest, interrupt=word == "stop")
+            elif word == "output":
+                self.expect(rest, block.code, place)
+            elif block.title.startswith("deploy/"):
+                assert (ROOT / block.title).read_text() == block.code, f"{place} is not {block.title}"
+            elif block.language == "text":
+                assert printed is None or matches(block.code, printed), (
+                    f"{place}: expected\n{block.code}\nand there was\n{printed}"
+                )
+            elif block.title:
+                parse(block)
+                (self.directory / block.title).write_text(block.code)
+            elif word == "background":
+                self.terminals[rest] = self.start(block, self.directory / f"{rest}.output")
+            elif word == "if" and shutil.which(rest) is None:
+                parse(block)
+                printed = None
+            else:
+                printed = self.run(block, place)
+
+    def command(self, block: Block) -> list[str]:
+        if block.language == "python":
+            return [sys.executable, "-W", "error", "-c", block.code]
+        assert block.language == "sh", (
+            f"line {block.line}: nothing runs {block.language!r}; say why, or give it a title"
+        )
+        return ["bash", "-euo", "pipefail", "-c", block.code]
+
+    def run(self, block: Block, place: str) -> str:
+        result = subprocess.run(
+            self.command(block),
+            cwd=self.directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=STEP_S,
+            check=False,
+        )
+        assert result.returncode == 0, f"{place}: {result.stdout}\n{result.stderr}\n{self.outputs()}"
+        return result.stdout
+
+    def start(self, block: Block, output: Path) -> subprocess.Popen[str]:
+        with output.open("w") as file:
+            return subprocess.Popen(
+                self.command(block),
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                text=True,
+            )
+
+    def outputs(self) -> str:
+        return "\n".join(f"{name}: {self.output(name)}" for name in self.terminals)
+
+    def output(self, name: str) -> str:
+        return (self.directory / f"{name}.output").read_text()
+
+    def expect(self, name: str, expected: str, place: str) -> None:
+        deadline = time.monotonic() + STEP_S
+        while not matches(expected, self.output(name)):
+            running = self.terminals[name].poll() is None
+            assert running or matches(expected, self.output(name)), f"{place}: {self.output(name)}"
+            assert time.monotonic() < deadline, f"{place}: {self.output(name)}"
+            time.sleep(0.05)
+
+    def end(self, name: str, *, interrupt: bool) -> None:
+        process = self.terminals[name]
+        if interrupt:
+            assert process.poll() is None, f"{name} has ended: {self.output(name)}"
+            os.killpg(process.pid, signal.SIGINT)
+        status = process.wait(STEP_S)
+        assert status in ((0, 130, -signal.SIGINT) if interrupt else (0,)), f"{name}: {status}, {self.output(name)}"
+
+    def close(self) -> None:
+        """Ends what the page left running."""
+        for process in reversed(self.terminals.values()):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in self.terminals.values():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(20)
+        shutil.rmtree(self.aeron, ignore_errors=True)
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """The words of every ``mainstem`` command in the ``sh`` blocks of a page."""
+    for block in blocks(text):
+        if block.language not in ("sh", ""):
+            continue
+        for line in block.code.replace("\\\n", " ").splitlines():
+            for part in re.split(r"(?<!\S)(?:&&|\|\||\||;|&)(?!\S)", re.sub(r"(?:^|\s)#.*", "", line)):
+                try:
+                    words = shlex.split(part)
+                except ValueError:
+                    continue
+                while words and (re.match(r"\w+=", words[0]) or re.fullmatch(r"\w*[$#%]", words[0])):
+                    del words[0]
+                if words[:1] == ["mainstem"] and len(words) > 1:
+                    cut = next((i for i, word in enumerate(words) if re.match(r"\d?[<>]", word)), len(words))
+                    yield words[1:cut]

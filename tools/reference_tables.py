@@ -1,0 +1,285 @@
+"""The pages of docs/reference that are tables: written from the command line, the settings, the counters, the errors, the tables.
+
+What has no meaning here fails, so that a new counter or a new code of the driver does not go without one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import click
+
+# What each of a driver's own counters counts, by its name in SystemCounter.
+SYSTEM_COUNTERS = {
+    "BYTES_SENT": "bytes of datagrams sent, retransmits and control frames too",
+    "BYTES_RECEIVED": "bytes of datagrams received",
+    "RECEIVER_PROXY_FAILS": "commands that found the receiver's queue full",
+    "SENDER_PROXY_FAILS": "commands that found the sender's queue full",
+    "CONDUCTOR_PROXY_FAILS": "messages of agents that found the conductor's queue full",
+    "NAKS_SENT": "requests for lost data sent by this driver's receivers",
+    "NAKS_RECEIVED": "requests for lost data that reached this driver's senders",
+    "STATUS_MESSAGES_SENT": "reports of position and window sent",
+    "STATUS_MESSAGES_RECEIVED": "reports of position and window received",
+    "HEARTBEATS_SENT": "data frames without data, sent by idle or blocked streams",
+    "HEARTBEATS_RECEIVED": "the same, received",
+    "RETRANSMITS_SENT": "responses to NAKs",
+    "FLOW_CONTROL_UNDER_RUNS": "frames that came below the window: late copies of what was consumed",
+    "FLOW_CONTROL_OVER_RUNS": "frames that came beyond the window, and were dropped",
+    "INVALID_PACKETS": "datagrams that are no frames of Aeron",
+    "ERRORS": "errors in the error log; `mainstem errors` shows them",
+    "SHORT_SENDS": "datagrams that the socket did not take whole",
+    "FREE_FAILS": "log buffers that could not be deleted yet",
+    "SENDER_FLOW_CONTROL_LIMITS": "times that a sender had data and no window",
+    "UNBLOCKED_PUBLICATIONS": "claims of dead publishers that were turned into padding",
+    "UNBLOCKED_COMMANDS": "half-written commands of dead clients that were passed over",
+    "POSSIBLE_TTL_ASYMMETRY": "setups whose time to live is greater than the receiver's own",
+    "CONTROLLABLE_IDLE_STRATEGY": "the state of the controllable idle strategy",
+    "LOSS_GAP_FILLS": "gaps filled with padding rather than repaired, on unreliable streams",
+    "CLIENT_TIMEOUTS": "clients whose heartbeat stopped",
+    "RESOLUTION_CHANGES": "names that resolved to another address than before",
+    "CONDUCTOR_MAX_CYCLE_TIME": "the conductor's longest duty cycle, in nanoseconds",
+    "CONDUCTOR_CYCLE_TIME_EXCEEDED": "its cycles above the threshold",
+    "SENDER_MAX_CYCLE_TIME": "the sender's longest duty cycle, in nanoseconds",
+    "SENDER_CYCLE_TIME_EXCEEDED": "its cycles above the threshold",
+    "RECEIVER_MAX_CYCLE_TIME": "the receiver's longest duty cycle, in nanoseconds",
+    "RECEIVER_CYCLE_TIME_EXCEEDED": "its cycles above the threshold",
+    "NAME_RESOLVER_MAX_TIME": "the longest resolution of a name, in nanoseconds",
+    "NAME_RESOLVER_TIME_EXCEEDED": "resolutions above the threshold",
+    "SOFTWARE_VERSION": "the version of the software, packed",
+    "BYTES_CURRENTLY_MAPPED": "bytes of log buffers that are mapped now",
+    "RETRANSMITTED_BYTES": "bytes sent in response to NAKs",
+    "RETRANSMIT_OVERFLOW": "NAKs that found no free place among those being served",
+    "ERROR_FRAMES_RECEIVED": "ERR frames received: an image was rejected elsewhere",
+    "ERROR_FRAMES_SENT": "ERR frames sent: an image was rejected here",
+    "PUBLICATIONS_REVOKED": "publications that were revoked",
+    "IMAGES_REVOKED": "images whose publication was revoked",
+    "IMAGES_REJECTED": "images that a subscriber rejected",
+    "CONTROL_PROTOCOL_VERSION": "the version of the protocol between clients and driver, packed",
+    "STATUS_MESSAGES_REJECTED": "status messages that were refused",
+    "NATIVE_RESOURCE_AGENT_PROXY_FAILS": "the reference's own: 0 here",
+}
+# What each counter of a stream, a channel or a client says, by its name in CounterType.
+OTHER_COUNTERS = {
+    "PUBLISHER_LIMIT": "the position up to which publishers may claim",
+    "SENDER_POSITION": "the position up to which was sent",
+    "RECEIVER_HIGH_WATER_MARK": "the highest position that was received",
+    "SUBSCRIBER_POSITION": "the position up to which a subscriber has read; one for each subscriber",
+    "RECEIVER_POSITION": "the position below which nothing is missing",
+    "SEND_CHANNEL_STATUS": "a sending channel: -1 error, 0 initializing, 1 active, 2 closing",
+    "RECEIVE_CHANNEL_STATUS": "a receiving channel: the same values",
+    "SENDER_LIMIT": "the position up to which may be sent",
+    "PER_IMAGE": "a counter of an image's own, such as that of its congestion control",
+    "CLIENT_HEARTBEAT": "a client's last heartbeat, in milliseconds since 1970; its name is in the label",
+    "PUBLISHER_POSITION": "the position up to which publishers have claimed",
+    "SENDER_BACK_PRESSURE_EVENTS": "times that the stream had data and no window",
+    "LOCAL_ADDRESS": "the address that a socket is bound to, in the label",
+    "RESOLVER_NEIGHBORS": "drivers that exchange names with this one",
+    "RESOLVER_CACHE_ENTRIES": "names that are known by exchange",
+    "FLOW_CONTROL_RECEIVERS": "receivers that flow control waits for",
+    "DESTINATIONS": "destinations of a multi-destination-cast",
+    "SENDER_NAKS_RECEIVED": "NAKs for this stream received",
+    "RECEIVER_NAKS_SENT": "NAKs for this image sent",
+    "BOOTSTRAP_NEIGHBOR": "the neighbour that names were first asked of, in the label",
+}
+# Why the driver refuses, by the name in ErrorCode: what RegistrationError.code is.
+ERROR_CODES = {
+    "UNKNOWN": "a code that this release does not know",
+    "UNUSED": "never sent",
+    "INVALID_CHANNEL": "the channel URI cannot be used",
+    "UNKNOWN_SUBSCRIPTION": "there is no subscription of that id",
+    "UNKNOWN_PUBLICATION": "there is no publication of that id",
+    "CHANNEL_ENDPOINT_ERROR": "the channel's socket failed, as where an address is in use",
+    "UNKNOWN_COUNTER": "there is no counter of that id",
+    "UNKNOWN_COMMAND_TYPE_ID": "a command that the driver does not have",
+    "MALFORMED_COMMAND": "a command that is too short or contradicts itself",
+    "NOT_SUPPORTED": "a command that this driver does not do",
+    "UNKNOWN_HOST": "a name that does not resolve",
+    "RESOURCE_TEMPORARILY_UNAVAILABLE": "the same command may succeed a little later",
+    "GENERIC_ERROR": "anything else; the text says what",
+    "STORAGE_SPACE": "too little room for the log buffer",
+    "IMAGE_REJECTED": "a subscriber rejected the image",
+    "PUBLICATION_REVOKED": "the publication was revoked",
+}
+
+
+def cell(text: object) -> str:
+    """A text as a cell of a table: one line, no bar."""
+    return " ".join(str(text).split()).replace("|", "\\|")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table."""
+    names = list(head)
+    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    lines += ["| " + " | ".join(cell(each) for each in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def code(text: object) -> str:
+    """A text as code; nothing stays nothing."""
+    return f"`{text}`" if str(text) else ""
+
+
+def leaves(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command, or the commands within it."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for word, each in inner.items():
+        yield from leaves(f"{name} {word}", each)
+
+
+def option_rows(command: click.Command) -> Iterator[tuple[str, str, str]]:
+    """Each argument and option: its names, its meaning, its default."""
+    for parameter in command.params:
+        if parameter.name == "help":
+            continue
+        if parameter.param_type_name == "argument":
+            names = code(str(parameter.name).upper())
+            required = parameter.required
+        else:
+            value = "" if getattr(parameter, "is_flag", False) else " " + str(parameter.name).upper()
+            names = ", ".join(code(each + (value if each.startswith("--") else "")) for each in parameter.opts)
+            names += "".join(f", {code(each)}" for each in parameter.secondary_opts)
+            required = parameter.required
+        default = parameter.default
+        shown = default if isinstance(default, int | float | str) and not isinstance(default, bool) else ""
+        again = " Repeatable." if getattr(parameter, "multiple", False) or parameter.nargs == -1 else ""
+        repeated = again if "repeat" not in str(getattr(parameter, "help", "")) else ""
+        yield names, f"{getattr(parameter, 'help', '') or ''}{repeated}", "required" if required else code(shown)
+
+
+def command_line() -> str:
+    """Every command of ``mainstem``, with its options."""
+    import typer
+
+    from mainstem import cli
+
+    parts = ["# The command line\n\n`mainstem COMMAND --help` prints the same in a terminal.\n"]
+    names = cli.commands()
+    parts.append(table(["command", ""], [(f"[`mainstem {n}`](#mainstem-{n})", line) for n, line in names.items()]))
+    for name in names:
+        group: Any = typer.main.get_command(cli.build([name]))
+        inner = list(leaves(name, group.commands[name]))
+        is_group = [path for path, _ in inner] != [name]
+        if is_group:
+            parts.append(f"## mainstem {name}\n\n{names[name]}\n")
+        for path, command in inner:
+            level = "###" if is_group else "##"
+            body = inspect.cleandoc(command.help or "").replace("\f", "").strip()
+            parts.append(f"{level} mainstem {path}\n\n{body}\n")
+            rows = list(option_rows(command))
+            if rows:
+                parts.append(table(["argument or option", "meaning", "default"], rows))
+    return "\n".join(parts)
+
+
+def settings() -> str:
+    """Every setting of driver and client."""
+    from mainstem.aeron.client.settings import ClientSettings, default_client_name
+    from mainstem.aeron.directory import user_directory
+    from mainstem.aeron.driver.settings import DriverSettings
+
+    head = (
+        "# Settings\n\nA setting is read from the first of these that has it: a keyword or `--set name=value`, the environment, a "
+        "TOML file, its default. In the environment `mtu_length` is `AERON_MTU_LENGTH`, and `timer_interval_ns` is "
+        "`AERON_TIMER_INTERVAL`. Sizes take `k`, `m`, `g`; durations `ns`, `us`, `ms`, `s`. `mainstem config show` prints the "
+        "values in use and where each comes from; `mainstem config explain NAME` explains one.\n"
+    )
+    parts = [head]
+    for kind, title in ((DriverSettings, "The media driver"), (ClientSettings, "A client")):
+        rows = []
+        for each in kind.load(environ={}).explain_all():
+            default = each.default.replace(user_directory(), "/dev/shm/aeron-USER")
+            default = default.replace(default_client_name(), "PROGRAM-PID")
+            accepted = f"{each.kind}: {each.accepts}" + (f"; default {code(default)}" if default else "")
+            rows.append((code(each.name), each.meaning, accepted))
+            assert each.env == kind.ENV_PREFIX + each.name.upper().removesuffix("_NS"), each.name
+        parts.append(f"## {title}\n\nThe TOML table is `[{kind.SECTION}]`.\n")
+        parts.append(table(["setting", "meaning", "accepts"], rows))
+    return "\n".join(parts)
+
+
+def counters() -> str:
+    """Every counter of a driver, with its name for Prometheus."""
+    from mainstem.aeron.counters import STREAM_COUNTER_NAMES, CounterType
+    from mainstem.aeron.system_counter import LABELS, SystemCounter
+    from mainstem.metrics.families import GAUGES, PREFIX
+
+    system = [
+        (each.value, LABELS[each], SYSTEM_COUNTERS[each.name], code(f"{PREFIX}system_{each.name.lower()}"))
+        for each in SystemCounter
+    ]
+    others = []
+    for kind in CounterType:
+        if kind is not CounterType.SYSTEM:
+            name = STREAM_COUNTER_NAMES.get(kind, "")
+            # Prometheus' names of counters end so; the values of gauges may fall.
+            total = "" if kind in GAUGES else "_total"
+            metric = f"{PREFIX}stream_{name.replace('-', '_')}{total}" if name else f"{PREFIX}counter"
+            others.append((kind.value, code(name), OTHER_COUNTERS[kind.name], code(metric)))
+    return (
+        "# Counters\n\n`mainstem stat` prints them live, `mainstem metrics` for Prometheus. Numbers and labels are the reference "
+        "driver's.\n\n## The driver's own\n\n"
+        + table(["id", "label", "meaning", "metric"], system)
+        + "\n## Of streams, channels and clients\n\nStreams' metrics have the labels of their stream.\n\n"
+        + table(["type", "label", "meaning", "metric"], others)
+        + f"\nBesides these: `{PREFIX}driver_heartbeat_age_seconds`, -1 once the driver has shut down.\n"
+    )
+
+
+def errors() -> str:
+    """Every error, where it stands in the tree, and the driver's codes."""
+    from mainstem.aeron.command.error_code import ErrorCode
+
+    module = importlib.import_module("mainstem.errors")
+    rows: list[tuple[str, str]] = []
+
+    def add(kind: type[Exception], depth: int) -> None:
+        parents = [base.__name__ for base in kind.__bases__ if base.__module__ == "builtins"]
+        meaning = (inspect.getdoc(kind) or "").partition("\n")[0]
+        also = f" Also a `{'`, a `'.join(parents)}`." if parents and depth else ""
+        rows.append(("· " * depth + code(kind.__name__), meaning + also))
+        for each in kind.__subclasses__():
+            if each.__module__ == module.__name__:
+                add(each, depth + 1)
+
+    add(module.MainstemError, 0)
+    codes = [(each.value, code(each.name), ERROR_CODES[each.name]) for each in sorted(ErrorCode)]
+    return (
+        "# Errors\n\nOne tree: a program that catches `MainstemError` catches them all. A dot is a step down. "
+        "[`mainstem.errors`](errors.md) has their attributes and examples.\n\n"
+        + table(["error", "meaning"], rows)
+        + "\n## Why the driver refuses\n\nThe `code` of a `RegistrationError`, as the reference numbers them.\n\n"
+        + table(["code", "name", "meaning"], codes)
+    )
+
+
+def tables() -> str:
+    """Every table that Spark makes of captures and recordings: names; the columns are in docs/analyze.md."""
+    from mainstem.spark.tables import TABLES
+
+    rows = [
+        (f"[`{each.name}`](../analyze.md#{each.name})", each.meaning, ", ".join(map(code, each.identity)))
+        for each in TABLES.values()
+    ]
+    return (
+        "# Tables\n\nWhat `mainstem.spark.tables` makes of captures and recordings, and what `mainstem analyze` writes. "
+        "The link leads to the columns.\n\n" + table(["table", "a row is", "named by"], rows)
+    )
+
+
+# The name of each page, what it is, and what writes it.
+PAGES = {
+    "cli": ("every command and option of `mainstem`", command_line),
+    "settings": ("every setting of driver and client", settings),
+    "counters": ("every counter of a driver, and its metric", counters),
+    "error-tree": ("every error, and the driver's error codes", errors),
+    "tables": ("every table over captures and recordings", tables),
+}
