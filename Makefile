@@ -1,14 +1,20 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up by themselves, in .venv, without root.
+# `make check` is what is too long to wait for; together they run everything.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 50
+FUZZ_SECONDS ?= 5
+WORKERS ?= 2
+LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
+# Each worker takes whole files, the longest first; all tests of Spark's session are one worker's (tests/conftest.py).
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help build test unit lint format generate hooks levels demo sim fuzz bench instructions docs clean
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
-	@echo "  make test            set everything up and pass the tests"
+	@echo "  make test            set everything up and pass the tests: some minutes"
 	@echo "while you work"
 	@echo "  make build           set up .venv and compile what changed"
 	@echo "  make unit            the tests that need only memory, and those of the code's form"
@@ -16,12 +22,15 @@ help:
 	@echo "  make format          let ruff format and sort imports"
 	@echo "  make generate        write what is generated: stubs, layout.pxd, tables, reference pages"
 	@echo "  make hooks           check commit messages as they are written"
+	@echo "  make slowest         write the slowest tests of the last runs into CONTRIBUTING.md"
 	@echo "  make levels          modules, imports, levels and cycles of each package"
 	@echo "before you trust it"
+	@echo "  make check           all that make test leaves out: long tests, style, more seeds, fuzzing, the documentation"
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
 	@echo "  make fuzz            every fuzz target for a few seconds"
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
+	@echo "  make spark-versions  the tests of Spark under each version of PySpark that is supported"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
 
@@ -29,8 +38,29 @@ build:
 	@$(PYTHON) tools/setup.py $(VENV)
 
 test: build
-	@echo "== every test: unit, form, simulation, system, interop, fuzz, spark"
-	$(BIN)/python -m pytest
+	@echo "== every test but the long ones: unit, form, simulation, system, interop, fuzz, spark"
+	$(PYTEST) -m "not long" --junitxml=build/tests/test.xml
+
+# Each step is one that `make test` does not do, or does with other numbers. The order: what fails soonest comes first.
+check: lint
+	@echo "== the documentation"
+	$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "== the long tests"
+	$(LONG) $(PYTEST) -m long --junitxml=build/tests/check.xml || \
+	{ echo "== long tests that failed: once more, one at a time"; \
+	$(LONG) $(BIN)/python -m pytest -m long --last-failed --last-failed-no-failures none; }
+	@echo "== property tests, ten times as many examples"
+	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=build/tests/properties.xml
+	@echo "== the simulator, other seeds"
+	$(BIN)/python -m mainstem.sim --first 101 --seeds $(SEEDS)
+	@echo "== fuzz targets, $(FUZZ_SECONDS) s each"
+	$(BIN)/python fuzz/run.py --seconds $(FUZZ_SECONDS)
+	@if command -v valgrind >/dev/null; then \
+	  echo "== instructions of the compiled paths" && $(BIN)/python tools/instruction_counts.py; \
+	else echo "== no valgrind here: instructions are not counted"; fi
+
+slowest: build
+	$(BIN)/python tools/slowest_tests.py build/tests/test.xml build/tests/check.xml
 
 unit: build
 	$(BIN)/python -m pytest tests/unit tests/form
@@ -41,8 +71,14 @@ lint: build
 	$(BIN)/ruff format --check
 	@echo "== types: mypy"
 	$(BIN)/mypy
+	$(BIN)/mypy examples/*.py examples/aqueduct/*.py
+	@echo "== types of the examples: pyright, strict"
+	@if $(BIN)/pyright --version >/dev/null 2>&1; then $(BIN)/pyright --pythonpath $(BIN)/python; \
+	else echo "pyright could not be fetched here: the examples' types are checked by mypy alone"; fi
 	@echo "== imports point downwards: import-linter"
 	$(BIN)/lint-imports
+	@echo "== spelling: codespell"
+	$(BIN)/codespell
 	@echo "== commit messages"
 	$(BIN)/python tools/check_commit_messages.py
 
@@ -76,8 +112,11 @@ bench: build
 instructions: build
 	$(BIN)/python tools/instruction_counts.py
 
+spark-versions: build
+	$(BIN)/python tools/pyspark_versions.py
+
 docs: build
-	$(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 clean:
 	rm -rf $(VENV) build dist out site src/*.egg-info src/mainstem/_core/*/*.so

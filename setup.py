@@ -1,22 +1,114 @@
 """The extension modules and the description for the package index; everything else is in pyproject.toml.
 
+Each module is translated by Cython and compiled by the C compiler before the next, on every core, and named as its turn comes.
 With MAINSTEM_COMPILE=no there are no extension modules: ``tools/setup.py`` compiles them in place by itself.
 """
 
+from __future__ import annotations
+
+import multiprocessing
 import os
 import re
+import sys
+import threading
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from Cython.Build import cythonize
+from Cython.Build.Dependencies import create_dependency_tree
+from Cython.Compiler.Errors import CompileError
+from Cython.Compiler.Main import Context
+from Cython.Compiler.Options import CompilationOptions
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError as BuildError
+
+if TYPE_CHECKING:
+    from multiprocessing.pool import Pool
 
 CORE = Path("src/mainstem/_core")
 # plain.py stands in for the C primitives where nothing is compiled; layout.py and capture/layout.py hold only numbers.
 UNCOMPILED = {"__init__", "layout", "plain"}
-MODULES = sorted(path for path in CORE.rglob("*.py") if path.stem not in UNCOMPILED)
+MODULES = [path for path in CORE.rglob("*.py") if path.stem not in UNCOMPILED]
+MODULES.sort(
+    key=lambda path: (-path.stat().st_size, path)
+)  # the longest first, so that no core waits for it at the end
 if os.environ.get("MAINSTEM_COMPILE") == "no":
     MODULES = []
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "freethreading_compatible": True,
+}
+
+
+def translate(source: str) -> list[str] | None:
+    """The C file of a module, written anew where it is older than what it depends on; None where Cython refuses the module."""
+    try:
+        [extension] = cythonize(
+            [Extension(module_name(source), [source])],
+            quiet=True,
+            build_dir="build/cython",
+            include_path=["src"],
+            compiler_directives=DIRECTIVES,
+        )
+    except CompileError:
+        return None
+    return list(extension.sources)
+
+
+def module_name(source: str) -> str:
+    """The module that a path below ``src`` is."""
+    return ".".join(Path(source).relative_to("src").with_suffix("").parts)
+
+
+class Build(build_ext):
+    """Builds what is older than its sources.
+
+    Cython runs in processes of its own, because it holds the interpreter's lock. They are forked whatever Python's default is: a
+    spawned one would run this file again. They are forked before the threads start.
+    """
+
+    translators: Pool
+    current: int = 0
+
+    def build_extensions(self) -> None:
+        """Builds the modules that need it, each in a thread that waits for Cython and for the compiler."""
+        dependencies = create_dependency_tree(
+            Context.from_options(CompilationOptions(include_path=["src"])), quiet=True
+        )
+        modules = self.extensions
+        self.extensions = [module for module in modules if self.is_outdated(module, dependencies)]
+        self.lock = threading.Lock()
+        self.parallel = min(self.parallel or len(os.sched_getaffinity(0)), max(len(self.extensions), 1))
+        try:
+            if self.extensions:
+                with multiprocessing.get_context("fork").Pool(self.parallel) as self.translators:
+                    super().build_extensions()
+        finally:
+            self.extensions = modules
+
+    def is_outdated(self, module: Extension, dependencies: object) -> bool:
+        """Whether the module, or something that it imports, changed since it was built."""
+        built = Path(self.get_ext_fullpath(module.name))
+        newest, _path = dependencies.newest_dependency(module.sources[0])  # type: ignore[attr-defined]
+        return bool(self.force) or not built.exists() or built.stat().st_mtime < newest
+
+    def build_extension(self, module: Extension) -> None:
+        """Translates and compiles one module."""
+        with self.lock:
+            self.current += 1
+            sys.stderr.write(f"mainstem: compiling {self.current} of {len(self.extensions)}: {module.name}\n")
+            sys.stderr.flush()
+        sources = self.translators.apply(translate, (module.sources[0],))
+        if sources is None:
+            raise BuildError(f"Cython refuses {module.sources[0]}")
+        module.sources = sources
+        super().build_extension(module)
 
 
 def description() -> str:
@@ -34,26 +126,14 @@ def description() -> str:
 setup(
     long_description=description(),
     long_description_content_type="text/markdown",
-    ext_modules=cythonize(
-        [
-            Extension(
-                ".".join(path.relative_to("src").with_suffix("").parts),
-                [str(path)],
-                extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-Wno-unused-function"],
-                define_macros=[("_GNU_SOURCE", None)],
-            )
-            for path in MODULES
-        ],
-        nthreads=2,
-        build_dir="build/cython",
-        include_path=["src"],
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": False,
-            "wraparound": False,
-            "cdivision": True,
-            "initializedcheck": False,
-            "freethreading_compatible": True,
-        },
-    ),
+    cmdclass={"build_ext": Build},
+    ext_modules=[
+        Extension(
+            module_name(str(path)),
+            [str(path)],
+            extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-Wno-unused-function"],
+            define_macros=[("_GNU_SOURCE", None)],
+        )
+        for path in MODULES
+    ],
 )

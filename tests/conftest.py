@@ -1,14 +1,43 @@
 """What every tier shares: property tests draw the same examples every time, so that a red run is red for everybody.
 
-``HYPOTHESIS_PROFILE=explore`` draws new ones.
+``HYPOTHESIS_PROFILE=check`` draws many more, the same every time too; ``explore`` draws new ones.
+
+In a run with several workers (pytest-xdist) a file is one worker's, and all tests of Spark's session are one worker's, so that
+there is one JVM for all of them. What takes longest comes first, and the many short files fill the gaps at the end.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
+from tests.support import ports
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("check", derandomize=True, deadline=None, max_examples=1000)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+ports.guard_slots()
+
+FIRST = ("spark", "interop", "system", "simulation")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Groups and orders tests before pytest-xdist reads the groups."""
+    for item in items:
+        group = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_place)
+    yield
+
+
+def _place(item: pytest.Item) -> int:
+    return next((place for place, name in enumerate(FIRST) if item.get_closest_marker(name)), len(FIRST))

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MINIMUM = (3, 11)
 EXTRAS = "all"
+# Lines of pip that name a file: a package to fetch, or one that the cache has. Metadata alone is not worth a line.
+FILE = re.compile(
+    r"(?P<how>Downloading|Using cached) (?:\S*/)?(?P<name>[^\s/]+?)-(?P<version>\d[^\s-]*?)"
+    r"(?:-\S+\.whl|\.tar\.gz|\.zip)(?: \((?P<size>[^)]+)\))?$"
+)
 
 
 def main(venv: Path) -> None:
@@ -54,23 +61,55 @@ def create(venv: Path) -> None:
 
 
 def install(python: Path) -> None:
-    say("installing Mainstem and its dependencies (several minutes the first time: Spark is large)")
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(*pip, "--upgrade", "pip>=25.1", "setuptools>=77", "wheel")
-    run(*pip, "--group", "dev")
+    import tomllib  # since Python 3.11, and an older one must come as far as its error message
+
+    say("installing Mainstem and its dependencies")
+    begin = time.monotonic()
+    needed_to_build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    pip(python, "--upgrade", "pip>=25.1", "wheel", *needed_to_build)
     # The compiled modules are built in place, so an edit of a .py file is seen at once and only what changed is compiled; pip
-    # would compile them all once more, one after the other.
-    run(*pip, "--no-build-isolation", "--editable", f".[{EXTRAS}]", env={**os.environ, "MAINSTEM_COMPILE": "no"})
+    # would compile them all once more.
+    uncompiled = {**os.environ, "MAINSTEM_COMPILE": "no"}
+    pip(python, "--group", "dev", "--no-build-isolation", "--editable", f".[{EXTRAS}]", env=uncompiled)
+    say(f"installed in {time.monotonic() - begin:.0f} s")
+
+
+def pip(python: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+    """Installs what is asked for; each package is named as it is fetched, and pip's whole output is printed only where it fails."""
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar=off", *arguments]
+    lines: list[str] = []
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if text := progress(line.strip()):
+                say(text)
+    if process.returncode:
+        sys.stderr.writelines(lines)
+        raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def progress(line: str) -> str:
+    """What a line of pip's output is worth saying; nothing for most."""
+    if match := FILE.fullmatch(line):
+        if match["how"] == "Using cached":
+            return f"taking {match['name']} {match['version']} from the cache"
+        return f"fetching {match['name']} {match['version']}" + (f" ({match['size']})" if match["size"] else "")
+    if line.startswith("Building wheel for") and line.endswith("started"):
+        return f"building {line.split()[3]}"
+    if line.startswith("Installing collected packages: "):
+        return f"installing {line.count(',') + 1} packages"
+    return ""
 
 
 def compile_core(python: Path) -> None:
+    # Names each module that it compiles, and uses every core.
     run(
         str(python),
         "setup.py",
         "--quiet",
         "build_ext",
         "--inplace",
-        "-j2",
         env=compiler_environment(python),
         stdout=subprocess.DEVNULL,
     )

@@ -1,0 +1,106 @@
+"""Ports that no other process of this machine's tests uses: ``free_port()``.
+
+A program that reports its port binds port 0. Where both ends of a channel must know the port beforehand, one that the kernel
+would give out is wrong: between its choice and its use the kernel gives it to somebody else. So these lie below the range of
+the kernel, and each process of tests owns a slot of them as long as it lives: by the name of an abstract socket, which the
+kernel gives to one process and takes back at its end. What the slot's ports are, the kernel is asked again for each: what is
+bound, by whomever, is left out.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+SLOT = 1024  # ports: hundreds of tests follow before the first port comes again, so that what lingers disturbs nobody
+LOWEST = 10_240
+KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def highest_port() -> int:
+    """The first port that the kernel gives out by itself."""
+    return int(KERNEL_RANGE.read_text().split()[0]) if KERNEL_RANGE.exists() else 32_768
+
+
+_slots: list[PortSlot] = []  # of this process
+
+
+class PortSlot:
+    """The ports of one process."""
+
+    def __init__(self) -> None:
+        slots = list(range(LOWEST, highest_port() - SLOT + 1, SLOT))
+        random.Random().shuffle(slots)
+        for self.first in slots:
+            self._owner = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                self._owner.bind(f"\0mainstem-tests-ports-{self.first}")
+            except OSError:
+                self._owner.close()
+                continue
+            break
+        else:
+            raise AssertionError("every slot of ports has an owner: how many test runs are there?")
+        self._next = 0
+        _slots.append(self)
+
+    def __contains__(self, port: int) -> bool:
+        return self.first <= port < self.first + SLOT
+
+    def take(self, count: int) -> int:
+        """The first of ``count`` ports in a row that nobody has bound."""
+        for _ in range(SLOT):
+            if self._next + count > SLOT:
+                self._next = 0
+            port = self.first + self._next
+            self._next += count
+            if all(is_free(port + each) for each in range(count)):
+                return port
+        raise AssertionError(f"no {count} ports in a row are free from {self.first} to {self.first + SLOT}")
+
+    def close(self) -> None:
+        _slots.remove(self)
+        self._owner.close()
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has bound it, for UDP or TCP."""
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with socket.socket(socket.AF_INET, kind) as probe:
+            if kind == socket.SOCK_STREAM:
+                probe.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+                )  # as servers do: a closed connection's port is free
+            try:
+                probe.bind(("", port))
+            except OSError:
+                return False
+    return True
+
+
+_slot: PortSlot | None = None
+
+
+def free_port(count: int = 4) -> int:
+    """The first of ``count`` ports in a row that nobody else uses."""
+    global _slot
+    if _slot is None:
+        _slot = PortSlot()
+    return _slot.take(count)
+
+
+def guard_slots() -> None:
+    """Refuses this process every port that may be in the slot of another, from now on: a number in a test is such a port."""
+    sys.addaudithook(_guard)
+
+
+def _guard(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "socket.bind":
+        return
+    _, address = arguments
+    port = address[1] if isinstance(address, tuple) else 0
+    if LOWEST <= port < highest_port() and not any(port in slot for slot in _slots):
+        raise AssertionError(f"port {port} may be another process's: take it from free_port()")
