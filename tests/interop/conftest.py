@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -19,12 +18,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.support.patience import STALL_S, Patience
+from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
-START_TIMEOUT_S = 30.0
 
 DriverFactory = Callable[..., "DriverProcess"]
-_ports = itertools.count(24_400 + os.getpid() % 40 * 100, 4)  # below the range that systems give out by themselves
 
 
 class DriverProcess:
@@ -35,11 +34,11 @@ class DriverProcess:
         self.process = subprocess.Popen(
             command, env={**os.environ, **environment, "AERON_DIR": str(directory)}, stdout=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + START_TIMEOUT_S
+        patience = Patience(f"the driver starts: {command}")
         cnc = directory / "cnc.dat"
         while not (cnc.exists() and cnc.stat().st_size > 128 and cnc.read_bytes()[:4] != bytes(4)):
             assert self.process.poll() is None, f"the driver ended at start: {command}"
-            assert time.monotonic() < deadline, f"the driver did not start: {command}"
+            patience.check()
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -50,7 +49,7 @@ class DriverProcess:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(15)
+                self.process.wait(STALL_S)
             except subprocess.TimeoutExpired:
                 self.kill()
 
@@ -123,7 +122,7 @@ class Peer:
         """All that it still says, on either stream, until it ends."""
         assert self.process.stdout is not None
         said = self.process.stdout.read()
-        self.process.wait(30)
+        self.process.wait(STALL_S)
         return said
 
     def wait_for(self, word: str) -> None:
@@ -136,7 +135,7 @@ class Peer:
         while line in ("round", "gone"):
             line = self._line()
         facts: dict[str, Any] = json.loads(line)
-        self.process.wait(30)
+        self.process.wait(STALL_S)
         return facts
 
     def kill(self) -> None:
@@ -192,11 +191,11 @@ def start_peer() -> Iterator[PeerFactory]:
 
 @pytest.fixture
 def port() -> int:
-    """The first of four ports that no other test of this run uses, so that what lingers disturbs nobody."""
-    return next(_ports)
+    """The first of four ports that nobody else uses, so that what lingers disturbs nobody."""
+    return free_port()
 
 
 @pytest.fixture
 def other_port() -> int:
     """The first of four more."""
-    return next(_ports)
+    return free_port()

@@ -22,6 +22,7 @@ import pytest
 from tests.interop.test_capture_tshark import number
 from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
+from tests.support.patience import STALL_S
 from tests.unit.spark.folds.folding import events_of_wire, run
 
 from mainstem.spark.folds.path import PathFold
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory, PeerFactory
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.interop,
     pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
-    pytest.mark.timeout(300),
 ]
 RELAY = Path(__file__).parent / "relay.py"
 ONE_WAY_MS = 2
@@ -134,7 +135,7 @@ def capture(
             assert (facts["count"], facts["fault"]) == (MESSAGES, "")
     finally:
         for relay in relays:
-            relay.communicate("\n", timeout=20)
+            relay.communicate("\n", timeout=STALL_S)
     return path
 
 

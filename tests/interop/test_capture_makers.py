@@ -31,7 +31,7 @@ from mainstem.capture.reading import frames, read
 if TYPE_CHECKING:
     from mainstem.capture.chunks import FrameIndex
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 needs_wireshark = pytest.mark.skipif(
     None in (shutil.which("editcap"), shutil.which("capinfos")), reason="editcap and capinfos are not installed"
 )

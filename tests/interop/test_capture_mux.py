@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
-from tests.support.invoked_pair import free_port
+from tests.support.ports import free_port
 
 from mainstem.mux import bymux, jmux
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
-    pytest.mark.timeout(180),
 ]
 HOST = "127.0.0.1"
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
-from tests.support.invoked_pair import Machines, free_port
+from tests.support.invoked_pair import Machines
+from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
-    pytest.mark.timeout(180),
 ]
 HOST = "127.0.0.1"
 LOSS = {

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from tests.interop.conftest import DriverFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 
-def outcomes(directory: Path, cases: list[str], *, first_port: int) -> list[table.Recorded]:
+def outcomes(directory: Path, cases: list[str]) -> list[table.Recorded]:
     cnc = CncFile.map(MappedFiles(), str(directory))
     assert cnc is not None
-    client = table.RawClient(cnc, first_port=first_port)
+    client = table.RawClient(cnc)
     try:
         return [table.Recorded(client.outcome(case), case) for case in cases]
     finally:
@@ -32,10 +32,10 @@ def outcomes(directory: Path, cases: list[str], *, first_port: int) -> list[tabl
 def test_both_drivers_accept_and_refuse_the_same_channels(start_driver: DriverFactory) -> None:
     cases = [line.case for line in table.recorded()]
     assert len(cases) >= 500
-    theirs = outcomes(start_driver("reference", **table.SETTINGS).directory, cases, first_port=25_000)
+    theirs = outcomes(start_driver("reference", **table.SETTINGS).directory, cases)
     if os.environ.get("MAINSTEM_RECORD_OUTCOMES"):
         table.record(theirs)
-    ours = outcomes(start_driver("mainstem", **table.SETTINGS).directory, cases, first_port=28_000)
+    ours = outcomes(start_driver("mainstem", **table.SETTINGS).directory, cases)
     differences = [
         (here.case, f"reference {there.outcome}, here {here.outcome}, expected {table.expected(there)}")
         for there, here in zip(theirs, ours, strict=True)
@@ -49,9 +49,7 @@ def test_every_exception_is_one(start_driver: DriverFactory) -> None:
     lines = [line for line in table.recorded() if table.expected(line) != line.outcome]
     for exception in table.EXCEPTIONS:
         assert any(table.expected(line) == exception.outcome for line in lines), exception.reason
-    theirs = outcomes(
-        start_driver("reference", **table.SETTINGS).directory, [line.case for line in lines], first_port=25_000
-    )
+    theirs = outcomes(start_driver("reference", **table.SETTINGS).directory, [line.case for line in lines])
     assert theirs == lines
 
 
@@ -70,5 +68,5 @@ def test_what_ends_the_reference_driver_is_told_apart(start_driver: DriverFactor
             raise Died
 
     with pytest.raises(Died):
-        table.RawClient(cnc, first_port=31_000, work=work).outcome(case)
+        table.RawClient(cnc, work=work).outcome(case)
     cnc.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import wait_for
 
 import mainstem
 from mainstem.aeron.cnc import CncFile
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from tests.interop.conftest import DriverFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
-
-PATIENCE_S = 20.0
+pytestmark = pytest.mark.interop
 
 
 def owners(directory: Path, port: int) -> dict[str, set[int]]:
@@ -32,10 +30,7 @@ def owners(directory: Path, port: int) -> dict[str, set[int]]:
         reader = client.add_subscription("aeron:ipc", 1002)
         manual = client.add_exclusive_publication("aeron:udp?control-mode=manual", 1003)
         client.add_counter(1001, "a counter")
-        deadline = time.monotonic() + PATIENCE_S
-        while not (group.is_connected and receiver.is_connected and local.is_connected and reader.is_connected):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: all(each.is_connected for each in (group, receiver, local, reader)))
         assert not manual.is_connected
         cnc = CncFile.map(MappedFiles(), str(directory))
         assert cnc is not None

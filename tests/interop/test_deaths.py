@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.interop.modes import MODES, named
+from tests.support.patience import wait_for
 
 from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.files import MappedFiles
@@ -15,7 +16,7 @@ from mainstem.aeron.system_counter import SystemCounter
 if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory, DriverProcess, PeerFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 IMPATIENT = {
     "AERON_CLIENT_LIVENESS_TIMEOUT": "2s",
@@ -25,7 +26,6 @@ IMPATIENT = {
     "AERON_TIMER_INTERVAL": "200ms",
 }
 DRIVER_TIMEOUT_S = 3
-PATIENCE_S = 30.0
 # (the client, the driver that it is a client of).
 STRANGERS = [("mainstem", "reference"), ("pyaeron", "mainstem")]
 PAIRS = [*STRANGERS, ("mainstem", "mainstem")]
@@ -50,14 +50,6 @@ class Counters:
         self._cnc.close()
 
 
-def wait_until(condition: object, what: str) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("mode", ["ipc", "unicast"])
 @pytest.mark.parametrize(("client", "driver"), PAIRS)
 def test_a_publisher_killed_at_once_is_reaped_and_its_stream_ends(
@@ -73,9 +65,9 @@ def test_a_publisher_killed_at_once_is_reaped_and_its_stream_ends(
     counters = Counters(one)
     heartbeats = sum("client-heartbeat" in label for label in counters.labels())
     sending.kill()
-    wait_until(lambda: counters.value(SystemCounter.CLIENT_TIMEOUTS) == 1, "the driver did not miss its client")
+    wait_for(lambda: counters.value(SystemCounter.CLIENT_TIMEOUTS) == 1, "the driver did not miss its client")
     assert receiving.result() == {"count": 500, "fault": "", "ended": True}
-    wait_until(lambda: not any("pub-" in label for label in counters.labels()), "the publication stayed")
+    wait_for(lambda: not any("pub-" in label for label in counters.labels()), "the publication stayed")
     assert sum("client-heartbeat" in label for label in counters.labels()) < heartbeats
     counters.close()
 
@@ -96,8 +88,8 @@ def test_a_subscriber_killed_at_once_is_reaped_and_no_longer_waited_for(
     dying.wait_for("round")
     counters = Counters(one)
     dying.kill()
-    wait_until(lambda: counters.value(SystemCounter.CLIENT_TIMEOUTS) == 1, "the driver did not miss its client")
-    wait_until(lambda: sum(label.startswith("sub-pos") for label in counters.labels()) == 1, "its position stayed")
+    wait_for(lambda: counters.value(SystemCounter.CLIENT_TIMEOUTS) == 1, "the driver did not miss its client")
+    wait_for(lambda: sum(label.startswith("sub-pos") for label in counters.labels()) == 1, "its position stayed")
     counters.close()
     # The stream is open for the one who stays: a second publisher's messages arrive in full.
     sending.kill()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import wait_for
 
 import mainstem
 from mainstem.aeron.driver.event_log import known_events
@@ -14,14 +14,12 @@ from mainstem.aeron.driver.event_log.names import NUMBERS
 from mainstem.errors import RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.interop.conftest import DriverFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
-PATIENCE_S = 40.0
 LINE = re.compile(r"\[\d+\.\d{9}\] DRIVER: ([A-Z_]+) \[\d+/\d+\]: (.*)")
 # The loss is one of the first draws of the seed, since a stream may put its messages into a few dozen packets.
 SETTINGS = {
@@ -58,13 +56,6 @@ NOT_PLAYED = {
 }
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
-
-
 def shapes(path: Path, *, whole: bool) -> dict[str, set[str]]:
     """For each event (and each type of frame) what its lines look like without their values.
 
@@ -90,9 +81,9 @@ def carry(client: mainstem.Aeron, publication: Any, subscription: Any, messages:
     """Sends messages and reads them."""
     seen: list[bytes] = []
     for number in range(messages):
-        until(lambda number=number: publication.offer(b"%d" % number) > 0, "an offer")
+        wait_for(lambda number=number: publication.offer(b"%d" % number) > 0, "an offer")
         subscription.poll(lambda fragment: seen.append(bytes(fragment)), 10)
-    until(
+    wait_for(
         lambda: subscription.poll(lambda fragment: seen.append(bytes(fragment)), 10) == 0 and len(seen) >= messages,
         "every message",
     )
@@ -104,10 +95,10 @@ def program(client: mainstem.Aeron, port: int) -> None:
     control = f"control=127.0.0.1:{port}|control-mode=dynamic"
     group = client.add_publication(f"aeron:udp?{control}|fc=min|linger=0s", 1001)
     receiver = client.add_subscription(f"aeron:udp?endpoint=localhost:{port + 1}|{control}|cc=cubic", 1001)
-    until(lambda: group.is_connected and receiver.is_connected, "the group")
+    wait_for(lambda: group.is_connected and receiver.is_connected, "the group")
     carry(client, group, receiver, 2000)
     receiver.close()
-    until(lambda: not group.is_connected, "the receiver's end")
+    wait_for(lambda: not group.is_connected, "the receiver's end")
     group.close()
 
     manual = client.add_exclusive_publication("aeron:udp?control-mode=manual|linger=0s", 1002)
@@ -115,9 +106,9 @@ def program(client: mainstem.Aeron, port: int) -> None:
     where = plain.add_destination(f"aeron:udp?endpoint=localhost:{port + 2}")
     to = manual.add_destination(f"aeron:udp?endpoint=127.0.0.1:{port + 2}")
     manual.add_destination("aeron:udp?endpoint=127.0.0.1:1")
-    until(lambda: plain.is_connected and manual.is_connected, "the destinations")
+    wait_for(lambda: plain.is_connected and manual.is_connected, "the destinations")
     plain.open_images[0].reject("not this")
-    until(lambda: not manual.is_connected, "the rejection")
+    wait_for(lambda: not manual.is_connected, "the rejection")
     manual.remove_destination(to)
     manual.remove_destination("aeron:udp?endpoint=127.0.0.1:1")
     del where
@@ -130,25 +121,25 @@ def program(client: mainstem.Aeron, port: int) -> None:
     asks = client.add_publication(
         f"aeron:udp?endpoint=127.0.0.1:{port + 2}|response-correlation-id={answers.registration_id}", 1003
     )
-    until(lambda: questions.is_connected, "the question")
+    wait_for(lambda: questions.is_connected, "the question")
     replies = client.add_publication(
         f"aeron:udp?control=127.0.0.1:{port + 3}|control-mode=response"
         f"|response-correlation-id={questions.open_images[0].correlation_id}",
         1004,
     )
-    until(lambda: answers.is_connected, "the answer")
+    wait_for(lambda: answers.is_connected, "the answer")
     replies.revoke()
-    until(lambda: not answers.is_connected, "the revocation")
+    wait_for(lambda: not answers.is_connected, "the revocation")
     asks.close()
 
     untethered = client.add_subscription("aeron:ipc?tether=false", 1005)
     tethered = client.add_subscription("aeron:ipc", 1005)
     local = client.add_publication("aeron:ipc?term-length=64k", 1005)
-    until(lambda: local.is_connected and untethered.is_connected and tethered.is_connected, "the local stream")
+    wait_for(lambda: local.is_connected and untethered.is_connected and tethered.is_connected, "the local stream")
     for _ in range(30):
-        until(lambda: local.offer(bytes(1000)) > 0, "an offer")
-    until(lambda: tethered.poll(lambda _fragment: None, 10) == 0 and not untethered.is_connected, "the cut")
-    until(lambda: untethered.is_connected, "the return")
+        wait_for(lambda: local.offer(bytes(1000)) > 0, "an offer")
+    wait_for(lambda: tethered.poll(lambda _fragment: None, 10) == 0 and not untethered.is_connected, "the cut")
+    wait_for(lambda: untethered.is_connected, "the return")
 
     counter = client.add_counter(1001, "a counter", key=b"\1\2\3")
     counter.close()
@@ -173,12 +164,12 @@ def played(kind: str, start_driver: DriverFactory, path: Path, port: int, names_
         AERON_DRIVER_RESOLVER_INTERFACE=f"127.0.0.1:{names_port + 1}",
         AERON_DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR=resolver,
     )
-    until(lambda: "NEIGHBOR_ADDED" in path.read_text(errors="replace"), "the neighbour")
+    wait_for(lambda: "NEIGHBOR_ADDED" in path.read_text(errors="replace"), "the neighbour")
     neighbour.kill()
     with mainstem.Aeron.connect(str(driver.directory)) as client:
         program(client, port)
-    until(lambda: "NEIGHBOR_REMOVED" in path.read_text(errors="replace"), "the neighbour's end")
-    until(lambda: path.read_text(errors="replace").count("SEND_CHANNEL_CLOSE") >= 4, "the ends of the streams")
+    wait_for(lambda: "NEIGHBOR_REMOVED" in path.read_text(errors="replace"), "the neighbour's end")
+    wait_for(lambda: path.read_text(errors="replace").count("SEND_CHANNEL_CLOSE") >= 4, "the ends of the streams")
     driver.stop()
     return shapes(path, whole=kind == "mainstem")
 

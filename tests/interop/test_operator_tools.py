@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import STALL_S, Patience, wait_for
+from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 SMALL_TERMS = {"AERON_TERM_BUFFER_LENGTH": "64k", "AERON_IPC_TERM_BUFFER_LENGTH": "64k"}
 PATIENT = {"AERON_CLIENT_LIVENESS_TIMEOUT": "60s", "AERON_PUBLICATION_UNBLOCK_TIMEOUT": "90s"}
@@ -27,8 +29,7 @@ LOSS = {
     "AERON_UDP_CHANNEL_INCOMING_INTERCEPTORS": "loss",
     "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": "rate=0.05|seed=42|recv-msg-mask=0x3",
 }
-UDP = "aeron:udp?endpoint=localhost:24{port}"
-DEADLINE_S = 60.0
+UDP = "aeron:udp?endpoint=localhost:{port}"
 NO_END = 1_000_000_000
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -69,20 +70,20 @@ def mainstem(*arguments: object) -> Any:
 
 def why(directory: Path, **wanted: object) -> Any:
     """What is said of the stream's publication (or image), once it is what the test waits for."""
-    deadline = time.monotonic() + DEADLINE_S
+    patience = Patience(f"never {wanted}")
     kind = wanted.pop("kind", "publication")
     while True:
         answers = mainstem("why", "--dir", directory, "--for", 0.5, "--looks", 10)["streams"]
         found = [a for a in answers if a["kind"] == kind and all(a[k] == v for k, v in wanted.items())]
         if found:
             return found[0]
-        assert time.monotonic() < deadline, f"never {wanted}: {json.dumps(answers, indent=1)}"
+        patience.check()
         time.sleep(0.2)
 
 
 def test_stat_agrees_with_the_reference_tool(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
-    channel = UDP.format(port="001")
+    channel = UDP.format(port=free_port())
     sample("basic_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
     sample("basic_publisher", "-p", driver.directory, "-c", channel, "-s", 7, "-m", 3, "-l", 60)
     time.sleep(5)
@@ -101,13 +102,10 @@ def test_stat_agrees_with_the_reference_tool(start_driver: Any, sample: Start) -
 
 def test_loss_agrees_with_the_reference_tool(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS, **LOSS)
-    channel = UDP.format(port="002")
+    channel = UDP.format(port=free_port())
     sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
     publisher = sample("streaming_publisher", "-p", driver.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
-    deadline = time.monotonic() + DEADLINE_S
-    while not mainstem("loss", "--dir", driver.directory):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    wait_for(lambda: mainstem("loss", "--dir", driver.directory))
     time.sleep(2)
     publisher.send_signal(signal.SIGSTOP)
     time.sleep(3)  # what was sent is repaired, and no more is lost
@@ -126,10 +124,7 @@ def test_errors_agree_with_the_reference_tool(start_driver: Any, sample: Start) 
     driver = start_driver("reference", **SMALL_TERMS)
     # 192.0.2.0/24 is reserved for documentation: no machine has such an address to bind.
     sample("basic_subscriber", "-p", driver.directory, "-c", "aeron:udp?endpoint=192.0.2.1:24003", "-s", 7)
-    deadline = time.monotonic() + DEADLINE_S
-    while not (ours := mainstem("errors", "--dir", driver.directory)):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    ours = wait_for(lambda: mainstem("errors", "--dir", driver.directory))
     theirs = said_by("ErrorStat", driver.directory)
     (error,) = ours
     assert f"{error['observation_count']} observations from" in theirs
@@ -140,17 +135,16 @@ def test_errors_agree_with_the_reference_tool(start_driver: Any, sample: Start) 
 def test_a_stopped_subscriber_is_blamed_over_udp_and_ipc_with_the_moment(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **PATIENT, **SMALL_TERMS)
     subscribers = []
-    for channel, stream in ((UDP.format(port="004"), 7), ("aeron:ipc", 8)):
+    for channel, stream in ((UDP.format(port=free_port()), 7), ("aeron:ipc", 8)):
         subscribers.append(sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", stream))
         sample("streaming_publisher", "-p", driver.directory, "-c", channel, "-s", stream, "-L", 64, "-m", NO_END)
     for stream in (7, 8):
-        deadline = time.monotonic() + DEADLINE_S
-        while not any(
-            s["publication"] and s["publication"]["position"] > 0
-            for s in mainstem("streams", "--dir", driver.directory, "--stream", stream)["streams"]
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        wait_for(
+            lambda stream=stream: any(
+                s["publication"] and s["publication"]["position"] > 0
+                for s in mainstem("streams", "--dir", driver.directory, "--stream", stream)["streams"]
+            )
+        )
     stopped_ms = time.time() * 1000
     for subscriber in subscribers:
         subscriber.send_signal(signal.SIGSTOP)
@@ -168,7 +162,7 @@ def test_a_stopped_subscriber_is_blamed_over_udp_and_ipc_with_the_moment(start_d
 
 def test_a_spy_that_stopped_is_blamed(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **PATIENT, **SMALL_TERMS)
-    channel = UDP.format(port="005")
+    channel = UDP.format(port=free_port())
     sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
     sample("streaming_publisher", "-p", driver.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
     time.sleep(1)
@@ -181,10 +175,11 @@ def test_a_spy_that_stopped_is_blamed(start_driver: Any, sample: Start) -> None:
 
 def test_nobody_answering_and_a_group_too_small_are_told_apart(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
-    sample("basic_publisher", "-p", driver.directory, "-c", UDP.format(port="006"), "-s", 7)
-    group = "aeron:udp?control=localhost:24007|control-mode=dynamic|fc=min,g:/2"
+    sample("basic_publisher", "-p", driver.directory, "-c", UDP.format(port=free_port()), "-s", 7)
+    control = free_port()
+    group = f"aeron:udp?control=localhost:{control}|control-mode=dynamic|fc=min,g:/2"
     sample("basic_publisher", "-p", driver.directory, "-c", group, "-s", 8)
-    member = "aeron:udp?endpoint=localhost:24008|control=localhost:24007|control-mode=dynamic"
+    member = f"aeron:udp?endpoint=localhost:{control + 1}|control=localhost:{control}|control-mode=dynamic"
     sample("basic_subscriber", "-p", driver.directory, "-c", member, "-s", 8)
     sample("basic_publisher", "-p", driver.directory, "-c", "aeron:ipc", "-s", 9)
     assert why(driver.directory, stream_id=7)["rule"] == "no-receiver"
@@ -194,7 +189,7 @@ def test_nobody_answering_and_a_group_too_small_are_told_apart(start_driver: Any
 
 def test_a_dead_driver_is_read_as_it_was_left(start_driver: Any, sample: Start) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
-    channel = UDP.format(port="009")
+    channel = UDP.format(port=free_port())
     sample("basic_publisher", "-p", driver.directory, "-c", channel, "-s", 7)
     why(driver.directory, stream_id=7)
     driver.kill()
@@ -206,7 +201,7 @@ def test_a_dead_driver_is_read_as_it_was_left(start_driver: Any, sample: Start) 
 
 def test_looking_changes_nothing(start_driver: Any, sample: Start, tmp_path: Path) -> None:
     driver = start_driver("reference", **SMALL_TERMS)
-    channel = UDP.format(port="010")
+    channel = UDP.format(port=free_port())
     sample("basic_publisher", "-p", driver.directory, "-c", channel, "-s", 7)
     why(driver.directory, stream_id=7)
     driver.process.send_signal(signal.SIGSTOP)
@@ -236,11 +231,11 @@ def test_pub_and_sub_carry_lines_through_a_reference_driver(start_driver: Any, t
     driver = start_driver("reference", **SMALL_TERMS)
     lines = [f"{i} {'x' * (i % 3000)}".encode() for i in range(2000)]
     command = [sys.executable, "-m", "mainstem"]
-    stream = [UDP.format(port="011"), "7", "--dir", str(driver.directory)]
+    stream = [UDP.format(port=free_port()), "7", "--dir", str(driver.directory)]
     with (tmp_path / "got").open("wb") as got:
         reader = subprocess.Popen([*command, "sub", *stream, "--end", "--timeout", "60"], stdout=got)
         subprocess.run([*command, "pub", *stream, "--wait", "60"], input=b"\n".join(lines), check=True)
-        assert reader.wait(60) == 0
+        assert reader.wait(STALL_S) == 0
     assert (tmp_path / "got").read_bytes().splitlines() == lines
 
 
@@ -255,14 +250,14 @@ def test_generated_messages_keep_their_pace_and_are_counted(start_driver: Any) -
     generate = ["--size", "100", "--rate", "1000", "--count", "2000", "--exclusive", "--wait", "60"]
     subprocess.run([*command, "pub", *stream, *generate], check=True)
     assert time.monotonic() - begin >= 1.9
-    _, said = reader.communicate(timeout=60)
+    _, said = reader.communicate(timeout=STALL_S)
     assert reader.returncode == 0
     assert "received 2,000 messages, 200,000 bytes" in said
 
 
 def test_a_receiver_elsewhere_is_a_window_here_and_a_slow_subscriber_there(start_driver: Any, sample: Start) -> None:
     here, there = (start_driver("reference", **PATIENT, **SMALL_TERMS) for _ in range(2))
-    channel = UDP.format(port="012")
+    channel = UDP.format(port=free_port())
     subscriber = sample("rate_subscriber", "-p", there.directory, "-c", channel, "-s", 7)
     sample("streaming_publisher", "-p", here.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
     time.sleep(2)
@@ -277,13 +272,13 @@ def test_a_claim_that_nobody_finishes_is_the_publisher_s_own_doing(start_driver:
     from mainstem.aeron.client import Aeron, BufferClaim
 
     driver = start_driver("reference", **SMALL_TERMS)
-    channel = UDP.format(port="013")
+    channel = UDP.format(port=free_port())
     sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
     with Aeron.connect(driver.directory) as aeron, aeron.add_publication(channel, 7) as publication:
-        publication.send(b"first", timeout=30)
+        publication.send(b"first", timeout=STALL_S)
         claim = BufferClaim()
         assert publication.try_claim(100, claim) > 0
-        publication.send(b"behind it", timeout=30)
+        publication.send(b"behind it", timeout=STALL_S)
         said = why(driver.directory, stream_id=7, rule="unfinished-claim")
         assert said["holder"] == "publisher"
         claim.abort()
@@ -295,7 +290,7 @@ def test_losses_in_both_directions_are_told_as_such(start_driver: Any, sample: S
     driver = start_driver(
         "reference", **SMALL_TERMS, **{**LOSS, "AERON_UDP_CHANNEL_TRANSPORT_BINDINGS_LOSS_ARGS": heavy}
     )
-    channel = UDP.format(port="014")
+    channel = UDP.format(port=free_port())
     sample("rate_subscriber", "-p", driver.directory, "-c", channel, "-s", 7)
     sample("streaming_publisher", "-p", driver.directory, "-c", channel, "-s", 7, "-L", 64, "-m", NO_END)
     said = why(driver.directory, kind="image", stream_id=7, holder="loss")

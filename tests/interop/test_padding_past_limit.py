@@ -12,7 +12,7 @@ import mainstem
 if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 
 @pytest.mark.parametrize(("near", "far"), [("reference", "mainstem"), ("mainstem", "reference")])

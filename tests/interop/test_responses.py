@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S, wait_for
 
 import mainstem
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from tests.interop.conftest import DriverFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
-PATIENCE_S = 40.0
 QUESTIONS, ANSWERS = 10_001, 10_002
 DRIVERS = [("mainstem", "reference"), ("reference", "mainstem")]
 REMOTE = "aeron:udp?{way}={host}:{port}"
@@ -46,26 +45,19 @@ def sample(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[byte
         process.wait()
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
-
-
 def ask(client: mainstem.Aeron, request: str, control: str, questions: list[bytes]) -> list[bytes]:
     """Asks over a response channel; the answers."""
     answers = client.add_subscription(control, ANSWERS)
     separator = "|" if "?" in request else "?"
     channel = f"{request}{separator}response-correlation-id={answers.registration_id}"
     publication = client.add_exclusive_publication(channel, QUESTIONS)
-    wait_until(lambda: publication.is_connected, "nobody heard the questions")
-    wait_until(lambda: answers.is_connected, "no way for answers came")
+    wait_for(lambda: publication.is_connected, "nobody heard the questions")
+    wait_for(lambda: answers.is_connected, "no way for answers came")
     got: list[bytes] = []
     for question in questions:
-        publication.send(question, timeout=PATIENCE_S)
+        publication.send(question, timeout=STALL_S)
         count = len(got)
-        wait_until(
+        wait_for(
             lambda count=count: answers.poll_messages(lambda f: got.append(bytes(f)), 10) and len(got) > count,
             f"no answer to {question!r}",
         )
@@ -90,7 +82,7 @@ class Server:
             answer = self._answers[image.correlation_id]
             if answer.is_connected:
                 image.poll_messages(
-                    lambda fragment, answer=answer: answer.send(bytes(fragment)[::-1], timeout=PATIENCE_S), 1
+                    lambda fragment, answer=answer: answer.send(bytes(fragment)[::-1], timeout=STALL_S), 1
                 )
 
 
@@ -121,7 +113,7 @@ def test_answers_cross_from_one_driver_to_another(start_driver: DriverFactory, p
             answers.poll_messages(lambda fragment: got.append(bytes(fragment)), 10)
             return len(got) == 200
 
-        wait_until(step, "not every question was answered")
+        wait_for(step, "not every question was answered")
         assert got == [(b"%d of some questions" % number * (1 + number % 90))[::-1] for number in range(200)]
 
 
@@ -147,7 +139,7 @@ def test_the_reference_client_is_answered(start_driver: DriverFactory, sample: A
             server.work()
             return said.read_bytes().count(b"<<") >= 3
 
-        wait_until(step, f"no answers: {said.read_text()}")
+        wait_for(step, f"no answers: {said.read_text()}")
         answered = [line.split("<<")[1].rstrip(">\n")[::-1] for line in said.read_text().splitlines() if "<<" in line]
     assert all(each.startswith("Hello World! ") for each in answered)
 
@@ -167,8 +159,8 @@ def test_answers_come_through_shared_memory(start_driver: DriverFactory, driver:
             answers.poll_messages(lambda fragment: got.append(bytes(fragment)), 10)
             return len(got) == 2
 
-        wait_until(lambda: publication.is_connected, "nobody heard")
-        publication.send(b"one", timeout=PATIENCE_S)
-        publication.send(b"two", timeout=PATIENCE_S)
-        wait_until(step, "no answers")
+        wait_for(lambda: publication.is_connected, "nobody heard")
+        publication.send(b"one", timeout=STALL_S)
+        publication.send(b"two", timeout=STALL_S)
+        wait_for(step, "no answers")
         assert got == [b"eno", b"owt"]

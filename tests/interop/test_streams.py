@@ -16,7 +16,7 @@ from tests.interop.modes import NETWORK, Mode, named, table
 if TYPE_CHECKING:
     from tests.interop.conftest import DriverFactory, DriverProcess, Peer, PeerFactory
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 MESSAGES = int(os.environ.get("MAINSTEM_INTEROP_MESSAGES", "20000"))
 FEW = 2_000
@@ -98,6 +98,7 @@ def test_carries_mixed_messages_to_the_end_of_the_stream(line: Line, exclusive: 
     assert sending.result()["sent"] == MESSAGES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lossy", ["sender", "receiver"])
 @table(*NETWORK, both_ways_only=True)
 def test_loses_nothing_while_a_tenth_of_the_datagrams_is_dropped(
@@ -121,6 +122,7 @@ def test_loses_nothing_while_a_tenth_of_the_datagrams_is_dropped(
     assert sending.result()["sent"] == FEW
 
 
+@pytest.mark.long
 @table(both_ways_only=True)
 def test_a_slow_subscriber_holds_the_publisher_back(line: Line) -> None:
     line.publish_suffix = line.mode.flow_control
@@ -130,6 +132,7 @@ def test_a_slow_subscriber_holds_the_publisher_back(line: Line) -> None:
     assert sending.result()["refused"] > 0
 
 
+@pytest.mark.long
 @table(both_ways_only=True)
 def test_a_publisher_that_starts_again_is_heard_again(line: Line) -> None:
     receiving = line.subscribe(FEW, rounds=2, to_end=True)
@@ -139,6 +142,7 @@ def test_a_publisher_that_starts_again_is_heard_again(line: Line) -> None:
     assert receiving.result() == everything(2 * FEW)
 
 
+@pytest.mark.long
 @table(both_ways_only=True)
 def test_a_subscriber_that_starts_again_hears_what_is_said_from_then_on(line: Line) -> None:
     first = line.subscribe(FEW)
@@ -150,6 +154,7 @@ def test_a_subscriber_that_starts_again_hears_what_is_said_from_then_on(line: Li
     assert sending.result()["sent"] == 2 * FEW
 
 
+@pytest.mark.long
 @table(*NETWORK, both_ways_only=True)
 def test_a_receiving_machine_that_starts_again_is_found_again(line: Line) -> None:
     first = line.subscribe(FEW, hold=True)
@@ -163,6 +168,7 @@ def test_a_receiving_machine_that_starts_again_is_found_again(line: Line) -> Non
     assert sending.result()["sent"] == 2 * FEW
 
 
+@pytest.mark.long
 @table(*NETWORK, both_ways_only=True)
 def test_a_sending_machine_that_starts_again_is_heard_again(line: Line) -> None:
     receiving = line.subscribe(FEW, rounds=2, to_end=True)

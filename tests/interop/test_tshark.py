@@ -6,7 +6,6 @@ ERR, RSP_SETUP and RES are left out: the dissector has an older layout of the fi
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 from collections import deque
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.dumpcap import Dumpcap
 from tests.support.live_driver import exchange, wait_for
+from tests.support.ports import free_port
 
 from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
-    pytest.mark.timeout(180),
 ]
 
 
@@ -85,7 +84,7 @@ def _expert(value: Any) -> str:
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_every_frame_on_the_wire_decodes(tmp_path: Path, loss: float) -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     settings: dict[str, Any] = {"term_buffer_length": 1 << 18}
     if loss:
         settings |= {
@@ -142,9 +141,10 @@ def losing(rate: float) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     ports = range(port, port + PORTS)
     send, send_to, receive, receive_at = MODES[mode]
     loss = losing(0.05)
@@ -183,7 +183,7 @@ def test_every_frame_of_each_mode_decodes(tmp_path: Path, mode: str) -> None:
 
 
 def test_every_frame_of_a_response_channel_decodes(tmp_path: Path) -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     asked_at, answered_from = f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"
     answering = f"aeron:udp?control={answered_from}|control-mode=response"
     loss = losing(0.1)

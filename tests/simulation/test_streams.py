@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.tiers import long_after
 
 from mainstem.sim.runner import main, run_one
 from mainstem.sim.scenarios import SCENARIOS
@@ -16,17 +17,15 @@ FAILED: list[tuple[str, int]] = [
     ("untethered", 12),
     ("redundant", 284),
 ]  # every (scenario, seed) that ever failed stays here
-CASES = [(scenario, seed) for scenario in sorted(SCENARIOS) for seed in SEEDS] + FAILED
+CASES = FAILED + [(scenario, seed) for seed in SEEDS for scenario in sorted(SCENARIOS)]
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize(("scenario", "seed"), CASES)
+@pytest.mark.parametrize(("scenario", "seed"), long_after(len(FAILED) + len(SCENARIOS), CASES))
 def test_every_promise_holds_whatever_the_network_does(scenario: str, seed: int) -> None:
     outcome = run_one(scenario, seed)
     assert not outcome.failure, f"{outcome.failure}\nreplay it with: {outcome.replay}"
 
 
-@pytest.mark.timeout(120)
 def test_a_run_is_its_seed_frame_for_frame() -> None:
     def run() -> tuple[str, int, str]:
         world = World(7)
@@ -37,7 +36,6 @@ def test_a_run_is_its_seed_frame_for_frame() -> None:
     assert run() == run()
 
 
-@pytest.mark.timeout(120)
 def test_a_failing_seed_prints_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

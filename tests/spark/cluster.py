@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from tests.support.ports import free_port
 
 from mainstem.units import parse_size
 
@@ -41,12 +41,6 @@ def archive(path: Path) -> None:
         for file in [*(ROOT / "src" / "mainstem").rglob("*"), *(ROOT / "src").glob("pyspark_*.py")]:
             if file.suffix in (".py", ".so") and "__pycache__" not in file.parts:
                 out.write(file, file.relative_to(ROOT / "src"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Cluster:

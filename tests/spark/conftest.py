@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 if TYPE_CHECKING:
@@ -14,6 +15,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+# PySpark 4.0 and 4.1 leave to the collector the socket by which ``collect`` gets its rows. What the two say is one warning.
+UNCLOSED = (
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not pyspark.__version__.startswith(("4.0.", "4.1.")):
+        return
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for each in UNCLOSED:
+                item.add_marker(pytest.mark.filterwarnings(each))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,10 @@ import pytest
 from tests.interop.test_tshark import Capture
 from tests.support.frames import Wire, everything, lossy_stream, to_arrow
 from tests.support.live_driver import exchange
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 from tests.support.streams import Stream, record
+from tests.support.tiers import long_after
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -36,7 +38,7 @@ from mainstem.spark.tables import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 LOSS = {
     "udp_channel_incoming_interceptors": "loss",
@@ -99,9 +101,9 @@ def told(folder: Path) -> list[tuple[Any, ...]]:
 
 @needs_tshark
 @pytest.mark.interop
-@pytest.mark.parametrize("mode", ["unicast", "multicast", "multi-destination cast", MANUAL])
+@pytest.mark.parametrize("mode", long_after(1, ["unicast", "multicast", "multi-destination cast", MANUAL]))
 def test_counts_are_those_of_tshark_field_by_field(spark: SparkSession, tmp_path: Path, mode: str) -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     publish, subscribe = channels(mode, port)
     destinations = [f"aeron:udp?endpoint=127.0.0.1:{port}"] if mode == MANUAL else []
     path = tmp_path / "capture.pcapng"
@@ -189,14 +191,15 @@ def shown(page: Path, width: int, out: Path, *, dark: bool = False) -> dict[str,
         f"--window-size={max(width, 500)},2400", f"--user-data-dir={out / 'profile'}",
         *(["--blink-settings=preferredColorScheme=0"] if dark else []),
     ]  # fmt: skip
-    dumped = subprocess.run([*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=120)
-    subprocess.run([*command, f"--screenshot={picture}", frame.as_uri()], capture_output=True, timeout=120)
+    dumped = subprocess.run([*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=STALL_S)
+    subprocess.run([*command, f"--screenshot={picture}", frame.as_uri()], capture_output=True, timeout=STALL_S)
     head = dumped.stdout.partition("<title>")[2].partition("</title>")[0]
     console = [line for line in dumped.stderr.splitlines() if "CONSOLE" in line]
     text = head.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     return json.loads(text) | {"console": console, "picture": picture}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True), (800, False)])
 def test_a_browser_shows_the_whole_page(report: Path, tmp_path: Path, width: int, dark: bool) -> None:
@@ -208,6 +211,7 @@ def test_a_browser_shows_the_whole_page(report: Path, tmp_path: Path, width: int
     assert seen["picture"].stat().st_size > 20_000
 
 
+@pytest.mark.long
 def test_a_page_needs_nothing_from_elsewhere(report: Path) -> None:
     text = report.read_text()
     for word in ("<script", '<link rel="stylesheet', "<img", "@import", "url(", "http://", "https://", "src="):
@@ -230,6 +234,7 @@ def test_jobs_in_parallel_belong_to_the_job_group_of_whoever_started_them(spark:
         in_parallel(spark, [partial(job, 1), lambda: 1 // 0])
 
 
+@pytest.mark.long
 def test_a_large_input_is_told_as_a_small_one_is(
     spark: SparkSession, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,25 +282,27 @@ def test_what_is_no_capture_is_a_problem_and_nothing_at_all_an_error(spark: Spar
         analyze(spark, AnalyzeOptions(inputs=(str(tmp_path / "absent"),), out=tmp_path / "out"))
 
 
+@pytest.mark.long
 def test_the_command_prints_one_object_and_its_errors_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "frames").mkdir()
     pq.write_table(to_arrow(lossy_stream(Wire()).rows), tmp_path / "frames" / "0.parquet")
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
     command = [sys.executable, "-m", "mainstem", "analyze", "--json", "--out", str(tmp_path / "out")]
     done = subprocess.run(
-        [*command, str(tmp_path / "frames")], capture_output=True, text=True, env=environment, timeout=200
+        [*command, str(tmp_path / "frames")], capture_output=True, text=True, env=environment, timeout=STALL_S
     )
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert (found["sessions"], found["naks"]) == (1, 13)
     assert Path(found["report"]).exists()
     done = subprocess.run(
-        [*command, str(tmp_path / "absent")], capture_output=True, text=True, env=environment, timeout=200
+        [*command, str(tmp_path / "absent")], capture_output=True, text=True, env=environment, timeout=STALL_S
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"mainstem: no capture at {str(tmp_path / 'absent')!r}\n"
 
 
+@pytest.mark.long
 def test_spark_submit_runs_the_same(tmp_path: Path) -> None:
     (tmp_path / "frames").mkdir()
     pq.write_table(to_arrow(lossy_stream(Wire()).rows), tmp_path / "frames" / "0.parquet")
@@ -303,7 +310,9 @@ def test_spark_submit_runs_the_same(tmp_path: Path) -> None:
     ensure_java()
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [submit, "--master", "local[2]", analyze_job.__file__, tmp_path / "frames", "--out", tmp_path / "out"]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=environment, timeout=280)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, env=environment, timeout=STALL_S
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout)["naks"] == 13
     assert (tmp_path / "out" / "report.html").exists()

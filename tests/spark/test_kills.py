@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.spark import kills
 
-pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.system, pytest.mark.long]
 
 
 def test_each_message_arrives_once_whatever_is_killed() -> None:

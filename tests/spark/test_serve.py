@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 TERM = 65536
 TOKEN = "0123456789abcdef-token"
@@ -63,6 +63,7 @@ def test_a_batch_over_a_server_has_the_rows_of_the_directory(spark: SparkSession
     recording.recorder.close()
 
 
+@pytest.mark.long
 def test_a_live_query_over_a_server_that_restarts_has_each_message_once(spark: SparkSession, tmp_path: Path) -> None:
     recording = Recording(tmp_path / "rec")
     recording.add(500)
@@ -95,6 +96,7 @@ def test_a_live_query_over_a_server_that_restarts_has_each_message_once(spark: S
         recording.recorder.close()
 
 
+@pytest.mark.long
 def test_a_query_reads_closed_segments_from_one_place_and_the_tail_from_a_server(
     spark: SparkSession, tmp_path: Path
 ) -> None:

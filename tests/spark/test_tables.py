@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.frames import everything, to_arrow
 from tests.support.streams import Stream, record
+from tests.support.tiers import long_after
 
 from mainstem.capture import schema
 from mainstem.recording import Recorder
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 PARTS = 3
 
@@ -63,7 +64,7 @@ def values(rows: DataFrame) -> list[Any]:
     return sorted((tuple(row) for row in rows.collect()), key=str)
 
 
-@pytest.mark.parametrize("name", OF_FRAMES)
+@pytest.mark.parametrize("name", long_after(1, OF_FRAMES))
 def test_streaming_gives_what_batch_gives(spark: SparkSession, capture: Path, tmp_path: Path, name: str) -> None:
     table = TABLES[name]
     whole = OF_FRAMES[name](batch_of(spark, capture))
@@ -81,6 +82,7 @@ def test_streaming_gives_what_batch_gives(spark: SparkSession, capture: Path, tm
     assert whole.select(*table.identity).distinct().count() == len(expected)
 
 
+@pytest.mark.long
 def test_tables_of_recordings_are_the_same_in_streaming(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "recordings"
     with Recorder(path) as recorder:

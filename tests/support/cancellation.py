@@ -18,6 +18,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tests.support.patience import STALL_S
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterator
     from types import ModuleType
@@ -28,8 +30,6 @@ T = TypeVar("T")
 AWAITS = (1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 10, 13, 17)
 # So many of the calls are to be cancelled; those that wait less often than chosen are not.
 LIKELIHOOD = 0.8
-# Seconds until what ends by itself, such as a socket whose peer has closed, has ended.
-PATIENCE_S = 5.0
 WAITING_METHODS = ("__await__", "__anext__", "__aiter__", "__aenter__", "__aexit__")
 
 
@@ -213,7 +213,7 @@ class Leftovers:
 
     async def check(self, *, more: Callable[[], str] = lambda: "") -> None:
         """Raise where something is left: tasks, timers, descriptors, ``more``; or where asyncio has reported an error."""
-        until = self._loop.time() + PATIENCE_S
+        until = self._loop.time() + STALL_S
         gc.collect()
         while (left := str(self) + more()) and self._loop.time() < until:
             await asyncio.sleep(0.001)

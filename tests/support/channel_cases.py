@@ -16,6 +16,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.support.patience import Patience
+from tests.support.ports import free_port
+
 from mainstem.aeron.command import commands, responses
 
 if TYPE_CHECKING:
@@ -27,7 +30,6 @@ VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "channel_outcomes.tx
 SEPARATOR = " ;; "
 ACCEPTED = "ok"
 STREAM = 1001
-RESPONSE_TIMEOUT_S = 60.0  # a driver on a machine with ten times more work than it has cores
 
 
 class Recorded(NamedTuple):
@@ -109,22 +111,19 @@ SETTINGS = {
 class RawClient:
     """A client without checks: writes commands as they are, and takes the response to each.
 
-    ``work`` runs what has no thread of its own; ``first_port`` begins the ports that its cases use.
+    ``work`` runs what has no thread of its own.
     """
 
-    def __init__(
-        self, cnc: CncFile, *, first_port: int, work: Callable[[], object] = lambda: time.sleep(0.0002)
-    ) -> None:
+    def __init__(self, cnc: CncFile, *, work: Callable[[], object] = lambda: time.sleep(0.0002)) -> None:
         self._cnc = cnc
         self._work = work
         self._receiver = cnc.receiver()
-        self._ports = itertools.count(first_port, 2)
         self.client_id = cnc.to_driver.next_correlation_id()
         self._streams = itertools.count(STREAM)
 
     def outcome(self, case: str) -> str:
         """Runs a case, frees what it made, and returns its outcome: ``ok``, or the error's code."""
-        port = next(self._ports)
+        port = free_port(2)
         names = {"{p}": str(port), "{q}": str(port + 1), "{id}": "4611686018427387904", "{long}": "x" * 2100}
         stream_id = next(self._streams)
         registered: list[tuple[str, int]] = []
@@ -148,7 +147,7 @@ class RawClient:
 
     def _ask(self, command: commands.Command) -> str:
         assert self._cnc.to_driver.write(command.TYPE, command.encode())
-        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
+        patience = Patience(f"a response to {command}")
         found: list[str] = []
 
         def take(type_id: int, payload: bytes) -> None:
@@ -164,7 +163,7 @@ class RawClient:
         while not found:
             if self._receiver.receive(take, 100) <= 0:
                 self._work()
-            assert time.monotonic() < deadline, f"no response to {command}"
+            patience.check()
         return found[0]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.support.live_driver import PATIENCE_S, message
+from tests.support.live_driver import message
+from tests.support.patience import Patience, nothing
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -35,11 +34,11 @@ class Machines:
         """One duty cycle of both drivers."""
         return sum(driver.do_work() for driver in self.drivers)
 
-    def until(self, what: Callable[[], object], *, why: str = "") -> None:
-        """Works until ``what`` is true."""
-        deadline = time.monotonic() + PATIENCE_S
+    def until(self, what: Callable[[], object], *, why: str = "", progress: Callable[[], object] = nothing) -> None:
+        """Works until ``what`` is true; ``progress`` is something that changes on the way there."""
+        patience = Patience(why)
         while not what():
-            assert time.monotonic() < deadline, why or "waited in vain"
+            patience.check(progress())
             self.work()
 
     def deliver(self, publication: Any, subscriptions: Sequence[Any], *, messages: int = 300) -> None:
@@ -55,7 +54,7 @@ class Machines:
                 subscription.poll_messages(lambda fragment, into=into: into.append(bytes(fragment)), 10)
             return all(len(into) >= messages for into in received)
 
-        self.until(step, why="not every message arrived")
+        self.until(step, why="not every message arrived", progress=lambda: (sent, [len(into) for into in received]))
         expected = [message(number) for number in range(messages)]
         assert all(into == expected for into in received)
 
@@ -66,8 +65,3 @@ class Machines:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
-
-
-def free_port() -> int:
-    """A port that nobody else is likely to have; the next three are as free."""
-    return random.Random().randrange(20_000, 32_000, 4)

@@ -1,32 +1,19 @@
-"""Helpers of the tests that run real drivers and clients: patience, exchange of messages, what is left in shared memory."""
+"""Helpers of the tests that run real drivers and clients: exchange of messages, what is left in shared memory."""
 
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
+
+from tests.support.patience import STALL_S, Patience, nothing
+from tests.support.patience import wait_for as wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mainstem.aeron.client.client import Aeron
 
-# Generous: the machine may be five times slower than the one this was written on.
-PATIENCE_S = 25.0
-
-
-def nothing() -> None:
-    """What there is to invoke where threads run the driver."""
-
-
-def wait_for(what: Callable[[], object], *, invoke: Callable[[], object] = nothing) -> Any:
-    """Polls until ``what`` is true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := what()):
-        assert time.monotonic() < deadline, "waited in vain"
-        invoke()
-        time.sleep(0.001)
-    return found
+PATIENCE_S = STALL_S
 
 
 def shared_memory() -> set[str]:
@@ -69,10 +56,10 @@ def exchange(
             subscription.add_destination(destination)
             publication.add_destination(destination)
         wait_for(lambda: publication.is_connected and subscription.is_connected, invoke=invoke)
-        deadline = time.monotonic() + PATIENCE_S
+        patience = Patience(f"{messages} messages over {channel}")
         sent = 0
         while len(received) < messages:
-            assert time.monotonic() < deadline, f"{len(received)} of {messages} arrived"
+            patience.check((sent, len(received)))
             if sent < messages and publication.offer(message(sent)) > 0:
                 sent += 1
             subscription.poll(on_fragment, 10)

@@ -48,6 +48,7 @@ class MemoryNetwork:
         self._peers: dict[InetAddress, Peer] = {}
         self._next_port = FIRST_FREE_PORT
         self.longest_buffer = 1 << 30
+        self.sent = 0  # datagrams of drivers, so far
 
     def open(self, request: TransportRequest) -> OpenTransport:
         address = InetAddress("127.0.0.1", request.bind.port or self._next_port)
@@ -98,4 +99,5 @@ class MemoryNetwork:
                     receiver.transport.deliver(datagram, source.packed)
                 elif address in self._peers:
                     self._peers[address].received.append((source, datagram))
+        self.sent += moved
         return moved

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 import pytest
+from tests.support.patience import STALL_S
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,7 +36,7 @@ table ip watch {
 
 
 def run(*command: str, check: bool = True, stdin: str | None = None) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, input=stdin, timeout=20)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input=stdin, timeout=STALL_S)
     if check and done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout

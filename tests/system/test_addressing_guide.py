@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from tests.support.patience import STALL_S
 
 pytestmark = pytest.mark.system
 
@@ -22,7 +23,7 @@ def test_an_example_of_the_guide_prints_what_it_says(name: str, text: str) -> No
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (expected,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     command = [sys.executable, "-W", "error", "-c", example]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S, check=False)
     if "multicast" in name.lower() and "RegistrationError" in result.stderr:
         pytest.skip("no multicast on this machine")
     assert result.returncode == 0, result.stderr

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.invoked_pair import Machines, free_port
+from tests.support.invoked_pair import Machines
+from tests.support.ports import free_port
 
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import RegistrationError

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
 from mainstem.mux import bymux
@@ -101,7 +102,7 @@ async def test_a_write_larger_than_credit_waits_in_drain() -> None:
             await asyncio.wait_for(stream.drain(), 0.2)
         assert stream.queued == 1_000_000 - window
         release.set()
-        await asyncio.wait_for(stream.drain(), 30)
+        await soon(stream.drain())
         await stream.close()
         while received < 1_000_000:
             await asyncio.sleep(0.01)
@@ -120,7 +121,7 @@ async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_
         stream = await connection.open_stream()
         stream.write(bytes(500_000))
         with pytest.raises(ClosedError, match="bytes were not sent"):
-            await asyncio.wait_for(stream.drain(), 30)
+            await soon(stream.drain())
         with pytest.raises(ClosedError):
             stream.write(b"more")
         connection.abort()
@@ -145,7 +146,7 @@ async def test_either_end_may_create_streams() -> None:
         await bymux.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
         await bymux.connect("127.0.0.1", listener.port, handler=echo),
     ):
-        await asyncio.wait_for(done.wait(), 30)
+        await soon(done.wait())
 
 
 async def test_streams_without_a_handler_wait_to_be_accepted() -> None:
@@ -245,7 +246,7 @@ async def test_a_lost_connection_is_an_error_on_every_stream_that_had_not_ended(
         for engine in list(listener.connections):
             engine.abort()
         with pytest.raises(ConnectionLost):
-            await asyncio.wait_for(stream.read(), 30)
+            await soon(stream.read())
         with pytest.raises(MainstemError):
             await connection.open_stream()
         assert complete == b"done"
@@ -261,7 +262,7 @@ async def test_a_peer_that_breaks_the_protocol_is_named() -> None:
     async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         connection = await bymux.connect("127.0.0.1", port)
-        await asyncio.wait_for(connection.wait_ended(), 30)
+        await soon(connection.wait_ended())
         assert isinstance(connection.failure, RemoteProtocolError)
         assert connection.failure.rule == "undefined-packet-type"
         assert str(port) in connection.failure.peer
@@ -276,7 +277,7 @@ async def test_a_dead_peer_is_an_error_in_time() -> None:
     settings = bymux.Settings(ping_interval_ns=50_000_000, ping_timeout_ns=100_000_000)
     async with await asyncio.start_server(silence, "127.0.0.1", 0) as server:
         connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
-        await asyncio.wait_for(connection.wait_ended(), 30)
+        await soon(connection.wait_ended())
         assert isinstance(connection.failure, TimedOut)
 
 

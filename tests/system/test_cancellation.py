@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
+from tests.support.patience import STALL_S
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Limits, Message, Mode, channel, oneshot
@@ -203,7 +204,7 @@ async def read(cancel: Canceller, kind: str, stream: AsyncStream) -> bytes:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that comes by itself, as soon as the loop has taken what is on its way."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STALL_S):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -768,7 +769,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
     return aqueduct.make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.mark.timeout(60 + WORLDS)
+@pytest.mark.long
+@pytest.mark.timeout(600 + WORLDS)
 @pytest.mark.parametrize("protocol", TABLES)
 def test_nothing_is_lost_comes_twice_or_is_left_whatever_is_cancelled(
     protocol: str, certificates: CertificateFiles, monkeypatch: pytest.MonkeyPatch

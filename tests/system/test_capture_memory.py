@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.harness.make_capture import make
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 # What one more large file may cost: far below its size, above what an allocator keeps.

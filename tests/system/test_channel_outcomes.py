@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ def client() -> Iterator[table.RawClient]:
     with MediaDriver.launch(settings=settings) as driver:
         cnc = CncFile.map(MappedFiles(), driver.directory)
         assert cnc is not None
-        yield table.RawClient(cnc, first_port=random.Random().randrange(10_000, 20_000, 2), work=driver.do_work)
+        yield table.RawClient(cnc, work=driver.do_work)
         cnc.close()
 
 

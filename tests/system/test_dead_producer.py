@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.invoked_pair import free_port
 from tests.support.live_driver import wait_for
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 
 import mainstem
 from mainstem.aeron.client.client import Aeron
@@ -42,7 +43,7 @@ def test_the_stream_goes_on_when_a_producer_dies_with_an_open_claim(channel: str
             [sys.executable, str(PROGRAM), driver.directory, channel],
             env={**os.environ, "PYTHONPATH": source},
             stdout=subprocess.PIPE,
-            timeout=50,
+            timeout=STALL_S,
             check=False,
         )
         assert died.returncode == -signal.SIGKILL

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 from tests.support.live_driver import exchange, shared_memory, wait_for
+from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -19,8 +19,8 @@ SMALL: dict[str, Any] = {"term_buffer_length": 1 << 18}
 
 @pytest.fixture
 def port() -> int:
-    """A port that nobody else is likely to have."""
-    return random.Random().randrange(20_000, 32_000)
+    """A port that nobody else uses."""
+    return free_port()
 
 
 @pytest.mark.parametrize("mode", ["DEDICATED", "SHARED_NETWORK", "SHARED"])

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.live_driver import shared_memory, wait_for
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -43,8 +45,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def port() -> int:
-    """The first of a run of ports that nobody else is likely to have."""
-    return random.Random().randrange(20_000, 31_000)
+    """The first of a run of ports that nobody else uses."""
+    return free_port(128)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def client_settings(port: int, **more: Any) -> ClientSettings:
 
 
 def in_use(server: DuologueServer) -> tuple[int, int]:
-    return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(10)
+    return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(STALL_S)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -87,7 +89,7 @@ def test_echoes_to_several_clients_each_on_a_duologue_of_its_own(aeron: Aeron, p
             for index, client in enumerate(clients):
                 client.send(f"ECHO {index} {number}")
         for index, client in enumerate(clients):
-            answers = [client.receive(timeout=15) for _ in range(20)]
+            answers = [client.receive(timeout=STALL_S) for _ in range(20)]
             assert answers == [f"ECHO {index} {number}".encode() for number in range(20)]
         for client in clients:
             client.close()
@@ -101,7 +103,7 @@ def test_a_bad_message_is_told_and_ends_the_duologue(aeron: Aeron, port: int) ->
     ):
         client.send("nonsense")
         with pytest.raises(Refused, match="bad message") as refused:
-            client.receive(timeout=15)
+            client.receive(timeout=STALL_S)
         assert refused.value.reason == "bad message"
         wait_for(lambda: in_use(server) == (0, 0))
         assert server.statistics()["bad_messages"] == 1
@@ -129,7 +131,7 @@ def test_serves_over_ipv6_where_a_64_counts_as_one_address(aeron: Aeron, port: i
         DuologueClient.connect(settings=asking, aeron=aeron) as client,
     ):
         client.send("ECHO six")
-        assert client.receive(timeout=15) == b"ECHO six"
+        assert client.receive(timeout=STALL_S) == b"ECHO six"
         with pytest.raises(Refused, match="too many connections"):
             DuologueClient.connect(settings=asking, aeron=aeron)
 
@@ -157,7 +159,7 @@ def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:
         with DuologueClient.connect(settings=client_settings(port), aeron=mine) as client:
             server.close()
             with pytest.raises(ClosedError, match="ended the duologue"):
-                client.receive(timeout=20)
+                client.receive(timeout=STALL_S)
 
 
 def test_a_client_with_encryption_and_one_without_are_told_apart(aeron: Aeron, port: int) -> None:
@@ -189,7 +191,7 @@ def test_the_servers_state_belongs_to_one_thread(aeron: Aeron, port: int) -> Non
         with pytest.raises(LocalProtocolError, match="belongs to one thread"):
             held[0].send(b"from another thread")
         server.broadcast("to all")
-        assert client.receive(timeout=15) == b"to all"
+        assert client.receive(timeout=STALL_S) == b"to all"
 
 
 def test_a_fault_in_the_handler_costs_one_client_its_duologue(
@@ -207,9 +209,9 @@ def test_a_fault_in_the_handler_costs_one_client_its_duologue(
     ):
         bad.send(b"trip")
         with pytest.raises(Refused, match="internal error"):
-            bad.receive(timeout=15)
+            bad.receive(timeout=STALL_S)
         good.send(b"on")
-        assert good.receive(timeout=15) == b"on"
+        assert good.receive(timeout=STALL_S) == b"on"
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -226,7 +228,7 @@ async def test_asyncio_serves_and_asks(driver: MediaDriver, port: int) -> None:
             aio.connect(settings=client_settings(port), aeron=aeron) as client,
         ):
             await client.send("one")
-            assert await client.receive(timeout=15) == b"heard one"
+            assert await client.receive(timeout=STALL_S) == b"heard one"
             await client.send("bye")
             assert [message async for message in client] == [b"heard bye"]
 
@@ -244,7 +246,7 @@ def run_example(name: str, *arguments: str) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> str:
     process.terminate()
-    return process.communicate(timeout=30)[0]
+    return process.communicate(timeout=STALL_S)[0]
 
 
 def echo_command(*words: str) -> subprocess.Popen[str]:
@@ -280,11 +282,11 @@ def test_the_echo_commands_log_each_step_and_end_cleanly(port: int) -> None:
             assert heard[-1], "".join(heard)
             heard.append(first.stdout.readline())
         refused = echo_command("client", HERE, *patient, "-n", "1")
-        complaint = refused.communicate(timeout=50)[0]
+        complaint = refused.communicate(timeout=STALL_S)[0]
         assert refused.returncode != 0
         assert "too many connections for IP address" in complaint
         first.terminate()
-        rest = first.communicate(timeout=30)[0]
+        rest = first.communicate(timeout=STALL_S)[0]
         assert first.returncode == 0
         assert "messages came back" in rest
     finally:
@@ -304,7 +306,7 @@ def test_the_first_take_echoes_numbers(port: int) -> None:
         client = run_example(
             "echo_take1.py", "client", HERE, str(port + 1), HERE, str(port), "--numbers", "3", "--interval", "0.1"
         )
-        said = client.communicate(timeout=50)[0]
+        said = client.communicate(timeout=STALL_S)[0]
         assert client.returncode == 0, said
         assert "3 of 3 came back" in said
     finally:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.hostile import BEGIN, Hostile, data, setup, status
 from tests.support.live_driver import shared_memory, wait_for
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.counters import ENDPOINT_FILTER_TYPE_ID
@@ -28,7 +30,7 @@ from mainstem.errors import ClosedError, MainstemError, RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 HERE = "127.0.0.1"
 MAX_CLIENTS = 8
@@ -59,12 +61,12 @@ class House:
 
     def held(self) -> tuple[int, int]:
         """Ports and sessions in use."""
-        return self.server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(30)
+        return self.server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(STALL_S)
 
     def places(self) -> dict[int, tuple[int, int]]:
         """Every open duologue's ports by its session."""
         self.latency_s(1)
-        return self.server.call(lambda core: {each.session_id: each.ports for each in core.duologues}).result(30)
+        return self.server.call(lambda core: {each.session_id: each.ports for each in core.duologues}).result(STALL_S)
 
     def count(self, name: str) -> int:
         return self.server.statistics()[name]
@@ -75,7 +77,7 @@ class House:
         for number in range(rounds):
             began = time.monotonic()
             self.honest.send(f"ECHO {number}")
-            assert self.honest.receive(timeout=20) == f"ECHO {number}".encode()
+            assert self.honest.receive(timeout=STALL_S) == f"ECHO {number}".encode()
             trips.append(time.monotonic() - began)
         return sorted(trips)
 
@@ -111,7 +113,7 @@ class House:
 
 @contextmanager
 def house(*, encrypted: bool = False, filtered: bool = True, **more: Any) -> Iterator[House]:
-    port = random.Random().randrange(20_000, 31_000)
+    port = free_port(128)
     key = ServerKey.generate(random.SystemRandom()) if encrypted else None
     settings = ServerSettings(
         address=HERE,
@@ -156,14 +158,14 @@ def filter_refusals(made: House) -> int:
         return next(counters.value(each) for each in counters if counters.type_id(each) == ENDPOINT_FILTER_TYPE_ID)
 
 
-def test_an_unparseable_first_message_is_refused_and_its_stream_ended() -> None:
+def test_an_unparsable_first_message_is_refused_and_its_stream_ended() -> None:
     with house() as made, Hostile("127.9.0.1") as stranger:
         for session, text in enumerate((b"", b"GET / HTTP/1.1", b"\xff" * 600, b"HELLO " + b"F" * 9, os.urandom(200))):
             stranger.introduce(made.initial, -1000 - session, text)
         wait_for(lambda: made.count("bad_hellos") == 5)
         assert made.count("introductions_refused") >= 5
         assert made.held() == (2, 1)
-        made.settled("unparseable first messages")
+        made.settled("unparsable first messages")
 
 
 def test_a_flood_of_hellos_from_one_address_takes_no_more_than_its_share() -> None:
@@ -228,7 +230,7 @@ def test_a_flood_of_hellos_from_many_spoofed_addresses_ends_with_the_flood() -> 
         wait_for(lambda: made.held() == (2, 1))
         with join(made) as late:
             late.send("ECHO after the flood")
-            assert late.receive(timeout=20) == b"ECHO after the flood"
+            assert late.receive(timeout=STALL_S) == b"ECHO after the flood"
 
 
 def test_a_guessed_session_reaches_nobody() -> None:
@@ -277,7 +279,7 @@ def test_the_largest_possible_message_costs_its_sender_the_duologue() -> None:
         with join(made, term_length=16 << 20) as large:
             large.send(b"ECHO " + b"x" * ((2 << 20) - 5))
             with pytest.raises((ClosedError, RemoteProtocolError), match=r"bad message|ended the duologue"):
-                large.receive(timeout=30)
+                large.receive(timeout=STALL_S)
         wait_for(lambda: made.held() == (2, 1))
         assert made.count("bad_messages") == 1
         made.settled("a message of 2 MiB")
@@ -344,5 +346,5 @@ def test_a_third_party_sees_the_connect_of_others_and_cannot_join() -> None:
             heard()
             assert all(client.session_id.to_bytes(4, "big").hex().upper().encode() not in each for each in seen)
             client.send("ECHO mine")
-            assert client.receive(timeout=20) == b"ECHO mine"
+            assert client.receive(timeout=STALL_S) == b"ECHO mine"
         made.settled("a listener on the all-clients channel")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -17,12 +16,14 @@ from statistics import median
 
 import pytest
 from tests.support.live_driver import wait_for
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.duologue import DuologueServer, Echo, ServerSettings
 from mainstem.duologue.settings import reserved_sessions
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 FULL = bool(os.environ.get("MAINSTEM_FULL_LOAD"))
 PROCESSES, SECONDS = (100, 60.0) if FULL else (10, 5.0)
@@ -47,7 +48,7 @@ def start(directory: str, port: int) -> subprocess.Popen[str]:
 
 
 def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> None:
-    port = random.Random().randrange(20_000, 31_000)
+    port = free_port(128)
     total = PROCESSES
     settings = ServerSettings(
         address="127.0.0.1",
@@ -75,7 +76,7 @@ def test_killed_clients_give_everything_back_and_the_others_notice_nothing() -> 
                     assert client.stdout.readline() == "ready\n"
 
             def held() -> tuple[int, int]:
-                return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(30)
+                return server.call(lambda core: (len(core.ports_in_use), len(core.sessions_in_use))).result(STALL_S)
 
             assert held() == (2 * total, total)
             time.sleep(SECONDS)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.nat import CLIENT, SERVER, Nat
+from tests.support.patience import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
@@ -41,7 +42,7 @@ def ready(server: subprocess.Popen[str], word: str) -> None:
 def finish(server: subprocess.Popen[str]) -> str:
     server.terminate()
     try:
-        return server.communicate(timeout=30)[0]
+        return server.communicate(timeout=STALL_S)[0]
     finally:
         if server.poll() is None:
             server.kill()
@@ -54,7 +55,7 @@ def test_the_first_take_gets_no_answer_through_nat(nat: Nat) -> None:
         ready(server, "subscription")
         arguments = ("client", CLIENT, "8000", SERVER, "9000", "--numbers", "3", "--interval", "0.2", "--patience", "4")
         client = nat.start(nat.client, *TAKE_1, *arguments, env=ENV)
-        said = client.communicate(timeout=60)[0]
+        said = client.communicate(timeout=STALL_S)[0]
         assert client.returncode == 1, said
         assert "0 of 3 came back" in said
         time.sleep(0.5)
@@ -72,7 +73,12 @@ def test_the_second_take_works_through_nat(nat: Nat, tmp_path: Path, encrypted: 
     serve, ask = [], []
     if encrypted:
         made = subprocess.run(
-            [*TAKE_2, "key", str(tmp_path / "key")], env=ENV, check=True, capture_output=True, text=True, timeout=60
+            [*TAKE_2, "key", str(tmp_path / "key")],
+            env=ENV,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=STALL_S,
         )
         serve, ask = ["--encrypt", str(tmp_path / "key")], ["--encrypt", made.stdout.strip()]
     server = nat.start(nat.server, *TAKE_2, "serve", SERVER, *serve, env=ENV)
@@ -81,7 +87,7 @@ def test_the_second_take_works_through_nat(nat: Nat, tmp_path: Path, encrypted: 
         client = nat.start(
             nat.client, *TAKE_2, "client", SERVER, "-n", "5", "-i", "0.1", "--timeout", "20", *ask, env=ENV
         )
-        said = client.communicate(timeout=80)[0]
+        said = client.communicate(timeout=STALL_S)[0]
         assert client.returncode == 0, said
         assert "5 messages came back" in said
         counts = nat.counts()

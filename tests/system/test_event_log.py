@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.live_driver import exchange
+from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -34,7 +35,7 @@ def test_every_frame_and_every_repair_is_one_whole_line(tmp_path: Path, mode: st
         ) as driver,
         Aeron.connect(driver.directory) as aeron,
     ):
-        exchange(aeron, "aeron:udp?endpoint=127.0.0.1:20177|term-length=64k", messages=200)
+        exchange(aeron, f"aeron:udp?endpoint=127.0.0.1:{free_port()}|term-length=64k", messages=200)
         counted = {
             event: aeron.counters.value(counter)
             for event, counter in (

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.live_driver import shared_memory, wait_for
+from tests.support.ports import free_port
 
 from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron
@@ -16,7 +17,7 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.protocol.frames import Data, Heartbeat, Nak, Rttm, Setup, StatusMessage
 from mainstem.aeron.system_counter import SystemCounter
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 DATAGRAMS = 100_000
 STREAM = 1001
@@ -86,9 +87,8 @@ class Attacker:
 
 
 @pytest.mark.fuzz
-@pytest.mark.timeout(180)
 def test_a_running_stream_does_not_notice_100_000_hostile_datagrams() -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     channel = f"aeron:udp?endpoint=127.0.0.1:{port}"
     errors: list[BaseException] = []
     with (

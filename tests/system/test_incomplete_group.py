@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from tests.support.live_driver import wait_for
+from tests.support.ports import free_port
 
 from mainstem import Aeron, MediaDriver, NotConnected, cli
 
@@ -15,7 +14,7 @@ SENTENCE = "its group has 1 of 3 receivers, where all subscriptions on one drive
 
 
 def test_three_subscriptions_on_one_driver_are_one_receiver_of_three(capsys: pytest.CaptureFixture[str]) -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     control = f"control=127.0.0.1:{port}|control-mode=dynamic"
     channel = f"aeron:udp?{control}|fc=min,g:/3"
     with MediaDriver.launch(threads=True, threading_mode="SHARED") as driver, Aeron.connect(driver.directory) as aeron:

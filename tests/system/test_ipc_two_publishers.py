@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import STALL_S
 
 from mainstem import MediaDriver
 from mainstem.aeron.files import MappedFiles
 from mainstem.aeron.logbuffer import LogBuffers, LogParameters, LogType
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 PROGRAM = Path(__file__).parent / "programs" / "stream_of_numbers.py"
 MESSAGES_EACH = 1_000_000
@@ -31,7 +32,7 @@ def run(where: str, each: int) -> None:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
         processes += [start("publish", number, each, where) for number in range(2)]
-        outputs = [process.communicate(timeout=280) for process in processes]
+        outputs = [process.communicate(timeout=STALL_S) for process in processes]
         assert [(process.returncode, errors) for process, (_, errors) in zip(processes, outputs, strict=True)] == [
             (0, "")
         ] * 3

@@ -8,6 +8,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
 from mainstem.mux import jmux
@@ -108,17 +109,17 @@ async def test_acknowledgments_positive_and_negative() -> None:
             session.finish()
             assert await session.read(-1) == b"please"
             assert session.acknowledgment_required
-        assert await asyncio.wait_for(heard.get(), 30) is True
+        assert await soon(heard.get()) is True
         session = await client.request()
         session.finish()
         await session.read(-1)
         session.abort()
-        assert await asyncio.wait_for(heard.get(), 30) is False
+        assert await soon(heard.get()) is False
         session = await client.request()
         session.finish()
         await session.read(-1)
         await client.close()
-        assert await asyncio.wait_for(heard.get(), 30) is False
+        assert await soon(heard.get()) is False
 
 
 async def test_what_may_be_retried() -> None:

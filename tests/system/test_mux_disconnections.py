@@ -16,7 +16,7 @@ from mainstem.mux import bymux, jmux
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 STREAMS, CUTS = 1000, 20
 AT_ONCE = 100

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem.mux import bymux, jmux
 
@@ -29,7 +30,7 @@ async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
     client = await protocol.connect("127.0.0.1", listener.port)
     stream = await (client.open_stream() if protocol is bymux else client.open_session())
     stream.write(b"x")
-    await asyncio.wait_for(started.wait(), 10)
+    await soon(started.wait())
     await listener.close()
     assert cleaned.is_set()
     await client.close()
@@ -51,9 +52,9 @@ async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCap
     client = await protocol.connect("127.0.0.1", listener.port)
     stream = await (client.open_stream() if protocol is bymux else client.open_session())
     stream.write(b"x")
-    await asyncio.wait_for(started.wait(), 10)
+    await soon(started.wait())
     with caplog.at_level(logging.WARNING):
-        await asyncio.wait_for(listener.close(timeout=0.1), 10)
+        await soon(listener.close(timeout=0.1))
     assert "did not end" in caplog.text
     release.set()
     await client.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S, soon
 
 from mainstem.errors import ConnectionLost
 from mainstem.mux import bymux, jmux
@@ -57,7 +58,7 @@ async def test_a_handler_has_the_address_and_certificate_of_its_peer(protocol: A
         connection = await protocol.connect("127.0.0.1", listener.port, ssl=client, server_hostname="localhost")
         stream = await (connection.open_stream() if protocol is bymux else connection.open_session())
         stream.write(b"x")
-        address, certificate, tls = await asyncio.wait_for(seen, 10)
+        address, certificate, tls = await soon(seen)
         assert address[0] == "127.0.0.1"
         assert certificate["subject"] == ((("commonName", "ada.example"),),)
         assert tls.version().startswith("TLS")
@@ -78,7 +79,7 @@ async def test_without_tls_there_is_an_address_and_no_certificate(protocol: Any)
         connection = await protocol.connect("127.0.0.1", listener.port)
         stream = await (connection.open_stream() if protocol is bymux else connection.open_session())
         stream.write(b"x")
-        address, certificate = await asyncio.wait_for(seen, 10)
+        address, certificate = await soon(seen)
         assert address[0] == "127.0.0.1"
         assert certificate is None
         stream.abort()
@@ -107,7 +108,7 @@ def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
             with connection.open_stream() as stream:
                 assert stream.connection is connection
                 stream.write(b"x")
-                assert stream.readexactly(1, timeout=10) == b"x"
+                assert stream.readexactly(1, timeout=STALL_S) == b"x"
         views.append((connection, listener.port))
         thread.run(listener.close())
 
@@ -118,7 +119,7 @@ def test_the_blocking_apis_show_the_peer_too(tls: bool, tmp_path: Path) -> None:
         ):
             session.write(b"x")
             session.finish()
-            assert session.read(-1, timeout=10) == b"x"
+            assert session.read(-1, timeout=STALL_S) == b"x"
         views.append((session.connection, listener.port))
         thread.run(listener.close())
     for view, port in views:  # after the end too

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import STALL_S
 
 import mainstem
 
@@ -82,8 +83,8 @@ def test_carries_a_stream_from_one_namespace_to_another(namespaces: tuple[str, s
     receiver = run(namespaces[1], "receive", receive)
     sender = run(namespaces[0], "send", send, *destinations)
     try:
-        assert receiver.communicate(timeout=50)[0] == f"{MESSAGES} messages\n"
-        assert sender.communicate(timeout=50)[0] == "sent\n"
+        assert receiver.communicate(timeout=STALL_S)[0] == f"{MESSAGES} messages\n"
+        assert sender.communicate(timeout=STALL_S)[0] == "sent\n"
     finally:
         for process in (receiver, sender):
             process.kill()

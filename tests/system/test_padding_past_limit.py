@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from tests.support.padded_stream import carry_padded_stream
+from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.system
 
 
 def test_a_loss_before_padding_that_leads_past_the_limit_is_repaired() -> None:
-    port = random.Random().randrange(20_000, 32_000)
+    port = free_port()
     with (
         MediaDriver.launch() as near,
         MediaDriver.launch() as far,

@@ -17,7 +17,7 @@ from mainstem.recording import Recorder
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.system
 
 START_NS = 1_769_860_800_000_000_000
 TIDES = [b"tide %d" % number for number in range(500)]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import STALL_S
 
 pytestmark = pytest.mark.system
 
@@ -18,7 +19,7 @@ def test_the_example_prints_what_was_sent() -> None:
     example = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert example
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example[1]], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-W", "error", "-c", example[1]], capture_output=True, text=True, timeout=STALL_S, check=False
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == ["tide 0", "tide 1", "tide 2"]

@@ -19,7 +19,7 @@ from mainstem.repeats import framed
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.system
 
 SENT = [f"tide {number}".encode() for number in range(1000)]
 

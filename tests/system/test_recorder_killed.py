@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import Patience, wait_for
 from tests.system.programs.recording_station import STREAM, message
 
 from mainstem import Aeron, MediaDriver
@@ -23,7 +24,7 @@ from mainstem.recording import PositionHold, Recorder, messages, open_recording,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 PROGRAM = Path(__file__).parent / "programs" / "recording_station.py"
 TERM = "term-length=64k"
@@ -58,10 +59,7 @@ def recorded_position(recordings: Path) -> int:
 
 
 def until_recorded(recordings: Path, position: int) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while recorded_position(recordings) < position:
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
+    wait_for(lambda: recorded_position(recordings) >= position, progress=lambda: recorded_position(recordings))
 
 
 def check(recordings: Path, count: int) -> None:
@@ -108,13 +106,14 @@ def test_killing_the_recorder_again_and_again_loses_and_doubles_nothing(tmp_path
 
 
 def until_complete(recordings: Path, count: int) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        with open_recording(recordings, 0) as reader:
-            if reader.messages_before(reader.end_position()) >= count:
-                return
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
+    wait_for(
+        lambda: recorded_messages(recordings) >= count, progress=lambda: recorded_position(recordings), poll_s=0.05
+    )
+
+
+def recorded_messages(recordings: Path) -> int:
+    with open_recording(recordings, 0) as reader:
+        return reader.messages_before(reader.end_position())
 
 
 def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: Path) -> None:
@@ -143,13 +142,10 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
         assert publisher.poll() is None
         with station("record", driver.directory, channel, recordings) as recorder:
             says(recorder, "ready")
-            end = time.monotonic() + PATIENCE_S
-            while True:
+            patience = Patience("the recorder catches up")
+            while recorded_messages(recordings) < COUNT:
+                patience.check(recorded_position(recordings))
                 hold(time.monotonic() + 0.3)
-                with open_recording(recordings, 0) as reader:
-                    if reader.messages_before(reader.end_position()) >= COUNT:
-                        break
-                assert time.monotonic() < end, "waited in vain"
             recorder.communicate("stop\n", timeout=PATIENCE_S)
         says(publisher, "done")
     check(recordings, COUNT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 from tests.support.streams import Stream, record
 
 from mainstem.errors import StoreError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.system
 
 TOKEN = "0123456789abcdef-token"
 
@@ -49,7 +50,7 @@ def serving(directory: Path, *arguments: object, **environment: str) -> Iterator
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(STALL_S) == 0
         process.stderr.close()  # type: ignore[union-attr]
 
 
@@ -62,11 +63,6 @@ def directory(tmp_path: Path) -> Path:
         record(writer, Stream(session_id=1, stream_id=2, initial_term_id=0), [b"%d" % i for i in range(100_000)])
         recorder.stop(writer)
     return tmp_path / "rec"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def numbers(reader: RecordingReader) -> Iterator[int]:
@@ -88,6 +84,7 @@ def test_recordings_are_read_over_tls_with_a_token_that_is_in_no_argument(direct
         archive.close()
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_and_started_again_loses_and_repeats_nothing(directory: Path) -> None:
     port = free_port()
     process, url = start(directory, "--listen", f"127.0.0.1:{port}")
@@ -112,6 +109,7 @@ def test_a_server_that_is_killed_and_started_again_loses_and_repeats_nothing(dir
     process.stderr.close()  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_a_live_reader_waits_at_the_server_and_reads_what_comes(tmp_path: Path) -> None:
     stream = Stream()
     with Recorder(tmp_path / "rec", segment_length=65536) as recorder, serving(tmp_path / "rec", "-l", ":0") as url:
@@ -161,7 +159,7 @@ def test_what_cannot_be_served_is_one_sentence(directory: Path, arguments: tuple
         [sys.executable, "-m", "mainstem", "serve", str(directory), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STALL_S,
     )
     assert result.returncode != 0
     assert sentence in result.stderr
@@ -174,7 +172,7 @@ def test_a_missing_package_is_named_with_its_extra(directory: Path, tmp_path: Pa
         [sys.executable, "-m", "mainstem", "serve", str(directory)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STALL_S,
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
     )
     assert result.returncode == 1

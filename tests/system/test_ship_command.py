@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.live_driver import PATIENCE_S, wait_for
+from tests.support.patience import STALL_S
 from tests.support.shipping import ManualClock, Station, check_integrity, payloads
 
 from mainstem import Aeron, MediaDriver
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.system
 
 SENT = [f"tide {number}".encode() * (1 + number % 50) for number in range(3000)]
 
@@ -68,6 +69,7 @@ def check(place: Path) -> None:
         check_integrity(store, archive_id)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_a_shipper_that_is_killed_again_and_again_ships_each_message_once(tmp_path: Path, seed: int) -> None:
     rng, place = random.Random(seed), tmp_path / "place"
@@ -89,7 +91,7 @@ def test_a_shipper_that_is_killed_again_and_again_ships_each_message_once(tmp_pa
             assert shipped == station.sent[: len(shipped)]
     station.stop()
     with ship(station.directory, place, "--once", "--json") as process:
-        out, err = process.communicate(timeout=200)
+        out, err = process.communicate(timeout=STALL_S)
     assert json.loads(out)["lag_bytes"] == 0, err
     assert seen(place) == station.sent
     check(place)
@@ -119,13 +121,14 @@ def test_a_recorder_ships_what_it_records_until_its_end(tmp_path: Path, publishi
             wait_for(lambda: len(seen(place)) == 1000)
             for message in SENT[1000:]:
                 publication.send(message, timeout=PATIENCE_S)
-        result = json.loads(process.communicate(timeout=200)[0])
+        result = json.loads(process.communicate(timeout=STALL_S)[0])
     assert (process.returncode, result["messages"]) == (0, len(SENT))
     assert seen(place) == SENT
     with open_recording(place, 0) as there, open_recording(out, 0) as here:
         assert there.descriptor == here.descriptor
 
 
+@pytest.mark.long
 def test_what_a_killed_recorder_has_recorded_is_shipped(tmp_path: Path, publishing: MediaDriver) -> None:
     out, place = tmp_path / "recorder", tmp_path / "place"
     command = [
@@ -158,7 +161,7 @@ def test_a_url_that_cannot_be_shipped_to_keeps_the_recorder_from_starting(tmp_pa
     command = [
         sys.executable, "-m", "mainstem", "record", "bymux://127.0.0.1:0", "--out", str(tmp_path), "--ship-to", "gopher://x",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S, check=False)
     assert done.returncode == 1
     assert "gopher" in done.stderr
     assert "--ship-to" in done.stderr
@@ -177,7 +180,7 @@ def test_a_signal_ends_a_shipper_whose_store_is_away(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert "shipping" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=200)
+        _, err = process.communicate(timeout=STALL_S)
     assert process.returncode == 0, err
     assert "Traceback" not in err
 
@@ -197,5 +200,5 @@ def test_metrics_are_served(tmp_path: Path) -> None:
         position = f"}} {station.writer.position}\n"
         wait_for(lambda: "shipping_shipped_position{" in page() and page().count(position) >= 2)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=200)
+        process.communicate(timeout=STALL_S)
     assert process.returncode == 0

@@ -6,7 +6,9 @@ import struct
 import time
 
 import pytest
-from tests.support.invoked_pair import Machines, free_port
+from tests.support.invoked_pair import Machines
+from tests.support.patience import STALL_S
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.system
 MINUTE_NS = 60_000_000_000
@@ -22,8 +24,8 @@ def test_a_message_carries_when_it_left_and_when_it_came() -> None:
         publication = machines.near.add_publication(f"{channel}|channel-snd-ts-offset=0", stream_id=1001)
         machines.until(lambda: publication.is_connected and subscription.is_connected)
         before = time.time_ns()
-        publication.send(b"\xff" * 24 + b"tide", timeout=5)
-        publication.send(b"short", timeout=5)
+        publication.send(b"\xff" * 24 + b"tide", timeout=STALL_S)
+        publication.send(b"short", timeout=STALL_S)
         machines.until(lambda: subscription.poll(lambda f: messages.append(bytes(f)), 10) and len(messages) == 2)
         after = time.time_ns()
     sent, media, channel_time = struct.unpack_from("<qqq", messages[0])
@@ -43,6 +45,6 @@ def test_the_reserved_value_may_hold_the_time() -> None:
         publication = machines.near.add_publication(channel, stream_id=1001)
         machines.until(lambda: publication.is_connected and subscription.is_connected)
         before = time.time_ns()
-        publication.send(b"tide", timeout=5)
+        publication.send(b"tide", timeout=STALL_S)
         machines.until(lambda: subscription.poll(lambda f: values.append(f.header.reserved_value), 10))
     assert before <= values[0] <= time.time_ns()

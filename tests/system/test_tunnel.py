@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import STALL_S
 
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
 from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, raise_open_files_limit, reset
@@ -99,7 +100,7 @@ async def pour_into_nobody(port: int) -> asyncio.StreamWriter:
     return slow
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
 async def test_thousands_of_connections_at_once_one_of_them_slow(target: Address) -> None:
     count = min(MANY, (raise_open_files_limit() - DESCRIPTORS_ELSE) // DESCRIPTORS_EACH)
     if count < 500:
@@ -135,6 +136,7 @@ async def test_thousands_of_connections_at_once_one_of_them_slow(target: Address
             await asyncio.sleep(0)
 
 
+@pytest.mark.long
 async def test_connections_that_saturate_a_tunnel_share_it(target: Address) -> None:
     async with TunnelServer(target) as server:
         await server.start(LOOPBACK)
@@ -267,7 +269,7 @@ async def test_the_command(target: Address, tmp_path: Path) -> None:
             processes.append(
                 subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             )
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(STALL_S):
                 while not made.exists():
                     assert processes[-1].poll() is None
                     await asyncio.sleep(0.05)
@@ -280,4 +282,4 @@ async def test_the_command(target: Address, tmp_path: Path) -> None:
         for process in processes:
             process.send_signal(signal.SIGTERM)
         for process in processes:
-            assert process.wait(20) == 0
+            assert process.wait(STALL_S) == 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aqueduct_world import World
+from tests.support.tiers import long_after
 
 from mainstem.aqueduct import lifecycle
 from mainstem.aqueduct.channel_halves import ReceiverHalf
@@ -30,22 +31,19 @@ def run(seed: int, connections: int, *, short: bool = False) -> None:
         raise AssertionError(f"{error}\nreplay: {command}") from error
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 50))
-@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", long_after(1, range(0, SEEDS, 50)))
 def test_one_connection_keeps_every_promise(first: int) -> None:
     for seed in range(first, first + 50):
         run(seed, 1)
 
 
-@pytest.mark.parametrize("connections", [2, 3])
-@pytest.mark.timeout(300)
+@pytest.mark.parametrize("connections", long_after(1, [2, 3]))
 def test_several_connections_keep_every_promise(connections: int) -> None:
     for seed in range(SEEDS // 4):
         run(10_000 + seed, connections)
 
 
-@pytest.mark.parametrize("connections", [1, 2, 3])
-@pytest.mark.timeout(300)
+@pytest.mark.parametrize("connections", long_after(1, [1, 2, 3]))
 def test_plain_messages_keep_every_promise_on_their_short_ways_too(connections: int) -> None:
     for seed in range(SEEDS // 4):
         run(20_000 + seed, connections, short=True)
@@ -57,7 +55,6 @@ def test_seeds_that_once_failed_do_not_fail_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "close", "break"])
-@pytest.mark.timeout(300)
 def test_an_interruption_at_any_step_leaves_nothing_behind(how: str) -> None:
     for step in range(0, 100, 2):
         World(7 + step).run(actions=100, interrupt=(step, how))

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import (
@@ -125,7 +126,7 @@ async def test_every_mode_delivers_what_it_promises(certificates: CertificateFil
             sender.finish()
             senders.append(sender)
         connection.sender.finish()
-        await asyncio.wait_for(done.wait(), 30)
+        await soon(done.wait())
         for sender in senders:
             await sender.wait_closed()
     assert got[b"ordered"] == sent
@@ -148,7 +149,7 @@ async def test_an_unreliable_message_too_large_for_a_datagram_is_delivered_all_t
         sender, receiver = channel(mode=Mode.UNRELIABLE)
         await connection.sender.send(Message(b"", [receiver]))
         await sender.send(bytes(100_000))
-        assert await asyncio.wait_for(got, 20) == bytes(100_000)
+        assert await soon(got) == bytes(100_000)
 
 
 @pytest.mark.parametrize("serializer", [MsgspecSerializer, CborSerializer])
@@ -234,7 +235,7 @@ async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFile
             await connection.sender.send(Message(b"", [handle]))
             await asyncio.sleep(0.05)
             act()
-            return await asyncio.wait_for(reports.get(), 10)
+            return await soon(reports.get())
 
         sender, receiver = channel()
         assert await report_of(receiver, sender.finish) == "ClosedError"
@@ -252,7 +253,7 @@ async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFile
         await asyncio.sleep(0)
         with pytest.raises(ConnectionLost):
             await kept_sender.send(b"")
-        assert await asyncio.wait_for(reports.get(), 10) == "ConnectionLost"
+        assert await soon(reports.get()) == "ConnectionLost"
 
 
 async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(certificates: CertificateFiles) -> None:
@@ -286,9 +287,9 @@ async def test_dropped_handles_and_attachments_that_nobody_took_leave_nothing(ce
                 del receiver, given, message
             for sender, kept in ends:
                 with pytest.raises(Cancelled):
-                    await asyncio.wait_for(kept.receive(), 10)
+                    await soon(kept.receive())
                 with pytest.raises(NoReceivers):
-                    await asyncio.wait_for(sender.wait_closed(), 10)
+                    await soon(sender.wait_closed())
             del ends, sender, kept
             await at_rest(connection)
 
@@ -309,9 +310,9 @@ async def test_a_dropped_sender_cancels_and_a_dropped_receiver_closes_here_too(c
         del sender, kept
         gc.collect()
         with pytest.raises(Cancelled):
-            await asyncio.wait_for(taken[0].receive(), 10)
+            await soon(taken[0].receive())
         with pytest.raises(NoReceivers):
-            await asyncio.wait_for(taken[1].wait_closed(), 10)
+            await soon(taken[1].wait_closed())
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -342,10 +343,10 @@ async def test_a_reader_that_stops_stops_the_sender_and_neither_side_fills_up(
         assert engines[0].buffered_bytes <= 2 << 20
         gate.set()
         for _ in range(20):
-            await asyncio.wait_for(connection.sender.send(bytes(8000)), 10)
+            await soon(connection.sender.send(bytes(8000)))
             sent += 8000
         connection.sender.finish()
-        await asyncio.wait_for(connection.sender.wait_closed(), 20)
+        await soon(connection.sender.wait_closed())
     assert total == sent
 
 
@@ -372,7 +373,7 @@ async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
             ) as connection:
                 answer_to, answer = oneshot()
                 await connection.sender.send(Message(b"early", [answer_to]))
-                assert await asyncio.wait_for(answer, 10) == b"echo early"
+                assert await soon(answer) == b"echo early"
                 await asyncio.sleep(0.1)
                 early.append(connection.early_data_accepted)
         tickets.close()
@@ -403,7 +404,7 @@ async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing
             ) as connection:
                 answer_to, answer = oneshot()
                 await connection.sender.send(Message(b"again", [answer_to]))
-                assert await asyncio.wait_for(answer, 10) == b"echo again"
+                assert await soon(answer) == b"echo again"
                 await asyncio.sleep(0.1)
                 assert not connection.early_data_accepted
             if attempt == 0:
@@ -421,7 +422,7 @@ async def test_a_server_may_ask_for_a_proof_of_address(certificates: Certificate
     async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=backend) as connection:
         answer_to, answer = oneshot()
         await connection.sender.send(Message(b"x", [answer_to]))
-        assert await asyncio.wait_for(answer, 10) == b"echo x"
+        assert await soon(answer) == b"echo x"
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -500,12 +501,12 @@ async def test_what_was_queued_before_a_receiver_left_goes_with_it_in_order(cert
         for number in range(10, 30):
             await sender.send(b"%d" % number)
         sender.finish()
-        assert await asyncio.wait_for(got, 10) == [b"%d" % number for number in range(30)]
+        assert await soon(got) == [b"%d" % number for number in range(30)]
 
 
 async def test_a_message_that_was_acknowledged_was_taken(certificates: CertificateFiles) -> None:
     async with joined(certificates, echo) as connection:
-        await asyncio.wait_for(connection.sender.send_acknowledged(b"x"), 10)
+        await soon(connection.sender.send_acknowledged(b"x"))
 
 
 async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost(
@@ -519,7 +520,7 @@ async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost
     async with joined(certificates, handler, limits=limits) as connection:
         await connection.sender.send(b"fills the queue")
         with pytest.raises(ConnectionLost):
-            await asyncio.wait_for(connection.sender.send_acknowledged(b"waits"), 10)
+            await soon(connection.sender.send_acknowledged(b"waits"))
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
@@ -543,7 +544,7 @@ async def test_a_thousand_channels_at_once(certificates: CertificateFiles) -> No
             await connection.sender.send(Message(b"%d" % number, [answer_to]))
             answers.append(answer)
         for number, answer in enumerate(answers):
-            assert await asyncio.wait_for(answer.receive(), 30) == b"echo %d" % number
+            assert await soon(answer.receive()) == b"echo %d" % number
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS)
@@ -567,7 +568,7 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
             taken.pop().cancel()
             with pytest.raises(Cancelled):
                 # A connection that says nothing is spoken to after 15 s at the latest, which would help too late.
-                await asyncio.wait_for(kept.receive(), 8)
+                await soon(kept.receive())
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
@@ -635,7 +636,7 @@ async def test_a_log_of_frames_tells_both_sides_of_a_connection_alike(
     ):
         answer_to, answer = oneshot()
         await connection.sender.send(Message(b"gauge", [answer_to]))
-        assert await asyncio.wait_for(answer, 10) == b"echo gauge"
+        assert await soon(answer) == b"echo gauge"
         await at_rest(connection)
     told: dict[str, list[tuple[str, str]]] = {}
     for name, log in logs.items():

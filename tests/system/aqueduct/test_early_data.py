@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, ServerTickets, Sessions, oneshot
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.system
 async def ask(connection: Connection, question: bytes) -> bytes:
     answer_to, answer = oneshot()
     await connection.sender.send(Message(question, [answer_to]))
-    return await asyncio.wait_for(answer, 10)
+    return await soon(answer)
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])

@@ -11,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, channel, oneshot
@@ -152,7 +153,7 @@ async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(
         for _ in range(5):
             async with await aqueduct.connect(server.url, ca=certificates.ca):
                 pass
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(STALL_S):
             while len(ends) < 5:
                 await asyncio.sleep(0.01)
     assert ends == ["in order"] * 5
@@ -224,7 +225,7 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
     connection = await aqueduct.connect(server.url, ca=certificates.ca)
     respond, response = oneshot()
     await connection.sender.send(Message(b"work", [respond]))
-    ending = asyncio.ensure_future(server.shut_down(timeout=20))
+    ending = asyncio.ensure_future(server.shut_down(timeout=STALL_S))
     with pytest.raises((TimedOut, ConnectionLost)):
         await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
     go.set()

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, Mode, Receiver, Sender, channel, oneshot
@@ -71,10 +72,10 @@ async def one_round(connection: Connection) -> None:
                 kept.close()
             with contextlib.suppress(MainstemError):
                 if ending in (b"finish", b"cancel"):
-                    await asyncio.wait_for(_drain(kept), 20)
+                    await soon(_drain(kept))
     answer_to, answer = oneshot()
     await connection.sender.send(Message(b"finish", [answer_to]))
-    assert await asyncio.wait_for(answer, 20) == b"tide"
+    assert await soon(answer) == b"tide"
 
 
 async def _drain(receiver: Receiver[Any]) -> None:
@@ -82,7 +83,7 @@ async def _drain(receiver: Receiver[Any]) -> None:
         pass
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.long
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
     certificates: CertificateFiles, client: str, server: str

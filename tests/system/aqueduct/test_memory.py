@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S, wait_for
 
 from mainstem.aqueduct.codec import encode_uint
 from mainstem.aqueduct.frames import VERSION_BYTES, ConnectionControl, encode_message
@@ -78,10 +79,7 @@ class Flooder:
         """Connect, greet, and send pieces until the time is over or the server has had enough."""
         quic: Any = self.link.quic
         self.link.connect(self.address, time.monotonic())
-        until = time.monotonic() + 10
-        while not self.established and time.monotonic() < until:
-            self.turn(0.01)
-        assert self.established
+        wait_for(lambda: self.established, invoke=lambda: self.turn(0.01), poll_s=0)
         quic.send_stream_data(0, VERSION_BYTES + ConnectionControl().encode(), False)
         until = time.monotonic() + seconds
         ordered = quic.get_next_available_stream_id(is_unidirectional=True)
@@ -176,7 +174,7 @@ def server(certificates: CertificateFiles) -> Iterator[tuple[int, int]]:
         yield process.pid, int(process.stdout.readline())
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(STALL_S)
         process.stdout.close()
 
 
@@ -184,6 +182,7 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 @pytest.mark.parametrize("pieces", [channels, ghosts, messages, unordered, unfinished, datagrams])
 def test_a_flood_does_not_make_the_process_grow(

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import CborSerializer, Connection, Limits, Message, MsgspecSerializer, Sender, channel
@@ -81,11 +82,11 @@ async def test_a_payload_that_cannot_be_is_an_error_of_the_peer_and_its_attachme
     async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, serializers=serializers) as connection:
         given, kept = channel()
         await connection.sender.send(Message(PAYLOADS[kind][name], [given]))
-        error = await asyncio.wait_for(caught, 20)
+        error = await soon(caught)
         assert isinstance(error, RemoteProtocolError), repr(error)
         assert error.rule == "serialisation"
         with pytest.raises(Cancelled):
-            await asyncio.wait_for(kept.receive(), 20)
+            await soon(kept.receive())
 
 
 async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transit(
@@ -109,10 +110,10 @@ async def test_what_was_attached_to_a_message_that_nobody_took_is_lost_in_transi
         await sender.send(Message(b"hangs on it", [inner_receiver]))
         close.set()
         with pytest.raises(LostInTransit):
-            await asyncio.wait_for(kept.receive(), 20)
+            await soon(kept.receive())
         for lost in (sender, inner):
             with pytest.raises(LostInTransit):
-                await asyncio.wait_for(lost.wait_closed(), 20)
+                await soon(lost.wait_closed())
         with pytest.raises(LostInTransit):
             await sender.send(b"sticky")
         assert isinstance(inner, Sender)

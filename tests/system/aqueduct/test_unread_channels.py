@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import soon
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Limits, Message, channel, oneshot
@@ -52,7 +53,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
             fillers.append(sender)
         await connection.sender.send(Message(b"echo", [wanted, answers]))
         await questions.send(b"first")
-        assert await asyncio.wait_for(answered.receive(), 10) == b"first"
+        assert await soon(answered.receive()) == b"first"
         for sender in fillers:
             with contextlib.suppress(BackPressured):
                 while True:
@@ -65,8 +66,8 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
                 await asyncio.sleep(0.01)
             assert engines[0].buffered_bytes > 1 << 20
         for number in range(50):
-            await asyncio.wait_for(questions.send(b"%d" % number), 10)
-            assert await asyncio.wait_for(answered.receive(), 10) == b"%d" % number
+            await soon(questions.send(b"%d" % number))
+            assert await soon(answered.receive()) == b"%d" % number
         # What is not read cannot be waited for.
         await connection.close()
 
@@ -96,8 +97,8 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
         await asyncio.sleep(0.3)
         for _ in range(20):
             answer_to, answer = oneshot()
-            await asyncio.wait_for(connection.sender.send(Message(b"ask", [answer_to])), 10)
-            assert await asyncio.wait_for(answer, 10) == b"answer"
+            await soon(connection.sender.send(Message(b"ask", [answer_to])))
+            assert await soon(answer) == b"answer"
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

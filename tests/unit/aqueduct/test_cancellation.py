@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_link import join
+from tests.support.patience import soon
 
 from mainstem.aqueduct import Message, channel, oneshot
 from mainstem.errors import ClosedError, ConnectionLost
@@ -59,7 +60,7 @@ async def test_a_oneshot_whose_acknowledgement_is_no_longer_waited_for_still_arr
     del respond
     gc.collect()
     message = await server.receiver.receive()
-    assert await asyncio.wait_for(message.attachments[0].receive(), 5) == b"tide"
+    assert await soon(message.attachments[0].receive()) == b"tide"
     await client.close()
 
 
@@ -97,7 +98,7 @@ async def test_whatever_waits_learns_of_a_lost_connection_by_one_class() -> None
     ]
     await asyncio.sleep(0)
     client._session.fail(ConnectionLost("the path is gone"))
-    outcomes = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 5)
+    outcomes = await soon(asyncio.gather(*waits, return_exceptions=True))
     assert [type(outcome) for outcome in outcomes] == [ConnectionLost] * len(waits)
     for step in (sender.send(b""), sender.send_acknowledged(b""), far.receive(), client.sender.send(b"")):
         with pytest.raises(ConnectionLost):

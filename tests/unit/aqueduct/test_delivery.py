@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_link import MemoryLink, join, turns
+from tests.support.patience import soon
 
 from mainstem.aqueduct import Limits, Message, Mode, channel
 from mainstem.aqueduct.codec import HELLO_TIMED_OUT, SERIALISATION_ERROR
@@ -123,7 +124,7 @@ async def delivery(situation: Callable[[World], Awaitable[None]], step: Callable
     await world.start()
     await situation(world)
     with pytest.raises(ConnectionLost) as caught:
-        await asyncio.wait_for(step(world), 5)
+        await soon(step(world))
     await world.client.close()
     return caught.value.delivery
 
@@ -154,7 +155,7 @@ async def test_a_message_that_waits_for_its_acknowledgement_has_a_delivery_of_it
     waiting = asyncio.ensure_future(world.sender.send_acknowledged(b"2"))
     await world.lose()
     with pytest.raises(ConnectionLost) as caught:
-        await asyncio.wait_for(waiting, 5)
+        await soon(waiting)
     assert caught.value.delivery == expected
     await world.client.close()
 
@@ -162,7 +163,7 @@ async def test_a_message_that_waits_for_its_acknowledgement_has_a_delivery_of_it
 async def test_a_connection_counts_the_messages_of_all_its_channels() -> None:
     async def lost(connection: Connection) -> str:
         with pytest.raises(ConnectionLost) as caught:
-            await asyncio.wait_for(connection.wait_closed(), 5)
+            await soon(connection.wait_closed())
         return caught.value.delivery
 
     client, _ = join()

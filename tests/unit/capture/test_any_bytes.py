@@ -25,6 +25,7 @@ SEEDS = [
     + make.enhanced(make.link(make.ip(make.udp(make.nak_frame()), source="::1", to="::2"), make.COOKED), 5),
     make.pcap([make.ip(make.tcp(b"\x20\x00\x03abc\x30\x01", to=9000), protocol=6)] * 2, kind=make.RAW),
     make.pcap([make.ip(make.udp(bytes(40))[:24], more=True), make.ip(bytes(24), fragment=24)], kind=make.RAW),
+    make.pcap([make.ip(make.tcp(b"tide", to=9000)[:24], protocol=6, more=True)], kind=make.RAW),
 ]
 SEEDS += [make.pcap([wrap(make.ip(make.udp(make.data_frame(b"tide"))))]) for wrap in WRAPPED.values()]
 ALL = (1 << layout.FLOW_BUCKETS) - 1

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.patience import STALL_S, soon
 
 from mainstem.duologue import aio
 from mainstem.errors import BackPressured
@@ -47,7 +48,7 @@ async def test_a_task_that_outlives_its_client_is_cancelled_after_a_while(monkey
     tasks.on_open(served)
     await asyncio.sleep(0)
     tasks.on_close(served, "everybody left")
-    await asyncio.wait_for(cancelled.wait(), 5)
+    await soon(cancelled.wait())
     await asyncio.sleep(0)
     assert not tasks.tasks
 
@@ -67,7 +68,7 @@ async def test_what_came_before_the_client_left_is_still_served() -> None:
     tasks.on_message(served, b"one")
     tasks.on_message(served, b"two")
     tasks.on_close(served, "everybody left")
-    await asyncio.wait_for(asyncio.gather(*tasks.tasks), 5)
+    await soon(asyncio.gather(*tasks.tasks))
     assert received == [b"one", b"two", b"after the loop"]
 
 
@@ -78,7 +79,7 @@ async def test_a_client_that_does_not_read_makes_no_error_in_the_log(caplog: pyt
     tasks = aio._Tasks(talk)
     served: Any = Served()
     tasks.on_open(served)
-    await asyncio.wait_for(asyncio.gather(*tasks.tasks), 5)
+    await soon(asyncio.gather(*tasks.tasks))
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert served.closed == ""
 
@@ -93,7 +94,7 @@ async def test_closing_may_be_awaited_and_a_cancelled_receive_takes_nothing() ->
     assert await duologue.receive() == b"tide"
     closing = duologue.close()
     asyncio.get_running_loop().call_later(0.01, duologue.end, "closed by the server")
-    await asyncio.wait_for(closing, 5)
+    await soon(closing)
     assert served.closed == ""
 
 
@@ -104,7 +105,7 @@ async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.Mo
     events: list[str] = []
 
     def connect(*_: object) -> None:
-        go.wait(5)
+        go.wait(STALL_S)
         events.append("connected")
 
     server = aio.serve(aio._Tasks(lambda _: asyncio.sleep(0)), address="127.0.0.1")

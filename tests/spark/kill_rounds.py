@@ -1,0 +1,362 @@
+"""Kills shipper, recorder, server, query and executors in seeded rounds; the Delta table must hold each message once.
+
+    python -m tests.spark.kill_rounds [--rounds 100] [--seed 1] [--log rounds.jsonl]
+
+One publisher publishes beside its driver, with an anchor that holds the stream while the recorder is away. The recorder writes a
+directory, the shipper moves what is closed into a place and deletes it from the directory, and a server serves the directory. The
+query reads the place, with the server as its tail, on executors that are processes of their own, into a Delta table. In each
+round so many messages are published, and one to three programs are ended by SIGKILL, the query sometimes by its own stop.
+After each round DuckDB reads the files that the table's log names, and compares numbers and payloads with what was published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.spark.cluster import EXECUTOR, HOME, descendants
+
+from mainstem.clock import SYSTEM_CLOCK
+from mainstem.errors import RecordingError
+from mainstem.recording import PositionHold, Recorder, open_recordings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).parents[2]
+CHANNEL, STREAM = "aeron:ipc?term-length=256k", 1001
+TOKEN = "0123456789abcdef-token"
+BATCH, PAUSE_S = 40, 0.004
+PATIENCE_S = 1200.0
+# The driver of Spark takes longest to come back.
+VICTIMS = {"shipper": 3, "recorder": 3, "server": 3, "query": 3, "executor": 3, "driver": 1}
+
+
+def payload(number: int) -> bytes:
+    """The number, then bytes that follow from it."""
+    digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
+    return number.to_bytes(8, "big") + (digest * 32)[: 8 + number * 37 % 900]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def query(folder: Path, url: str) -> None:
+    """The query: from place and server into the Delta table, until it is told to end; begun again when it has ended."""
+    from mainstem.spark import create_session
+
+    config = {
+        "spark.local.dir": str(folder / "spark"),
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "2",
+        # Executors are killed on purpose, and not because of what they run.
+        "spark.deploy.maxExecutorRetries": "-1",
+        "spark.task.maxFailures": "20",
+    }
+    spark = create_session("kill-rounds", master="local-cluster[2,1,1024]", config=config)
+    with (folder / "applications").open("a") as applications:
+        applications.write(f"{spark.sparkContext.applicationId}\n")
+    while True:
+        running = start(spark, folder, {"tail": url, "tail.token": TOKEN, "minPartitions": "2"})
+        while running.isActive and not (folder / "cancel").exists() and not (folder / "end").exists():
+            time.sleep(0.02)
+        if running.isActive:
+            running.stop()
+        elif (error := running.exception()) is not None:
+            with (folder / "ended").open("a") as ended:
+                ended.write(json.dumps(str(error)[:2000]) + "\n")
+        (folder / "cancel").unlink(missing_ok=True)
+        if (folder / "end").exists():
+            break
+    spark.stop()
+
+
+def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
+    """What ``mainstem ingest --format delta --continuous`` starts."""
+    from mainstem.spark.ingest import IngestOptions, start
+
+    return start(
+        spark,
+        IngestOptions(
+            source=str(folder / "place"),
+            out=str(folder / "table"),
+            format="delta",
+            continuous=True,
+            trigger="200 milliseconds",
+            source_options=options,
+            checkpoint=str(folder / "checkpoint"),
+        ),
+    )
+
+
+class Publisher:
+    """Publishes numbers up to a goal from a thread of its own, and holds the stream for its recorder."""
+
+    def __init__(self, directory: str, recordings: Path) -> None:
+        self._directory, self._recordings = directory, recordings
+        self._end = threading.Event()
+        self.goal = self.published = 0
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._publish()
+        except BaseException as error:
+            self.error = error
+
+    def _publish(self) -> None:
+        from mainstem import Aeron
+
+        with (
+            Aeron.connect(self._directory) as aeron,
+            aeron.add_subscription(CHANNEL, STREAM) as held,
+            aeron.add_exclusive_publication(CHANNEL, STREAM) as publication,
+            PositionHold(self._recordings) as anchor,
+        ):
+            anchor.add_subscription(held)
+            while not self._end.is_set():
+                anchor.do_work(SYSTEM_CLOCK.monotonic_ns())
+                for _ in range(min(BATCH, self.goal - self.published)):
+                    if publication.offer(payload(self.published)) < 0:
+                        break
+                    self.published += 1
+                time.sleep(PAUSE_S)
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join(30)
+
+
+class Trial:
+    """The programs of one run, in one folder."""
+
+    def __init__(self, folder: Path, directory: str) -> None:
+        self.folder, self.directory = folder, directory
+        self.killed = dict.fromkeys(VICTIMS, 0)
+        self.checked = 0
+        self._known: set[str] = set()
+        self._port = free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "recordings").mkdir()
+        # Without Spark's own path, which has pyspark in an archive that is compiled anew at each start: Spark gives a Python
+        # process ten seconds to begin, and a query that was not begun in time ends.
+        (folder / "python").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"}:{ROOT} exec {sys.executable} "$@"\n')
+        (folder / "python").chmod(0o700)
+        (folder / "token").write_text(TOKEN)
+        (folder / "token").chmod(0o600)
+        Recorder(folder / "recordings").close()
+        self.publisher = Publisher(directory, folder / "recordings")
+
+    def begin(self) -> None:
+        """Starts everything, and waits until rows arrive."""
+        self.publisher.goal = 2000
+        self._start("recorder")
+        self._start("server")
+        self._start("shipper")
+        self._wait(self._is_shipped, "nothing is shipped")
+        self._start("driver")
+        self._wait(lambda: self.rows() > 0, "the query does not begin")
+
+    def _command(self, name: str) -> list[str]:
+        recordings, python = str(self.folder / "recordings"), [sys.executable, "-m"]
+        match name:
+            case "recorder":
+                flags = ["--stream", str(STREAM), "--dir", self.directory, "--segment-length", "256k"]
+                return [*python, "mainstem", "record", CHANNEL, "--out", recordings, *flags]
+            case "shipper":
+                flags = ["--roll-after", "1s", "--piece-length", "64k", "--keep", "1m"]
+                return [*python, "mainstem", "ship", recordings, str(self.folder / "place"), *flags]
+            case "server":
+                flags = ["--listen", f"127.0.0.1:{self._port}", "--token-file", str(self.folder / "token")]
+                return [*python, "mainstem", "serve", recordings, *flags]
+        return [*python, "tests.spark.kill_rounds", "--as", str(self.folder), f"http://127.0.0.1:{self._port}"]
+
+    def _start(self, name: str) -> None:
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": paths, "PYSPARK_PYTHON": str(self.folder / "python")}
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                self._command(name), env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _is_shipped(self) -> bool:
+        try:
+            with open_recordings(self.folder / "place") as recordings:
+                return any(reader.end_position() for reader in recordings)
+        except RecordingError:
+            return False
+
+    def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if self.publisher.error is not None:
+                raise self.publisher.error
+            for name, process in self._processes.items():
+                assert process.poll() is None, f"the {name} ended: {self.log(name)}"
+            assert time.monotonic() < deadline, f"{otherwise}: {self.logs()}"
+            time.sleep(0.1)
+
+    def log(self, name: str) -> str:
+        """The end of what a program wrote."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {name}\n{self.log(name)}" for name in self._processes)
+
+    def _files(self) -> dict[str, int]:
+        """The files of the table as delta-rs names them, with their rows."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            actions = pa.table(DeltaTable(self.folder / "table").get_add_actions())
+        except TableNotFoundError:
+            return {}
+        return dict(zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True))
+
+    def rows(self) -> int:
+        return sum(self._files().values())
+
+    def check(self, *, every: bool = False) -> None:
+        """Reads what is new in the table, or all of it: each message since the last time, once, as it was published."""
+        files = self._files()
+        names = [name for name in files if every or name not in self._known]
+        first, last = (0 if every else self.checked), self.publisher.published
+        rows = payloads(self.folder / "table", names)
+        assert rows == [payload(number) for number in range(first, last)], _difference(rows, first, last)
+        self._known, self.checked = set(files), last
+
+    def kill(self, victim: str, rng: random.Random) -> None:
+        """Ends one program, and starts it again a moment later."""
+        if victim == "query":
+            (self.folder / "cancel").touch()
+        elif victim == "executor":
+            below = descendants(self._processes["driver"].pid)
+            executors = sorted(pid for pid, line in below.items() if EXECUTOR in line)
+            if executors:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rng.choice(executors), signal.SIGKILL)
+        else:
+            process = self._processes[victim]
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            time.sleep(rng.random())
+            self._start(victim)
+        self.killed[victim] += 1
+
+    def round(self, number: int, seed: int) -> dict[str, Any]:
+        """One round; what came of it."""
+        rng = random.Random(f"{seed}:{number}")
+        began, before = time.monotonic(), self.publisher.goal
+        self.publisher.goal += rng.randrange(200, 1500)
+        victims = rng.choices(list(VICTIMS), list(VICTIMS.values()), k=rng.randrange(1, 4))
+        for victim in victims:
+            time.sleep(rng.random())
+            self.kill(victim, rng)
+        self._wait(lambda: self.rows() >= self.publisher.goal, f"not all arrives ({self.publisher.goal})")
+        self.check()
+        seconds = round(time.monotonic() - began, 1)
+        return {"round": number, "victims": victims, "messages": self.publisher.goal - before, "seconds": seconds}
+
+    def finish(self) -> dict[str, Any]:
+        """The whole table once more."""
+        self.check(every=True)
+        ended = self.folder / "ended"
+        return {
+            "messages": self.publisher.published,
+            "rows": self.rows(),
+            "files": len(self._files()),
+            "killed": self.killed,
+            "queries_that_failed": len(ended.read_text().splitlines()) if ended.exists() else 0,
+        }
+
+    def close(self) -> None:
+        self.publisher.close()
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        # local-cluster's workers take no other folder.
+        applications = self.folder / "applications"
+        for name in applications.read_text().split() if applications.exists() else ():
+            shutil.rmtree(HOME / "work" / name, ignore_errors=True)
+
+
+def payloads(table: Path, names: list[str]) -> list[bytes]:
+    """The payloads of some files of a table, in the order of their numbers, as DuckDB reads them."""
+    import duckdb
+
+    if not names:
+        return []
+    paths = [str(table / name) for name in names]
+    with duckdb.connect() as connection:
+        rows = connection.execute("select payload from read_parquet(?) order by payload[1:8]", [paths]).fetchall()
+    return [bytes(row[0]) for row in rows]
+
+
+def _difference(rows: list[bytes], first: int, last: int) -> str:
+    numbers = [int.from_bytes(row[:8], "big") for row in rows]
+    missing = sorted(set(range(first, last)) - set(numbers))
+    twice = sorted({number for number in numbers if numbers.count(number) > 1}) if len(numbers) < 50_000 else "?"
+    return f"{len(rows)} rows of [{first}, {last}), missing {missing[:20]}, more than once {twice}"
+
+
+def run(rounds: int, seed: int, *, say: Callable[[dict[str, Any]], None] = lambda _: None) -> dict[str, Any]:
+    """So many rounds over one table; what came of them. Raises AssertionError for a message that is missing or there twice."""
+    from mainstem import MediaDriver
+
+    with tempfile.TemporaryDirectory(prefix="mainstem-rounds-") as folder, MediaDriver.launch() as driver:
+        trial = Trial(Path(folder), driver.directory)
+        try:
+            trial.begin()
+            for number in range(rounds):
+                say(trial.round(number, seed))
+            return {"rounds": rounds, "seed": seed, **trial.finish()}
+        finally:
+            trial.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=Path, help="a line of JSON for each round")
+    parser.add_argument("--as", dest="role", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.role:
+        query(Path(given.role[0]), given.role[1])
+        return
+
+    def say(result: dict[str, Any]) -> None:
+        line = json.dumps(result)
+        print(line, flush=True)
+        if given.log:
+            with given.log.open("a") as log:
+                log.write(line + "\n")
+
+    say(run(given.rounds, given.seed, say=say))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Programs of a query whose machines share no directory: recorder and server, and Spark's driver.
+
+python -m tests.spark.separate_machines station FOLDER ADDRESS
+python -m tests.spark.separate_machines query FOLDER MASTER ADDRESS URL
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PORT, STREAM = 8480, 1001
+CHANNEL = "aeron:ipc?term-length=1m"
+PATIENCE_S = 600.0
+SLOW_START = "Python worker failed to connect back"
+
+
+def payload(number: int) -> bytes:
+    return number.to_bytes(8, "big") * (1 + number % 100)
+
+
+def station(folder: Path, address: str) -> None:
+    """A driver, a recorder, a server, and a publisher that goes to each number that a line of its input says."""
+    from mainstem import Aeron, MediaDriver
+
+    recordings, python = str(folder / "recordings"), [sys.executable, "-m", "mainstem"]
+    with MediaDriver.launch() as driver:
+        programs = [
+            [*python, "record", CHANNEL, "--stream", str(STREAM), "--out", recordings, "--dir", driver.directory],
+            [*python, "serve", recordings, "--listen", f"{address}:{PORT}", "--token-file", str(folder / "token")],
+        ]
+        programs[1] += ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
+        (folder / "recordings").mkdir()
+        running = [subprocess.Popen(program, stdout=sys.stderr) for program in programs]
+        try:
+            with Aeron.connect(driver.directory) as aeron, aeron.add_exclusive_publication(CHANNEL, STREAM) as out:
+                number = 0
+                for line in sys.stdin:
+                    while number < int(line):
+                        out.send(payload(number), timeout=PATIENCE_S)
+                        number += 1
+                    print(number, flush=True)
+        finally:
+            for process in running:
+                process.terminate()
+                process.wait(30)
+
+
+def query(folder: Path, master: str, address: str, url: str) -> None:
+    """The query; each micro-batch comes to this process, which writes a line for it. Ends with its input."""
+    from mainstem.spark import create_session
+
+    config = {
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.memory": "512m",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.shuffle.partitions": "2",
+    }
+    spark = create_session("machines", master=master, config=config)
+    batches: dict[int, list[int]] = {}
+
+    def collect(df: DataFrame, batch_id: int) -> None:
+        rows = df.selectExpr("payload", "spark_partition_id() part").collect()
+        numbers = [int.from_bytes(bytes(row.payload)[:8], "big") for row in rows]
+        assert all(bytes(row.payload) == payload(number) for row, number in zip(rows, numbers, strict=True))
+        # A micro-batch that is run again takes the place of its first run.
+        batches[batch_id] = numbers
+        say({"batch": batch_id, "rows": len(rows), "rows_in_all": sum(map(len, batches.values()))})
+
+    options = {"token": (folder / "token").read_text(), "ca": str(folder / "ca.pem"), "minPartitions": "4"}
+    source = spark.readStream.format("mainstem.recording").options(**options, maxRowsPerTrigger="3000").load(url)
+    table = source.writeStream.foreachBatch(collect).option("checkpointLocation", str(folder / "checkpoint"))
+    running = table.start()
+    for line in sys.stdin:
+        deadline = time.monotonic() + PATIENCE_S
+        while sum(map(len, batches.values())) < int(line):
+            if not running.isActive:
+                # Spark gives a Python process ten seconds to begin, which a busy machine may not keep.
+                assert SLOW_START in str(running.exception()), running.exception()
+                say({"begun_again": batches and max(batches)})
+                running = table.start()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        numbers = sorted(number for rows in batches.values() for number in rows)
+        executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+        say({"each_once": numbers == list(range(int(line))), "messages": len(numbers), "executors": executors})
+    running.stop()
+    spark.stop()
+
+
+def say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    role, place, *arguments = sys.argv[1:]
+    station(Path(place), *arguments) if role == "station" else query(Path(place), *arguments)

@@ -1,0 +1,159 @@
+"""Machines that share no directory, played by network and mount namespaces: one switch, and a room for each machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NETWORK = "10.98.0"
+# Nothing that is mounted can be written, but for directories in memory that are the room's own.
+FURNISH = r"""
+set -e
+while read -r _ place kind _; do
+    case "$kind" in proc|sysfs|devpts|mqueue|cgroup*) continue;; esac
+    place=$(printf '%b' "$place")
+    case "$place" in /dev/pts|/proc*|/sys*) continue;; esac
+    mount -o remount,bind,ro "$place" 2>/dev/null || mount -t tmpfs -o ro tmpfs "$place" 2>/dev/null || true
+done < /proc/mounts
+for place in /tmp /var/tmp /dev/shm /run; do mount -t tmpfs -o mode=1777 tmpfs "$place"; done
+echo furnished
+exec sleep infinity
+"""
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+class Room:
+    """A machine: an address on the network, a file system that is read-only, and ``/tmp`` and ``/dev/shm`` of its own."""
+
+    def __init__(self, name: str, number: int, holder: subprocess.Popen[str]) -> None:
+        self.name, self.address = name, f"{NETWORK}.{number}"
+        self._holder = holder
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(
+        self, command: Sequence[str], *, env: dict[str, str] | None = None, log: IO[bytes] | None = None, **pipes: Any
+    ) -> subprocess.Popen[str]:
+        """A program in the room; its id is that of the program itself."""
+        inside = ["nsenter", "-t", str(self._holder.pid), "--net", "--mount", "--wd=/tmp", *command]
+        pipes = {"stdout": log, "stderr": log} | pipes
+        process = subprocess.Popen(inside, env=os.environ | (env or {}), text=True, start_new_session=True, **pipes)
+        self.processes.append(process)
+        return process
+
+    def shell(self, script: str, *, data: str = "") -> str:
+        """What a script of the shell writes."""
+        process = self.start(
+            ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        out, err = process.communicate(data, timeout=60)
+        assert process.returncode == 0, f"{script}: {err}"
+        return out
+
+    def close(self) -> None:
+        """Ends the room with all that was started there."""
+        for process in [*self.processes, self._holder]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+
+
+class Rooms:
+    """Rooms joined by a switch; skips the test where namespaces are refused."""
+
+    def __init__(self, *names: str) -> None:
+        self._names, self._tag = names, uuid.uuid4().hex[:6]
+        self._namespaces: list[str] = []
+        self.rooms: list[Room] = []
+
+    def __enter__(self) -> Self:
+        for program in ("ip", "unshare", "nsenter"):
+            if shutil.which(program) is None:
+                pytest.skip(f"there is no {program} command")
+        try:
+            self._build()
+        except subprocess.CalledProcessError as error:
+            self.__exit__()
+            pytest.skip(f"namespaces are refused: {error.stderr.decode().strip()}")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _build(self) -> None:
+        switch = self._namespace("s")
+        _run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
+        _run("ip", "-n", switch, "link", "set", "br0", "up")
+        for number, name in enumerate(self._names, start=1):
+            namespace, inner, outer = self._namespace(str(number)), "eth0", f"port{number}"
+            _run("ip", "-n", switch, "link", "add", outer, "type", "veth", "peer", inner, "netns", namespace)
+            _run("ip", "-n", switch, "link", "set", outer, "master", "br0")
+            _run("ip", "-n", switch, "link", "set", outer, "up")
+            _run("ip", "-n", namespace, "address", "add", f"{NETWORK}.{number}/24", "dev", inner)
+            _run("ip", "-n", namespace, "link", "set", inner, "up")
+            _run("ip", "-n", namespace, "link", "set", "lo", "up")
+            self.rooms.append(self._furnish(name, number, namespace))
+
+    def _namespace(self, end: str) -> str:
+        name = f"room{self._tag}{end}"
+        _run("ip", "netns", "add", name)
+        self._namespaces.append(name)
+        return name
+
+    def _furnish(self, name: str, number: int, namespace: str) -> Room:
+        command = ["nsenter", f"--net=/run/netns/{namespace}", "unshare", "--mount", "--propagation", "private"]
+        holder = subprocess.Popen(
+            [*command, "sh", "-c", FURNISH],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        room = Room(name, number, holder)
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        if holder.stdout.readline() != "furnished\n":
+            error = holder.stderr.read()
+            room.close()
+            raise subprocess.CalledProcessError(1, "unshare", stderr=error.encode())
+        return room
+
+    def __exit__(self, *_: object) -> None:
+        for room in self.rooms:
+            room.close()
+        for name in self._namespaces:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+    def shared_directories(self) -> set[str]:
+        """Directories in which a file that one room writes is seen by another, or by this process."""
+        places = {"/tmp", "/var/tmp", "/dev/shm", "/run", str(Path.home()), str(Path(__file__).parent), "/"}
+        places |= {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
+        places = {place for place in places if not place.startswith(("/proc", "/sys", "/dev/pts"))}
+        name = f"mainstem-{self._tag}"
+        shared = set()
+        for place in sorted(places):
+            file = f"{place.rstrip('/')}/{name}"
+            for room in self.rooms:
+                room.shell(f'touch "{file}-{room.address}" 2>/dev/null || true')
+            for room in self.rooms:
+                seen = room.shell(f'ls -d "{file}"* 2>/dev/null || true').split()
+                if any(not path.endswith(room.address) for path in seen):
+                    shared.add(place)
+            if here := list(Path(place).glob(f"{name}*")):
+                shared.add(place)
+                for path in here:
+                    path.unlink()
+        return shared
