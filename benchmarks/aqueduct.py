@@ -17,6 +17,7 @@ import sys
 import tempfile
 from typing import Any
 
+from harness.options import check_options
 from harness.processes import Role, RoleFailed, running
 from harness.report import Report, wants_json
 
@@ -123,6 +124,7 @@ def with_live_channels(report: Report, directory: str) -> None:
 
 
 def main() -> None:
+    check_options(__doc__)
     report = Report()
     with tempfile.TemporaryDirectory() as directory:
         make_certificates(directory)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.make_capture import DATA_PORT, MUX_PORT, make
+from harness.options import check_options
 from harness.report import Report, wants_json
 
 from mainstem.capture.index import build
@@ -192,6 +193,7 @@ def by_spark(report: Report, made: Made) -> None:
 
 
 def main() -> None:
+    check_options(__doc__)
     quick = "--quick" in sys.argv
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     size = parse_size(sys.argv[sys.argv.index("--size") + 1] if "--size" in sys.argv else "32m" if quick else "256m")

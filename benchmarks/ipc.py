@@ -9,6 +9,7 @@ and plain AF_UNIX sockets, in turn, in one run.
 from __future__ import annotations
 
 from harness.comparison import Question, compare
+from harness.options import check_options
 from harness.report import Report, wants_json
 
 # The goals, as ratios to pyaeron: what the README promises.
@@ -24,6 +25,7 @@ QUESTIONS = [
 
 
 def main() -> None:
+    check_options(__doc__)
     report = Report()
     compare(report, QUESTIONS, transport="ipc")
     report.print(as_json=wants_json())

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.options import check_options
 from harness.processes import Role, RoleFailed, running
 from harness.report import Report, wants_json
 
@@ -73,6 +74,7 @@ def measure(peer: str, mode: str, streams: int, seconds: float) -> dict[str, Any
 
 
 def main() -> None:
+    check_options(__doc__)
     quick = "--quick" in sys.argv
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
     pairs, seconds = (1, 0.5) if quick else (PAIRS, SECONDS)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.comparison import chosen
+from harness.options import check_options
 from harness.processes import PEERS
 from harness.report import Report, wants_json
 
@@ -242,6 +243,7 @@ def row(case: Case, outcome: Outcome) -> str:
 
 
 def main() -> None:
+    check_options(__doc__)
     report = Report()
     if not os.environ.get("MAINSTEM_AERONMD"):
         report.skipped["reference"] = "MAINSTEM_AERONMD names no reference driver"

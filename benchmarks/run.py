@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.options import check_options
+
 HERE = Path(__file__).resolve().parent
 SELF = {"run.py"}
 
 
 def main() -> int:
+    check_options(__doc__)
     worst = 0
     for path in sorted(HERE.glob("*.py")):
         if path.name not in SELF:

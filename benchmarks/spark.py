@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.options import check_options
 from harness.recordings import make
 from harness.report import Report, wants_json
 
@@ -226,6 +227,7 @@ def latency(spark: Any, folder: Path, report: Report) -> None:
 
 
 def main() -> None:
+    check_options(__doc__)
     parts: dict[str, list[Any]] = {
         "scan": [prepare, *SCAN_SESSIONS * [scan], other_scans],
         "stream": [stream],

@@ -9,6 +9,7 @@ and plain UDP sockets (which lose: only what arrives counts), in turn, in one ru
 from __future__ import annotations
 
 from harness.comparison import Question, compare
+from harness.options import check_options
 from harness.report import Report, wants_json
 
 QUESTIONS = [
@@ -24,6 +25,7 @@ QUESTIONS = [
 
 
 def main() -> None:
+    check_options(__doc__)
     report = Report()
     compare(report, QUESTIONS, transport="udp")
     report.print(as_json=wants_json())
