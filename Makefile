@@ -7,8 +7,8 @@ SEEDS ?= 50
 FUZZ_SECONDS ?= 5
 WORKERS ?= 2
 LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
-# Each worker takes whole files, the longest first; all tests of Spark's session are one worker's (tests/conftest.py).
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .PHONY: help build test check slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions docs clean
 help:

@@ -2,8 +2,8 @@
 
 ``HYPOTHESIS_PROFILE=check`` draws many more, the same every time too; ``explore`` draws new ones.
 
-In a run with several workers (pytest-xdist) a file is one worker's, and all tests of Spark's session are one worker's, so that
-there is one JVM for all of them. What takes longest comes first, and the many short files fill the gaps at the end.
+In a run with several workers (pytest-xdist) a file is one worker's, and all tests of Spark are one worker's, so that there is one
+JVM for its session. What takes longest comes first, and the many short files fill the gaps at the end.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import settings
-
 from tests.support import ports
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    import pytest
 
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("check", derandomize=True, deadline=None, max_examples=1000)
@@ -26,18 +25,34 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 ports.guard_slots()
 
+SPARK = "tests/spark/"
 FIRST = ("spark", "interop", "system", "simulation")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Groups and orders tests before pytest-xdist reads the groups."""
-    for item in items:
-        group = "spark" if "spark" in getattr(item, "fixturenames", ()) else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Orders tests: what takes longest comes first."""
     items.sort(key=_place)
-    yield
 
 
 def _place(item: pytest.Item) -> int:
     return next((place for place, name in enumerate(FIRST) if item.get_closest_marker(name)), len(FIRST))
+
+
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist says nothing of its types
+    """A file's tests are one worker's, and those of all files that need a JVM."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SPARK if file.startswith(SPARK) else file
+
+
+class Scheduler:
+    """Of pytest-xdist: chooses the scheduler, where there are workers."""
+
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> FileScheduling:
+        return FileScheduling(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.has_plugin("xdist"):
+        config.pluginmanager.register(Scheduler())

@@ -1,4 +1,4 @@
-"""Which tests share a worker, and where the limits of tests stand."""
+"""Where the limits of tests stand, and their ports."""
 
 from __future__ import annotations
 
@@ -17,15 +17,6 @@ OWN_LIMITS = {
     "system/test_cancellation.py",
     "system/test_pages.py",
 }
-
-
-def test_all_tests_of_spark_s_session_are_one_worker_s(request: pytest.FixtureRequest) -> None:
-    for item in request.session.items:
-        groups = [mark.args[0] for mark in item.iter_markers("xdist_group")]
-        if "spark" in getattr(item, "fixturenames", ()):
-            assert groups == ["spark"], item.nodeid
-        else:
-            assert groups == [item.nodeid.partition("::")[0]], item.nodeid
 
 
 def test_the_limit_of_a_hanging_test_stands_once() -> None:

@@ -34,6 +34,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # The workers are processes of their own: they find the package, and the tests' helpers, as this process does.
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Fails where another worker of this run has one: tests/conftest.py sees to it that none has.
+        (tmp_path_factory.getbasetemp().parent / "spark-session").touch(exist_ok=False)
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     from mainstem.spark import create_session

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from tests.support.ports import free_port
 
 from mainstem import Aeron, MediaDriver, cli
-from tests.support.ports import free_port
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PREFIX = "mainstem_"

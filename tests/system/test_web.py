@@ -190,9 +190,7 @@ async def test_the_page_in_a_browser(directory: str, size: tuple[int, int], tmp_
         assert "<img src=x" in await page.value("document.querySelector('#streams').textContent")
         assert await page.value("document.querySelectorAll('img').length") == 0
         # The filter and the order.
-        await page.value(
-            "f = document.querySelector('#filter'); f.value = '9411'; f.dispatchEvent(new Event('input'))"
-        )
+        await page.value("f = document.querySelector('#filter'); f.value = '9411'; f.dispatchEvent(new Event('input'))")
         await page.until(f"{STREAM_IDS} === '1001'")
         await page.value("f.value = ''; f.dispatchEvent(new Event('input'))")
         await page.value("document.querySelector('#streams th button').click()")

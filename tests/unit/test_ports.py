@@ -8,15 +8,12 @@ import sys
 from contextlib import closing, suppress
 
 import pytest
-
 from tests.support.ports import SLOT, PortSlot, free_port
 
 
 def test_two_processes_never_get_the_same_port() -> None:
     mine = PortSlot()
-    code = "import pytest
-
-from tests.support.ports import PortSlot; print(PortSlot().first, flush=True); input()"
+    code = "from tests.support.ports import PortSlot; print(PortSlot().first, flush=True); input()"
     with closing(mine), subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True) as other:
         assert other.stdout is not None
         first = int(other.stdout.readline())

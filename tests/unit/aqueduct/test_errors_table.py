@@ -102,6 +102,8 @@ class World:
             await sender.send(b"lost too")
             await turns(5)
             self.server.receiver.close()
+            with contextlib.suppress(mainstem_errors.NoReceivers):
+                await soon(self.client.sender.wait_closed())
             await turns(20)
             return sender, near
         sender, far_receiver = channel()

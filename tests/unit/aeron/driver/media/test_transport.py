@@ -6,6 +6,7 @@ import time
 
 import pytest
 from tests.support.patience import wait_for
+from tests.support.ports import free_port
 
 from mainstem._core.driver.datagram import Address
 from mainstem._core.driver.loss_generator import RandomLoss
@@ -87,12 +88,15 @@ def test_v6_sockets_work_alike() -> None:
 
 def test_a_multicast_group_reaches_every_member_on_its_interface() -> None:
     transports = SystemTransports()
-    group = InetAddress("224.20.30.41", 24_471)
+    group = InetAddress("224.20.30.41", free_port())
     request = TransportRequest(bind=LOOPBACK.with_port(group.port), group=group, interface_ip="127.0.0.1")
     members = [transports.open(request) for _ in range(2)]
     sender = transports.open(
         TransportRequest(
-            bind=LOOPBACK.with_port(24_472), group=group._replace(ip="224.20.30.42"), interface_ip="127.0.0.1", ttl=1
+            bind=LOOPBACK.with_port(group.port + 1),
+            group=group._replace(ip="224.20.30.42"),
+            interface_ip="127.0.0.1",
+            ttl=1,
         )
     )
     try:
