@@ -42,8 +42,8 @@ LIVE_GOAL = 1 / 1.3
 PLAN_GOAL_S, IDLE_GOAL_S = 5.0, 0.2
 RECORDINGS, GROWING, FILES = 10_000, 100, 1024
 RECORD_SECONDS = 3 if QUICK else 6
-# More than a recorder takes: the publisher is held back by it.
-MOST_MESSAGES = 3_000_000
+# A second, and more than a recorder takes: the publisher is held back by it, and by no rate of its own.
+MOST_MESSAGES = 100_000_000
 PEERS = Path(__file__).parent / "peers"
 KEYS = {"access_key": "S3RVER", "secret_key": "S3RVER", "region": "us-east-1", "scheme": "http"}
 
