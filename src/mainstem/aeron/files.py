@@ -15,11 +15,10 @@ import stat
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from mainstem import access
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import StorageSpaceError
 
-FILE_MODE = 0o666  # less the umask, as the reference creates them, so that a group may share a driver
-DIRECTORY_MODE = 0o777
 BLOCK_LENGTH = 512  # the unit of st_blocks, whatever the file system's own is
 
 
@@ -82,8 +81,11 @@ class Files(Protocol):
         """Writes a plain file, replacing one that is there."""
         ...
 
-    def make_directory(self, path: str) -> None:
-        """Makes the directory and those above it, where they are missing."""
+    def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
+        """Makes the directory and those above it, where they are missing, with a mode and a group for it and its files.
+
+        Without a mode it is the umask's, as the reference has it. Raises ConfigurationError where either cannot be given.
+        """
         ...
 
     def delete_directory(self, path: str) -> None:
@@ -116,7 +118,7 @@ class MappedFiles:
         self._mappings: dict[int, tuple[AtomicBuffer, mmap.mmap]] = {}
 
     def create(self, path: str, length: int, *, sparse_length: int = 0) -> AtomicBuffer:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        descriptor = access.create_file(path, os.O_RDWR | os.O_EXCL)
         try:
             if sparse_length:
                 os.ftruncate(descriptor, length)
@@ -173,11 +175,11 @@ class MappedFiles:
             return file.read()
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=access.create_file) as file:
             file.write(data)
 
-    def make_directory(self, path: str) -> None:
-        os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+    def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
+        access.make_directory(path, mode=mode, group=group)
 
     def delete_directory(self, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -250,7 +252,8 @@ class MemoryFiles:
     def write_bytes(self, path: str, data: bytes) -> None:
         self._files[path] = bytearray(data)
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, mode: int | None = None, group: str = "") -> None:
+        del mode, group  # one process
         while path and path != "/":
             self._directories.add(path)
             path = os.path.dirname(path)

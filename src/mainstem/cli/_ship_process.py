@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Self
 
+from mainstem.access import RECORDINGS_MODE, make_directory
 from mainstem.cli._stream import say
 from mainstem.cli.ship import READY
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
@@ -39,7 +40,7 @@ class ShipProcess:
         self._pause_ns = FIRST_RESTART_NS
 
     def __enter__(self) -> Self:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory, default=RECORDINGS_MODE)
         process = self._start()
         assert process.stdout is not None
         if process.stdout.readline().strip() != READY.encode():

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import typer
 
+from mainstem.access import parse_mode
 from mainstem.cli._channels import check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption, JsonOption
 from mainstem.cli._ship_process import ShipProcess
@@ -52,6 +53,10 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--end", "-e", help="End when every publisher has ended its stream.")
     ] = False,
+    mode: Annotated[
+        str, typer.Option(help="The mode of the directory of the recordings; files have it too. New: 0750.")
+    ] = "",
+    group: Annotated[str, typer.Option(help="The group of the directory and its files.")] = "",
     rates: Annotated[bool, typer.Option("--rate", "-r", help="Report rates each second.")] = False,
     keyed: Annotated[
         bool,
@@ -76,6 +81,7 @@ def run(
     Example: mainstem record aeron:udp?endpoint=localhost:20121 --stream 1001 --out tides
     """
     length = parse_size(segment_length, name="--segment-length")
+    access: dict[str, Any] = {"mode": parse_mode(mode, name="--mode"), "group": group}
     streams = stream or []
     if channel.startswith("aeron"):
         check_subscription(channel)
@@ -88,11 +94,11 @@ def run(
         if channel.startswith("aeron:"):
             aeron = stack.enter_context(connect(directory, "record"))
             subscriptions = [stack.enter_context(aeron.add_subscription(channel, each)) for each in streams]
-            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
+            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable, **access))
             say(f"listening on {channel}, stream {', '.join(map(str, streams))}")
             done = _record(recorder, subscriptions, stop, until_end, rates, ship)
         else:
-            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable))
+            recorder = stack.enter_context(Recorder(out, segment_length=length, durable=durable, **access))
             log = MessageLog(recorder, stream_id=streams[0] if streams else 0, channel=channel)
             options = {"certificate": certificate, "key": key} if certificate else {}
             done = _listen(channel, log, stop, keyed, options, ship)

@@ -15,6 +15,7 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
+from mainstem.access import create_file
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
 
@@ -280,7 +281,7 @@ def open_file(path: Path) -> int:
     Raises RecordingError for what is no file; OSError where the disk refuses.
     """
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return create_file(path, os.O_RDWR)
     except IsADirectoryError as error:
         raise RecordingError(f"{path}: {error.strerror}") from error
 

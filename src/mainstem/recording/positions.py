@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem.access import create_file
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import MAX_POSITION, open_file
 
@@ -81,7 +82,8 @@ class PositionsWriter:
         if not path.exists() or path.stat().st_size < HEADER_LENGTH:
             # Whole from its first moment: a reader may come at any time.
             fresh = path.with_name(f"{path.name}.new")
-            fresh.write_bytes(header)
+            with open(fresh, "wb", opener=create_file) as file:
+                file.write(header)
             fresh.replace(path)
         self._fd = open_file(path)
         written = max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH

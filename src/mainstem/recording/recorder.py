@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_TORN
 from mainstem._core.log.columns import FrameWalk
+from mainstem.access import RECORDINGS_MODE, make_directory
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
 from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, open_file
@@ -115,13 +116,17 @@ class Recorder:
     ended at its recorded position, or earlier where its frames end earlier.
 
     Args:
-        directory: Is created where it is missing.
+        directory: Is created where it is missing, with the mode 0750 less the umask. Files in it have its mode, without x,
+            and its group (``mainstem.access``).
         segment_length: Bytes of a segment file; at least the term length of each stream.
         durable: Whether the recorded position moves only when the frames are on the device.
         clock: The time that is recorded.
+        mode: The exact mode of the directory, as ``0o770``, whether it is there or not.
+        group: Its group, by name or number.
 
     Raises:
         RecordingError: Another recorder has the directory.
+        ConfigurationError: The directory cannot be given that mode or group.
 
     Example:
         ``with Recorder("tides") as recorder: recorder.add_subscription(subscription)``
@@ -134,9 +139,11 @@ class Recorder:
         segment_length: int = DEFAULT_SEGMENT_LENGTH,
         durable: bool = False,
         clock: Clock = SYSTEM_CLOCK,
+        mode: int | None = None,
+        group: str = "",
     ) -> None:
         self.directory = Path(directory)
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory, default=RECORDINGS_MODE, mode=mode, group=group)
         self._segment_length = segment_length
         self._durable = durable
         self._clock = clock

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from mainstem.access import RECORDINGS_MODE, create_file, make_directory
 from mainstem.errors import StoreError
 from mainstem.store.base import StoredFile
 
@@ -97,10 +98,10 @@ class LocalStore:
 
     def _write_new(self, path: Path, data: bytes | Path) -> Path:
         """Writes a file beside ``path``, on the device when this returns."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent, default=RECORDINGS_MODE)
         fresh = path.with_name(f".{path.name}.{uuid4().hex}{NEW_SUFFIX}")
         try:
-            with fresh.open("xb") as file:
+            with open(fresh, "xb", opener=create_file) as file:
                 if isinstance(data, Path):
                     with data.open("rb") as source:
                         shutil.copyfileobj(source, file, 1 << 20)

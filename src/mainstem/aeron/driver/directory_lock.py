@@ -21,9 +21,17 @@ logger = logging.getLogger(__name__)
 
 
 def claim_directory(
-    files: Files, directory: str, *, now_ms: int, driver_timeout_ms: int, delete_on_start: bool, warn_if_exists: bool
+    files: Files,
+    directory: str,
+    *,
+    now_ms: int,
+    driver_timeout_ms: int,
+    delete_on_start: bool,
+    warn_if_exists: bool,
+    mode: int | None = None,
+    group: str = "",
 ) -> None:
-    """Makes ``directory`` fresh and empty for a driver.
+    """Makes ``directory`` fresh and empty for a driver, with a mode and a group for all in it.
 
     Raises ConfigurationError when what is there is not a driver's directory, and ActiveDriverError when a driver's heartbeat
     there is younger than ``driver_timeout_ms``, unless
@@ -37,9 +45,8 @@ def claim_directory(
             _refuse_active(files, directory, now_ms=now_ms, timeout_ms=driver_timeout_ms)
             _keep_errors(files, directory, now_ms=now_ms)
         files.delete_directory(directory)
-    files.make_directory(directory)
-    for folder in (PUBLICATIONS, IMAGES):
-        files.make_directory(f"{directory}/{folder}")
+    for path in (directory, f"{directory}/{PUBLICATIONS}", f"{directory}/{IMAGES}"):
+        files.make_directory(path, mode=mode, group=group)
 
 
 def delete_own_directory(files: Files, directory: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.driver.ipc_path import IpcCycle
 from mainstem._core.memory.counters import CountersManager
 from mainstem._version import __version__
+from mainstem.access import parse_mode
 from mainstem.aeron.cnc import CncFile, CncLayout
 from mainstem.aeron.counters import endpoint_filter_refusals
 from mainstem.aeron.directory import loss_report_path
@@ -163,6 +164,8 @@ def _create_cnc(context: DriverContext, now_ms: int) -> CncFile:
         driver_timeout_ms=settings.driver_timeout_ns // NS_PER_MS,
         delete_on_start=settings.dir_delete_on_start,
         warn_if_exists=settings.dir_warn_if_exists,
+        mode=parse_mode(settings.dir_mode or "", name="dir_mode"),
+        group=settings.dir_group,
     )
     return CncFile.create(
         context.files,

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from mainstem._core import layout
+from mainstem.access import ACCEPTED_MODE, wrong_mode
 from mainstem.aeron.admission import networks
 from mainstem.aeron.directory import user_directory
 from mainstem.aeron.idle import idle_strategy
@@ -130,6 +131,15 @@ class DriverSettings(Settings):
     )
     dir_delete_on_shutdown: bool = boolean(False, "Whether the directory is deleted at a clean end.")
     dir_warn_if_exists: bool = boolean(False, "Whether a directory that is there at start is worth a warning.")
+    dir_mode: str | None = text(
+        None,
+        "The mode of the directory; its files have it too, without x. Unset: 0777 less the umask.",
+        accepts=ACCEPTED_MODE,
+        wrong=wrong_mode,
+    )
+    dir_group: str = text(
+        "", "The group of the directory and its files. Unset: the driver's.", accepts="a group's name or number"
+    )
     conductor_buffer_length: int = size(
         MIB + layout.RING_TRAILER_LENGTH, "Commands' buffer: a power of two and its trailer of 768.", high=INT32_MAX
     )

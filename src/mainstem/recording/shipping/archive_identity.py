@@ -9,6 +9,7 @@ import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem.access import create_file
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import open_file
@@ -36,7 +37,8 @@ def identity_of(directory: Path) -> ArchiveIdentity:
     path = directory / IDENTITY_FILE
     if not path.exists():
         fresh = directory / f".{IDENTITY_FILE}.{nonce()}.new"
-        fresh.write_text(json.dumps({"id": nonce(), "host": platform.node()}) + "\n")
+        with open(fresh, "x", opener=create_file) as file:
+            file.write(json.dumps({"id": nonce(), "host": platform.node()}) + "\n")
         try:
             # Of two programs at once one gives the identity, and both read it.
             os.link(fresh, path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mainstem.access import create_file
 from mainstem.recording.shipping.garbage import garbage_names
 from mainstem.recording.shipping.page_tree import between
 
@@ -33,7 +34,7 @@ class Journal:
 
     def add(self, name: str) -> None:
         """Adds a name; in the file when this returns."""
-        with self._path.open("a") as file:
+        with open(self._path, "a", opener=create_file) as file:
             if file.tell() == 0:
                 file.write(f"{self._url}\n")
             file.write(f"{name}\n")

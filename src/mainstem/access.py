@@ -1,0 +1,143 @@
+"""Who may read and write the files that a driver or a recorder creates.
+
+A directory decides, once: files in it have its mode, without the right to search, and its group, whichever program creates them.
+So the umask counts where the directory is created without a mode, and ``chmod`` and ``chgrp`` of a directory hold for all that is
+created in it later. What is there already stays as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_BITS = 0o666
+# In a directory that all users share, as /tmp is, a file is its owner's to write and its group's to read.
+SHARED_FILE_MODE = 0o640
+MAX_MODE = 0o777
+# Of a directory of recordings: not every user may read what was sent on a stream.
+RECORDINGS_MODE = 0o750
+ACCEPTED_MODE = "octal from 0700 to 0777, as in 0750"
+
+
+def wrong_mode(text: str) -> str | None:
+    """What is wrong with a text as the mode of a directory; None when nothing is."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        return "is no octal number"
+    # A mode without the owner's own rights would shut out the driver and the recorder themselves.
+    return None if 0o700 <= mode <= MAX_MODE else "is no mode that a directory's owner can use"
+
+
+def parse_mode(text: str, *, name: str = "mode") -> int | None:
+    """Reads the mode of a directory, octal; None where the text is empty. Raises ConfigurationError."""
+    if not text:
+        return None
+    if wrong := wrong_mode(text):
+        raise ConfigurationError(f"{name}: {text!r} {wrong}; accepted: {ACCEPTED_MODE}")
+    return int(text, 8)
+
+
+def group_id(name: str) -> int:
+    """The number of a group, given by its name or number. Raises ConfigurationError where there is none."""
+    if name.isdecimal():
+        return int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise ConfigurationError(f"group: there is no group {name!r} on this machine") from None
+
+
+def make_directory(path: Path | str, *, default: int = MAX_MODE, mode: int | None = None, group: str = "") -> None:
+    """Creates a directory and those above it; one that is there stays as it is, unless a mode or a group is given.
+
+    Args:
+        path: The directory.
+        default: The mode of a new one without ``mode``, less the umask.
+        mode: The exact mode.
+        group: The group's name or number; empty leaves it.
+
+    Raises:
+        ConfigurationError: There is no such group, or this user may not give the directory that mode or group.
+        OSError: It cannot be created.
+
+    Example:
+        ``make_directory("/data/tides", mode=0o750, group="tides")``
+    """
+    # First, so that a wrong name creates nothing.
+    number = group_id(group) if group else -1
+    _make(os.path.abspath(path), default)
+    try:
+        if group:
+            os.chown(path, -1, number)
+        if mode is not None:
+            os.chmod(path, mode)
+    except PermissionError as error:
+        refused = " and ".join(
+            [*([f"mode {mode:04o}"] if mode is not None else []), *([f"group {group}"] if group else [])]
+        )
+        raise ConfigurationError(f"{path} cannot be given {refused}: {error.strerror}") from None
+
+
+def _make(path: str, mode: int) -> None:
+    """As ``os.makedirs``, which has no mode for those above."""
+    if not os.path.isdir(path):
+        _make(os.path.dirname(path), mode)
+        with suppress(FileExistsError):
+            os.mkdir(path, mode)
+        if not os.path.isdir(path):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+
+
+def create_file(path: Path | str, flags: int) -> int:
+    """Opens a file and creates it where it is missing, with its directory's mode and group; an ``opener`` of ``open``.
+
+    Args:
+        path: The file.
+        flags: As of ``os.open``; O_CREAT and O_CLOEXEC are added.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: As of ``os.open``.
+
+    Example:
+        ``fd = create_file("tides/0-0.rec", os.O_RDWR)``
+    """
+    flags |= os.O_CLOEXEC
+    while True:
+        try:
+            # No other user opens it before it has its mode.
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if flags & os.O_EXCL:
+                raise
+        else:
+            break
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            continue  # deleted in between
+    above = os.stat(os.path.dirname(path) or ".")
+    os.fchmod(fd, SHARED_FILE_MODE if above.st_mode & stat.S_ISVTX else above.st_mode & FILE_BITS)
+    _give_group(fd, above.st_gid)
+    return fd
+
+
+def _give_group(path: Path | str | int, group: int) -> None:
+    """As far as this user may: one who is not a member of the directory's group creates files of its own group."""
+    if os.stat(path).st_gid != group:
+        try:
+            os.chown(path, -1, group)
+        except PermissionError:
+            return

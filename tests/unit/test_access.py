@@ -1,0 +1,142 @@
+"""Who may read what a driver and a recorder create, under each umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem import access
+from mainstem.aeron.driver.directory_lock import claim_directory
+from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.aeron.files import MappedFiles
+from mainstem.errors import ConfigurationError
+from mainstem.recording import Recorder
+from mainstem.recording.shipping.archive_identity import identity_of
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STREAM = {
+    "stream_id": 1001,
+    "initial_term_id": 0,
+    "join_position": 0,
+    "term_buffer_length": 65536,
+    "mtu_length": 1408,
+    "source_identity": "",
+    "channel": "aeron:ipc",
+}
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    found = {str(path.relative_to(folder)): path for path in folder.rglob("*")} | {".": folder}
+    return {name: stat.S_IMODE(path.stat().st_mode) for name, path in found.items()}
+
+
+def check(folder: Path, directory_mode: int) -> None:
+    """Each directory below has the mode, and each file the same without the right to search."""
+    found = modes(folder)
+    assert len(found) > 2
+    for name, mode in found.items():
+        assert mode == (directory_mode if (folder / name).is_dir() else directory_mode & 0o666), name
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(0o000, 0o777), (0o022, 0o755), (0o027, 0o750), (0o077, 0o700)])
+def test_a_drivers_directory_is_the_umasks_as_the_reference_has_it(mask: int, expected: int, tmp_path: Path) -> None:
+    folder, files = tmp_path / "driver", MappedFiles()
+    with umask(mask):
+        claim(files, folder)
+        files.unmap(files.create(f"{folder}/cnc.dat", 4096))
+        files.unmap(files.create(f"{folder}/images/1.logbuffer", 4096))
+    check(folder, expected)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_a_mode_that_is_set_is_the_mode_whatever_the_umask_is(mask: int, tmp_path: Path) -> None:
+    folder, files = tmp_path / "driver", MappedFiles()
+    with umask(mask):
+        claim(files, folder, mode=0o770)
+        files.unmap(files.create(f"{folder}/cnc.dat", 4096))
+        files.unmap(files.create(f"{folder}/publications/1.logbuffer", 4096))
+        files.write_bytes(f"{folder}/event.log", b"")
+    check(folder, 0o770)
+
+
+def claim(files: MappedFiles, folder: Path, *, mode: int | None = None, group: str = "") -> None:
+    claim_directory(
+        files, str(folder), now_ms=0, driver_timeout_ms=10, delete_on_start=True, warn_if_exists=False, mode=mode,
+        group=group,
+    )  # fmt: skip
+
+
+def record(folder: Path, mode: int | None = None, group: str = "", session_id: int = 7) -> None:
+    with Recorder(folder, mode=mode, group=group) as recorder:
+        recorder.start(session_id=session_id, **STREAM)  # type: ignore[arg-type]
+    identity_of(folder)
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(0o000, 0o750), (0o022, 0o750), (0o077, 0o700)])
+def test_recordings_are_for_the_owner_and_the_group_less_the_umask(mask: int, expected: int, tmp_path: Path) -> None:
+    with umask(mask):
+        record(tmp_path / "tides")
+    check(tmp_path / "tides", expected)
+
+
+def test_files_follow_their_directory_when_it_is_changed(tmp_path: Path) -> None:
+    folder = tmp_path / "tides"
+    record(folder)
+    before = modes(folder)
+    folder.chmod(0o775)
+    record(folder, session_id=8)
+    assert {name: mode for name, mode in modes(folder).items() if name in before} == before | {".": 0o775}
+    added = modes(folder).keys() - before.keys()
+    assert added
+    assert {modes(folder)[name] for name in added} == {0o664}
+
+
+def test_files_in_a_directory_that_all_share_are_not_for_all(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    os.close(access.create_file(tmp_path / "file", os.O_RDWR))
+    assert modes(tmp_path)["file"] == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to any group")
+def test_files_have_the_group_of_their_directory(tmp_path: Path) -> None:
+    for make in (record, lambda folder, group: claim(MappedFiles(), folder, group=group)):
+        folder = tmp_path / make.__name__
+        make(folder, group="54321")
+        assert {path.stat().st_gid for path in [folder, *folder.rglob("*")]} == {54321}
+
+
+def test_what_is_shipped_to_a_directory_is_as_private_as_recordings(tmp_path: Path) -> None:
+    with umask(0):
+        LocalStore(tmp_path / "bucket").put("x/0.rec", b"tides")
+    check(tmp_path / "bucket", 0o750)
+
+
+@pytest.mark.parametrize("mode", ["75", "0800", "rwx", "01770", "-1"])
+def test_a_mode_that_is_none_is_refused(mode: str) -> None:
+    with pytest.raises(ConfigurationError, match="octal from 0700 to 0777"):
+        DriverSettings.load(dir_mode=mode)
+    with pytest.raises(ConfigurationError, match=r"--mode: .*octal from 0700 to 0777"):
+        access.parse_mode(mode, name="--mode")
+
+
+def test_a_group_that_there_is_not_is_refused_before_anything_is_created(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no group 'nobodies-group'"):
+        Recorder(tmp_path / "tides", group="nobodies-group")
+    assert not (tmp_path / "tides").exists()
