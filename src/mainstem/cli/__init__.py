@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import logging
 import os
 import shlex
 import sys
@@ -55,6 +56,7 @@ def build(arguments: Sequence[str]) -> Any:
     import typer
 
     from mainstem import __version__
+    from mainstem.cli import _logs
 
     app = typer.Typer(
         name="mainstem",
@@ -70,13 +72,27 @@ def build(arguments: Sequence[str]) -> Any:
             typer.echo(f"mainstem {__version__}")
             raise typer.Exit
 
+    def log_json(requested: bool) -> None:
+        if requested:
+            # Children log as their parent does.
+            os.environ[_logs.VARIABLE] = "json"
+
     @app.callback()
     def root(
+        json_logs: bool = typer.Option(
+            False,
+            "--json-logs",
+            help=f"Log one JSON object a line ({_logs.VARIABLE}=json).",
+            callback=log_json,
+            is_eager=True,
+        ),
         version: bool = typer.Option(
             False, "--version", help="Show the version and exit.", callback=show_version, is_eager=True
         ),
     ) -> None:
         """The options of every command."""
+        del json_logs, version  # their callbacks have had them
+        _logs.begin()
 
     chosen = _chosen(arguments)
     for name, line in commands().items():
@@ -136,7 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _end(sentence: str) -> NoReturn:
-    print(f"mainstem: {sentence}", file=sys.stderr)
+    from mainstem.cli._logs import say
+
+    say(f"mainstem: {sentence}", logging.ERROR)
     sys.exit(EXIT_ERROR)
 
 

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Self
 
 from mainstem.access import RECORDINGS_MODE, make_directory
-from mainstem.cli._stream import say
+from mainstem.cli._logs import say
 from mainstem.cli.ship import READY
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError

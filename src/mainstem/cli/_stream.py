@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ from mainstem.aeron.client.client import start_attaching
 from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS
 from mainstem.cli._directory import INT32, hint_of_drivers
+from mainstem.cli._logs import say
 from mainstem.cli._numbers import finite
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, DriverTimeout, TimedOut
@@ -119,11 +119,6 @@ def stopping() -> Iterator[Stop]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-
-
-def say(text: str) -> None:
-    """Prints to standard error: for people, not for the pipe."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def amount(messages: float, octets: float) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from mainstem.cli._directory import JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._logs import say
 from mainstem.cli._recordings import StoreOption, pairs
-from mainstem.cli._stream import say
 from mainstem.cli._tables import (  # noqa: TC001 - typer reads the annotations
     CatalogOption,
     CatalogOptions,

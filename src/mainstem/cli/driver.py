@@ -12,6 +12,7 @@ import typer
 
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
+from mainstem.cli._logs import configure
 from mainstem.errors import ConfigurationError
 
 # How often the driver is checked for having been ended by a client.
@@ -42,9 +43,7 @@ def run(
 
     Example: mainstem driver --mode SHARED --set term_buffer_length=1m --print-config
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    configure(logging.INFO if verbose else logging.WARNING)
     settings = DriverSettings.load(toml=config, **_keywords(directory, mode, loss, seed, set_ or []))
     if print_config or settings.print_configuration:
         for setting in settings.explain_all():

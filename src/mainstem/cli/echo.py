@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from mainstem.cli._logs import configure, say
 from mainstem.cli._numbers import finite
-from mainstem.cli._stream import say, stopping
+from mainstem.cli._stream import stopping
 from mainstem.duologue import ClientSettings, DuologueClient, DuologueServer, Echo, Prefixes, ServerSettings
 from mainstem.errors import ClosedError, ConfigurationError
 
@@ -28,11 +29,7 @@ VerboseOption = Annotated[bool, typer.Option("--verbose/--quiet", "-v/-q", help=
 
 
 def _log(verbose: bool) -> None:
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING,
-        format="%(asctime)s.%(msecs)03d %(levelname)s [%(threadName)s] %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    configure(logging.DEBUG if verbose else logging.WARNING)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli._codecs import CodecOption, CodecOptions, codec_of
+from mainstem.cli._logs import say
 from mainstem.cli._recordings import (
     FROM_HELP,
     TO_HELP,
@@ -20,7 +21,6 @@ from mainstem.cli._recordings import (
     filters,
     pairs,
 )
-from mainstem.cli._stream import say
 from mainstem.errors import ConfigurationError
 from mainstem.recording import open_recordings
 from mainstem.recording.export import KINDS, PAYLOADS, write_rows

@@ -10,8 +10,9 @@ import typer
 
 from mainstem.cli._directory import DirectoryOption, JsonOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._files import require_folder
+from mainstem.cli._logs import say
 from mainstem.cli._recordings import StoreOption, pairs
-from mainstem.cli._stream import say, stopping
+from mainstem.cli._stream import stopping
 from mainstem.cli._tables import (  # noqa: TC001 - typer reads the annotations
     CatalogOption,
     CatalogOptions,

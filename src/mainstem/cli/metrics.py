@@ -10,8 +10,8 @@ import typer
 from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._logs import say
 from mainstem.cli._metrics_page import metrics_server
-from mainstem.cli._stream import say
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.metrics.prometheus import render
 

@@ -13,6 +13,7 @@ from mainstem.aeron.client.offer_status import offer_error
 from mainstem.aeron.tools.latency import PERCENTILES, LatencyHistogram
 from mainstem.cli._channels import check_publication, check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption, JsonOption, print_json
+from mainstem.cli._logs import say
 from mainstem.cli._stream import (
     PING_CHANNEL,
     PING_STREAM,
@@ -21,7 +22,6 @@ from mainstem.cli._stream import (
     IdleOption,
     PatienceOption,
     connect,
-    say,
     stopping,
     wait_until,
 )

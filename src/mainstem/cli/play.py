@@ -11,6 +11,7 @@ import typer
 
 from mainstem.cli._channels import check_publication
 from mainstem.cli._directory import INT32, DirectoryOption
+from mainstem.cli._logs import say
 from mainstem.cli._recordings import (
     FROM_HELP,
     TO_HELP,
@@ -21,7 +22,7 @@ from mainstem.cli._recordings import (
     filters,
     pairs,
 )
-from mainstem.cli._stream import ChannelArgument, PatienceOption, amount, connect, say, stopping, wait_until
+from mainstem.cli._stream import ChannelArgument, PatienceOption, amount, connect, stopping, wait_until
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.recording import open_recordings

@@ -11,6 +11,7 @@ from mainstem.aeron.client import FragmentAssembler, OfferStatus
 from mainstem.aeron.client.offer_status import offer_error
 from mainstem.cli._channels import check_publication, check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption
+from mainstem.cli._logs import say
 from mainstem.cli._stream import (
     PING_CHANNEL,
     PING_STREAM,
@@ -18,7 +19,6 @@ from mainstem.cli._stream import (
     PONG_STREAM,
     IdleOption,
     connect,
-    say,
     stopping,
 )
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK

@@ -15,6 +15,7 @@ from mainstem.aeron.tools.latency import Pacer, RateMeter
 from mainstem.cli._channels import check_publication
 from mainstem.cli._codecs import CodecOption, CodecOptions, LineEncoder, codec_of
 from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._logs import say
 from mainstem.cli._messages import Outgoing, read_json, read_lines, read_with_length
 from mainstem.cli._numbers import finite
 from mainstem.cli._stream import (
@@ -24,7 +25,6 @@ from mainstem.cli._stream import (
     StreamIdOption,
     amount,
     connect,
-    say,
     stopping,
     stream_id,
     wait_until,

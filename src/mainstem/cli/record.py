@@ -14,9 +14,10 @@ import typer
 from mainstem.access import parse_mode
 from mainstem.cli._channels import check_subscription
 from mainstem.cli._directory import INT32, DirectoryOption, JsonOption
+from mainstem.cli._logs import say
 from mainstem.cli._ship_process import ShipProcess
 from mainstem.cli._store_options import StoreOptions  # noqa: TC001 - typer reads the annotations
-from mainstem.cli._stream import amount, connect, say, stopping
+from mainstem.cli._stream import amount, connect, stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError
 from mainstem.mux.blocking import LoopThread

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mainstem.cli._directory import JsonOption, moment, number, print_json
+from mainstem.cli._logs import say
 from mainstem.cli._store_options import StoreOptions, options_of
-from mainstem.cli._stream import say, stopping
+from mainstem.cli._stream import stopping
 from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mainstem.aeron.channel_values import parse_address
-from mainstem.cli._stream import say
+from mainstem.cli._logs import say
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import TOKEN_VARIABLE, Access, read_tokens

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mainstem.cli._directory import JsonOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._logs import say
 from mainstem.cli._metrics_page import metrics_server
 from mainstem.cli._store_options import StoreOptions, options_of
-from mainstem.cli._stream import say, stopping
+from mainstem.cli._stream import stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families

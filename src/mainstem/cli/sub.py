@@ -12,6 +12,7 @@ from mainstem.aeron.tools.latency import RateMeter
 from mainstem.cli._channels import check_subscription
 from mainstem.cli._codecs import CodecOption, CodecOptions, codec_of, decoded_lines
 from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
+from mainstem.cli._logs import say
 from mainstem.cli._messages import FORMAT_HELP, Message, as_json, formatter, with_length
 from mainstem.cli._numbers import finite
 from mainstem.cli._stream import (
@@ -21,7 +22,6 @@ from mainstem.cli._stream import (
     Word,
     amount,
     connect,
-    say,
     stopping,
     stream_id,
 )

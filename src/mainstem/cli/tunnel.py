@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from mainstem.cli._logs import configure
 from mainstem.errors import ConfigurationError
 from mainstem.mux.tunnel import MAX_STREAMS, Address, TunnelClient, TunnelServer
 from mainstem.units import parse_size
@@ -102,7 +103,7 @@ def connect(
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    configure(logging.INFO)
     asyncio.run(work)
 
 

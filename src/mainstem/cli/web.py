@@ -11,7 +11,7 @@ import typer
 from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.directory import default_directory
 from mainstem.cli._directory import IntervalOption, running_drivers
-from mainstem.cli._stream import say
+from mainstem.cli._logs import say
 from mainstem.errors import ConfigurationError
 from mainstem.serve.live import LiveServer
 
