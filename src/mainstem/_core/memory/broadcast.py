@@ -155,7 +155,12 @@ class BroadcastReceiver:
         offset: cython.longlong = self.cursor & mask
         length: cython.longlong = get32(base, offset)
         self.next_record = self.cursor + ((length + RECORD_ALIGNMENT - 1) & ~(RECORD_ALIGNMENT - 1))
+        self.record_offset = offset
         if get32(base, offset + RECORD_TYPE_OFFSET) == RECORD_TYPE_PADDING:
+            # What was overwritten meanwhile may read as padding of any length, and a cursor moved by that would pass every later
+            # check. The cursor stays instead, so that ``receive`` finds the overrun.
+            if not self.validate():
+                return True
             # One tail store covers padding and record, so the record behind the padding is there too.
             self.cursor = self.next_record
             offset = 0
