@@ -39,8 +39,8 @@ What may be reordered:
   that loads it with acquire sees all of the frame.
 - Fragments of a message are made visible one by one, in order; readers cannot pass one that is not there.
 - A batch is written in runs. The first frame of a run is made visible last, so a reader finds all of the run at once,
-  while the later frames are complete already. Each of those stores its length last as well: if this process dies, the
-  driver pads over the first frame only, and the next must be whole or nothing.
+  while the later frames are complete already. Each frame of a run stores a negative length first and its length last, as
+  single ones do: if this process dies, the driver pads over those that are not whole, one after the other.
 """
 
 from __future__ import annotations
@@ -475,12 +475,13 @@ class Appender:
         term_id: cython.longlong = wrap_i32((begin >> self.bits) + self.initial_term_id)
         stream: cython.longlong = (self.stream_id & LOW_32_BITS) | (term_id << 32)
         n: cython.longlong = messages.loaded
-        # One store of eight bytes: negative length, version, flags and type. What follows may not become visible before it.
-        put64(base, first, kind | (-first_length & LOW_32_BITS))
-        fence_release()
         while True:
-            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out. The length comes last: if
-            # this process dies, the driver pads over the first frame, and no half of a later one may pass for a whole one.
+            # One store of eight bytes: negative length, version, flags and type. What follows may not become visible before it:
+            # if this process dies, the driver pads over one frame after the other by these lengths. Behind a length of 0 it
+            # would take the first word of the payload that is not 0 for the next frame.
+            put64(base, p, kind | (-(length + DATA_HEADER_LENGTH) & LOW_32_BITS))
+            fence_release()
+            # Pairs of fields as one store each: little-endian, as every Aeron program lays them out.
             put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
             put64(base, p + FRAME_STREAM_ID_OFFSET, stream)
             put64(base, p + FRAME_RESERVED_VALUE_OFFSET, 0)
