@@ -153,6 +153,10 @@ class DuologueServer:
             self._runner.close()
             self._life.disconnect()
 
+    def _leave_to_parent(self) -> None:
+        """In a forked child: threads, driver and clients are the parent's."""
+        self._closed = True
+
     def __enter__(self) -> Self:
         return self
 

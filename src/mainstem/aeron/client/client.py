@@ -517,6 +517,11 @@ class Aeron:
         if self._runner is not None:
             self._runner.close()
 
+    def _leave_to_parent(self) -> None:
+        """Ends the client in a forked child, in this process only: nothing is sent to the driver."""
+        self._conductor.leave_to_parent()
+        self._invoker = self._runner = None
+
     def __enter__(self) -> Self:
         return self
 

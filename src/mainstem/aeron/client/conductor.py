@@ -221,6 +221,27 @@ class ClientConductor:
                 self.failure or ClosedError(f"the client was closed before the driver answered {operation.what}")
             )
 
+    def leave_to_parent(self) -> None:
+        """Ends the client in a forked child without a word to the driver: it is the parent's, and goes on there.
+
+        The conductor's thread is not in this process, nor is any thread that held the lock or waited inside a poll. So the lock is
+        a new one, and images are let go of without waiting for their readers.
+        """
+        self.lock = threading.RLock()
+        if self.closed:
+            return
+        self.failure = ClosedError(
+            "the client belongs to the process that this one was forked from: connect a client of this process's own"
+        )
+        self.closed = True
+        self.invokers = ()
+        resources, self.resources = list(self.resources.values()), {}
+        for resource in resources:
+            resource._leave_to_parent()
+        operations, self.pending = list(self.pending.values()), {}
+        for operation in operations:
+            operation.fail(self.failure)
+
     def raise_failure(self) -> None:
         """Raises the error that ended the client, if one did."""
         if self.failure is not None:

@@ -88,6 +88,10 @@ class Resource:
         """Gives up shared memory, once: after this it is closed."""
         raise NotImplementedError
 
+    def _leave_to_parent(self) -> None:
+        """Closes it in a forked child, for the conductor: in this process's memory only."""
+        self._detach()
+
     def close(self) -> None:
         """Closes it. May be called twice.
 

@@ -208,6 +208,11 @@ class Subscription(Destinations, SubscriptionReader):
             self.set_images(other for other in self.images if other is not image)
         return image
 
+    def _leave_to_parent(self) -> None:
+        """Closes it in a forked child, for the conductor: its images stay open, since their positions are the parent's."""
+        self._closed = True
+        self.set_images(())
+
     def _detach(self) -> None:
         self._closed = True
         images = self.open_images

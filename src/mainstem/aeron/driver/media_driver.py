@@ -142,6 +142,11 @@ class MediaDriver:
                 # The driver did this itself, unless it was killed.
                 shutil.rmtree(self._directory, ignore_errors=True)
 
+    def _leave_to_parent(self) -> None:
+        """Forgets the driver in a forked child: it runs on, and its directory stays."""
+        running, self._running = self._running, None
+        self._left_to_parent = running  # kept until the child ends: its finaliser would warn of a process that still runs
+
     def __enter__(self) -> Self:
         return self
 
