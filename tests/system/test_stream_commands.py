@@ -126,3 +126,16 @@ def test_a_message_that_is_too_long_is_named(directory: str) -> None:
     assert pub.returncode == 1
     assert "Traceback" not in error
     assert "message 2 or one soon after it" in error
+
+
+@pytest.mark.parametrize("option", ["--stream", "--ping-stream"])
+def test_ping_and_pong_take_their_stream_by_the_common_name_and_by_the_old_one(directory: str, option: str) -> None:
+    channels = ("--ping-channel", "aeron:ipc", "--pong-channel", "aeron:ipc", option, "771", "--dir", directory)
+    with running("pong", *channels) as pong:
+        ping = [sys.executable, "-m", "mainstem", "ping", *channels, "-n", "5", "-W", "0", "--wait", str(PATIENCE_S)]
+        done = subprocess.run([*ping, "--json"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["count"] == 5
+        pong.send_signal(signal.SIGINT)
+        _, said = pong.communicate(timeout=PATIENCE_S)
+    assert b"aeron:ipc stream 771 on" in said

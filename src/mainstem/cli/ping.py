@@ -44,11 +44,15 @@ def run(
     warm_up: Annotated[int, typer.Option("--warm-up", "-W", min=0, help="How many to run before, unmeasured.")] = 1_000,
     size: Annotated[str, typer.Option("--size", help="Bytes of a message; at least 8.")] = "32",
     ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings go.")] = PING_CHANNEL,
-    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.", **INT32)] = PING_STREAM,
+    ping_stream: Annotated[
+        int, typer.Option("--stream", "--ping-stream", "-s", help="The stream id of pings.", **INT32)
+    ] = PING_STREAM,
     pong_channel: Annotated[
         str, typer.Option("--pong-channel", "-C", help="Where responses come from.")
     ] = PONG_CHANNEL,
-    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.", **INT32)] = PONG_STREAM,
+    pong_stream: Annotated[
+        int, typer.Option("--pong-stream", "-S", help="The stream id of responses.", **INT32)
+    ] = PONG_STREAM,
     patience: PatienceOption = 10.0,
     spin: IdleOption = False,
     as_json: JsonOption = False,

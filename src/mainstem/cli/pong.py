@@ -34,9 +34,13 @@ PATIENCE_NS = 5 * NS_PER_SECOND  # the end of one client may disconnect the resp
 def run(
     directory: DirectoryOption = "",
     ping_channel: Annotated[str, typer.Option("--ping-channel", "-c", help="Where pings come from.")] = PING_CHANNEL,
-    ping_stream: Annotated[int, typer.Option("--ping-stream", "-s", help="Their stream id.", **INT32)] = PING_STREAM,
+    ping_stream: Annotated[
+        int, typer.Option("--stream", "--ping-stream", "-s", help="The stream id of pings.", **INT32)
+    ] = PING_STREAM,
     pong_channel: Annotated[str, typer.Option("--pong-channel", "-C", help="Where responses go.")] = PONG_CHANNEL,
-    pong_stream: Annotated[int, typer.Option("--pong-stream", "-S", help="Their stream id.", **INT32)] = PONG_STREAM,
+    pong_stream: Annotated[
+        int, typer.Option("--pong-stream", "-S", help="The stream id of responses.", **INT32)
+    ] = PONG_STREAM,
     spin: IdleOption = False,
 ) -> None:
     """Respond to every ping with the same message, until it is stopped.
