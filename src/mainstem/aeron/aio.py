@@ -10,7 +10,7 @@ Example:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from mainstem.aeron.client.client import Aeron as SyncAeron
 from mainstem.aeron.client.client import start_attaching
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mainstem._core.log.fragment import Message
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.counter import Counter
     from mainstem.aeron.client.image import Image
@@ -204,11 +205,20 @@ class AsyncSubscription(_AsyncResource):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.messages()
 
-    async def messages(self, *, timeout: float | None = None) -> AsyncIterator[bytes]:
+    @overload
+    def messages(self, *, timeout: float | None = None, metadata: Literal[False] = False) -> AsyncIterator[bytes]: ...
+
+    @overload
+    def messages(self, *, timeout: float | None = None, metadata: Literal[True]) -> AsyncIterator[Message]: ...
+
+    async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
         """Yields whole messages as they come, until every image has ended, or the subscription is closed.
+
+        An iterator that is left or cancelled loses nothing: the next one goes on behind the last message that was yielded.
 
         Args:
             timeout: Seconds to wait for the next message; None waits for ever.
+            metadata: True yields a ``Message``: the bytes with position, session, reserved value and image.
 
         Yields:
             One message after another.
@@ -217,15 +227,16 @@ class AsyncSubscription(_AsyncResource):
             TimedOut: Nothing came for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
+            LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
 
         Example:
-            >>> async for message in subscription.messages(timeout=10.0):
-            ...     print(message)
+            >>> async for message in subscription.messages(timeout=10.0, metadata=True):
+            ...     print(message.position, message.session_id, message.payload)
         """
         pause = Pause(self._clock, timeout)
         while True:
-            batch = self._inner.poll_bytes(MESSAGES_AT_ONCE)
-            if batch:
+            batch = self._inner.take_messages(MESSAGES_AT_ONCE, metadata)
+            if batch is not None:
                 for message in batch:
                     yield message
                 # A stream that never runs dry must not keep the loop from its other tasks.

@@ -22,4 +22,13 @@ cdef class Fragment(Header):
     cdef long long length
 
 
+cdef class Message:
+    cdef readonly bytes payload
+    cdef readonly long long position
+    cdef readonly int session_id
+    cdef readonly int stream_id
+    cdef readonly long long reserved_value
+    cdef readonly object image
+
+
 cdef bytes payload_bytes(Fragment fragment)

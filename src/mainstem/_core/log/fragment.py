@@ -206,6 +206,71 @@ class Fragment(Header):
             buffer.suboffsets = cython.NULL
 
 
+@cython.cclass
+class Message:
+    """A whole message and what is known of it: a copy, which stays valid. ``messages(metadata=True)`` yields these.
+
+    ``bytes(message)`` is the payload, ``len(message)`` its length in bytes. No field can be set.
+
+    Args:
+        payload: The message.
+        position: The position of the stream, in bytes, at the end of the message's last frame: where a reader goes on.
+        session_id: The publisher's session id.
+        stream_id: The stream id.
+        reserved_value: The int64 that the publisher wrote into the frame header; of a message in several frames the first one's.
+        image: The image that it came from.
+
+    Attributes:
+        payload: The message.
+        position: The position of the stream, in bytes, at the end of the message's last frame: where a reader goes on.
+        session_id: The publisher's session id.
+        stream_id: The stream id.
+        reserved_value: The int64 that the publisher wrote into the frame header; of a message in several frames the first one's.
+        image: The image that it came from; closed where its publisher has gone in the meantime.
+
+    Example:
+        >>> for message in subscription.messages(metadata=True):
+        ...     print(message.position, message.source_identity, message.payload)
+    """
+
+    payload: readonly[bytes]
+    position: readonly[cython.longlong]
+    session_id: readonly[cython.int]
+    stream_id: readonly[cython.int]
+    reserved_value: readonly[cython.longlong]
+    image: readonly[object]
+
+    def __init__(
+        self,
+        payload: bytes,
+        position: cython.longlong = 0,
+        session_id: cython.int = 0,
+        stream_id: cython.int = 0,
+        reserved_value: cython.longlong = 0,
+        image: object = None,
+    ) -> None:
+        self.payload = payload
+        self.position = position
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.reserved_value = reserved_value
+        self.image = image
+
+    @property
+    def source_identity(self) -> str:
+        """Where the message came from: ``ip:port``, or ``aeron:ipc``; empty without an image."""
+        return "" if self.image is None else self.image.source_identity
+
+    def __bytes__(self) -> bytes:
+        return self.payload
+
+    def __len__(self) -> int:
+        return len(self.payload)
+
+    def __repr__(self) -> str:
+        return f"<Message of {len(self.payload)} bytes, session {self.session_id}, position {self.position}>"
+
+
 @cython.cfunc
 def payload_bytes(fragment: Fragment) -> bytes:
     """A copy of the payload."""

@@ -84,3 +84,51 @@ class Fragment(Header):
     def __getitem__(self, index: slice) -> bytes: ...
     def __repr__(self) -> str: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Message:
+    """A whole message and what is known of it: a copy, which stays valid. ``messages(metadata=True)`` yields these.
+
+    ``bytes(message)`` is the payload, ``len(message)`` its length in bytes. No field can be set.
+
+    Args:
+        payload: The message.
+        position: The position of the stream, in bytes, at the end of the message's last frame: where a reader goes on.
+        session_id: The publisher's session id.
+        stream_id: The stream id.
+        reserved_value: The int64 that the publisher wrote into the frame header; of a message in several frames the first one's.
+        image: The image that it came from.
+
+    Attributes:
+        payload: The message.
+        position: The position of the stream, in bytes, at the end of the message's last frame: where a reader goes on.
+        session_id: The publisher's session id.
+        stream_id: The stream id.
+        reserved_value: The int64 that the publisher wrote into the frame header; of a message in several frames the first one's.
+        image: The image that it came from; closed where its publisher has gone in the meantime.
+
+    Example:
+        >>> for message in subscription.messages(metadata=True):
+        ...     print(message.position, message.source_identity, message.payload)
+    """
+
+    payload: bytes
+    position: int
+    session_id: int
+    stream_id: int
+    reserved_value: int
+    image: object
+    def __init__(
+        self,
+        payload: bytes,
+        position: int = 0,
+        session_id: int = 0,
+        stream_id: int = 0,
+        reserved_value: int = 0,
+        image: object = None,
+    ) -> None: ...
+    @property
+    def source_identity(self) -> str:
+        """Where the message came from: ``ip:port``, or ``aeron:ipc``; empty without an image."""
+    def __bytes__(self) -> bytes: ...
+    def __len__(self) -> int: ...
+    def __repr__(self) -> str: ...

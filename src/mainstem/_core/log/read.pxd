@@ -1,7 +1,7 @@
 # Written from read.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from mainstem._core.layout cimport *
 from mainstem._core.log.assemble cimport FragmentAssembler, MessageBuilder, assemble, assemble_controlled
-from mainstem._core.log.fragment cimport Fragment, payload_bytes
+from mainstem._core.log.fragment cimport Fragment, Message, payload_bytes
 from mainstem._core.memory.atomics cimport *
 from mainstem._core.memory.buffer cimport AtomicBuffer
 from mainstem._core.memory.waiting cimport nap, watch
@@ -40,7 +40,8 @@ cdef class ImageReader:
     cdef long long hand_over_whole(self, object handler, Fragment fragment) except -1
     cdef long long control(self, object handler, long long limit) except -1
     cdef long long block(self, object handler, long long limit) except -1
-    cdef int gather(self, list out, long long limit) except -1
+    cdef int gather(self, list out, long long limit, bint metadata) except -1
+    cdef Message with_metadata(self, Fragment message, long long end_position)
 
 
 cdef class SubscriptionReader:
@@ -50,3 +51,4 @@ cdef class SubscriptionReader:
 
     cdef long long start(self) noexcept
     cdef long long poll_all(self, object handler, long long limit, bint whole) except -1
+    cdef list gather_all(self, long long limit, bint metadata)

@@ -43,7 +43,7 @@ if cython.compiled:
 else:
     from mainstem._core.layout import *
     from mainstem._core.log.assemble import FragmentAssembler, MessageBuilder, assemble, assemble_controlled
-    from mainstem._core.log.fragment import Fragment, payload_bytes
+    from mainstem._core.log.fragment import Fragment, Message, payload_bytes
     from mainstem._core.memory.buffer import AtomicBuffer
     from mainstem._core.memory.plain import *
 
@@ -401,8 +401,8 @@ class ImageReader:
         return p - start
 
     @cython.exceptval(-1)
-    def gather(self, out: list, limit: cython.longlong) -> cython.int:
-        """Appends whole messages to a list."""
+    def gather(self, out: list, limit: cython.longlong, metadata: cython.bint) -> cython.int:
+        """Appends whole messages to a list, as bytes or as ``Message``."""
         if not self.enter():
             return 0
         base = self.base
@@ -413,6 +413,7 @@ class ImageReader:
         length: cython.longlong
         count: cython.longlong = 0
         fragment: Fragment = self.fragment
+        whole: Fragment
         fragment.base = base
         try:
             while count < limit and p < term_end:
@@ -426,17 +427,37 @@ class ImageReader:
                     fragment.start = p + DATA_HEADER_LENGTH
                     fragment.length = length - DATA_HEADER_LENGTH
                     if (get8(base, p + FRAME_FLAGS_OFFSET) & FLAG_UNFRAGMENTED) == FLAG_UNFRAGMENTED:
-                        out.append(payload_bytes(fragment))
+                        if metadata:
+                            out.append(self.with_metadata(fragment, position + p - start + align_frame(length)))
+                        else:
+                            out.append(payload_bytes(fragment))
                         count += 1
                     # An incomplete message stays in the builder for the next call; its frames are passed nevertheless.
                     elif self.builder.add(fragment):
-                        out.append(payload_bytes(self.builder.message))
+                        whole = self.builder.message
+                        if metadata:
+                            out.append(self.with_metadata(whole, position + p - start + align_frame(length)))
+                        else:
+                            out.append(payload_bytes(whole))
                         self.builder.length = 0
                         count += 1
                 p += align_frame(length)
         finally:
             self.leave(p - start)
         return 0
+
+    @cython.cfunc
+    def with_metadata(self, message: Fragment, end_position: cython.longlong) -> Message:
+        """A copy of a message with the fields of its first frame's header."""
+        # Without its initialiser, whose boxed arguments would cost as much as the rest.
+        copy: Message = Message.__new__(Message)
+        copy.payload = payload_bytes(message)
+        copy.position = end_position
+        copy.session_id = get32(message.base, message.p + FRAME_SESSION_ID_OFFSET)
+        copy.stream_id = get32(message.base, message.p + FRAME_STREAM_ID_OFFSET)
+        copy.reserved_value = get64(message.base, message.p + FRAME_RESERVED_VALUE_OFFSET)
+        copy.image = self
+        return copy
 
     # -- the public methods ------------------------------------------------------------------------------------------
 
@@ -475,7 +496,13 @@ class ImageReader:
     def poll_bytes(self, limit: cython.longlong = 1000) -> list[bytes]:
         """Up to ``limit`` whole messages."""
         out: list = []
-        self.gather(out, limit)
+        self.gather(out, limit, False)
+        return out
+
+    def poll_with_metadata(self, limit: cython.longlong = 1000) -> list[Message]:
+        """Up to ``limit`` whole messages, each with its position, session, stream, reserved value and image."""
+        out: list = []
+        self.gather(out, limit, True)
         return out
 
     def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: cython.longlong = -1) -> tuple[int, int]:
@@ -656,6 +683,14 @@ class SubscriptionReader:
 
     def poll_bytes(self, limit: cython.longlong = 1000) -> list[bytes]:
         """Up to ``limit`` whole messages of all images."""
+        return self.gather_all(limit, False)
+
+    def poll_with_metadata(self, limit: cython.longlong = 1000) -> list[Message]:
+        """Up to ``limit`` whole messages of all images, each with its position, session, stream, reserved value and image."""
+        return self.gather_all(limit, True)
+
+    @cython.cfunc
+    def gather_all(self, limit: cython.longlong, metadata: cython.bint) -> list:
         out: list = []
         images: tuple = self.images
         n: cython.longlong = len(images)
@@ -666,7 +701,7 @@ class SubscriptionReader:
             if len(out) >= limit:
                 break
             image = images[(first + i) % n]
-            image.gather(out, limit - len(out))
+            image.gather(out, limit - len(out), metadata)
         return out
 
     def has_data(self) -> bool:

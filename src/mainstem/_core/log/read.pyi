@@ -1,7 +1,7 @@
 # Written from read.py by tools/write_core_stubs.py: edit that file, then run the tool.
 from collections.abc import Callable, Iterable
 
-from mainstem._core.log.fragment import Fragment
+from mainstem._core.log.fragment import Fragment, Message
 from mainstem._core.memory.buffer import AtomicBuffer
 
 class ImageReader:
@@ -60,6 +60,8 @@ class ImageReader:
         """
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
         """Up to ``limit`` whole messages."""
+    def poll_with_metadata(self, limit: int = 1000) -> list[Message]:
+        """Up to ``limit`` whole messages, each with its position, session, stream, reserved value and image."""
     def scan(self, offsets: AtomicBuffer, lengths: AtomicBuffer, limit: int = -1) -> tuple[int, int]:
         """Writes int64 payload offsets (into ``log``) and int32 lengths of fragments; returns (count, position).
 
@@ -116,6 +118,8 @@ class SubscriptionReader:
         """One block of every image, each at most so many bytes; returns how many bytes that was."""
     def poll_bytes(self, limit: int = 1000) -> list[bytes]:
         """Up to ``limit`` whole messages of all images."""
+    def poll_with_metadata(self, limit: int = 1000) -> list[Message]:
+        """Up to ``limit`` whole messages of all images, each with its position, session, stream, reserved value and image."""
     def has_data(self) -> bool:
         """Whether a poll would find something now."""
     def wait_for_data(self, timeout_ns: int) -> bool:

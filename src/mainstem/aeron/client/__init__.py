@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstem._core.log.append import BufferClaim
 from mainstem._core.log.assemble import FragmentAssembler
-from mainstem._core.log.fragment import Fragment, Header
+from mainstem._core.log.fragment import Fragment, Header, Message
 from mainstem.aeron.client.asynchronous import AsyncOperation
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.client.context import ClientContext
@@ -28,6 +28,7 @@ __all__ = [
     "FragmentAssembler",
     "Header",
     "Image",
+    "Message",
     "OfferStatus",
     "Publication",
     "Subscription",

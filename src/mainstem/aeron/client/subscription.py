@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 
 from mainstem._core.log.columns import Columns
 from mainstem._core.log.read import SubscriptionReader
 from mainstem.aeron.client.arrow import COLUMNS, poll_arrow
 from mainstem.aeron.client.resource import Destinations, ResourceOwner
-from mainstem.errors import TimedOut
+from mainstem.errors import LocalProtocolError, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
+    from mainstem._core.log.fragment import Message
     from mainstem.aeron.client.asynchronous import AsyncOperation
     from mainstem.aeron.client.image import Image
 
@@ -71,6 +73,8 @@ class Subscription(Destinations, SubscriptionReader):
         self._had_image = False
         self._next_arrow = 0
         self._columns = Columns(COLUMNS)
+        self._taken: Iterator[Any] = iter(())
+        self._taken_with_metadata = False
 
     @property
     def open_images(self) -> tuple[Image, ...]:
@@ -101,11 +105,21 @@ class Subscription(Destinations, SubscriptionReader):
         """
         return next((image for image in self.open_images if image.session_id == session_id), None)
 
-    def messages(self, *, timeout: float | None = None) -> Iterator[bytes]:
+    @overload
+    def messages(self, *, timeout: float | None = None, metadata: Literal[False] = False) -> Iterator[bytes]: ...
+
+    @overload
+    def messages(self, *, timeout: float | None = None, metadata: Literal[True]) -> Iterator[Message]: ...
+
+    def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[bytes] | Iterator[Message]:
         """Yields whole messages as they come, until every image has ended, or the subscription is closed.
+
+        An iterator that is left, by ``break`` or by a time-out, loses nothing: the next one goes on behind the last message that
+        was yielded. What an iterator has taken from the log, at most 256 messages, is not seen by ``poll``.
 
         Args:
             timeout: Seconds to wait for the next message; None waits for ever.
+            metadata: True yields a ``Message``: the bytes with position, session, reserved value and image.
 
         Yields:
             One message after another.
@@ -114,15 +128,16 @@ class Subscription(Destinations, SubscriptionReader):
             TimedOut: Nothing came for ``timeout`` seconds.
             DriverTimeout: The driver ended.
             ClientTimeout: The driver timed this client out.
+            LocalProtocolError: An iterator without metadata was left before the messages that it had taken were yielded.
 
         Example:
-            >>> for message in subscription.messages(timeout=10.0):
-            ...     print(message)
+            >>> for message in subscription.messages(timeout=10.0, metadata=True):
+            ...     print(message.position, message.session_id, message.payload)
         """
         waiting = self._conductor.waiting(timeout)
         while True:
-            batch = self.poll_bytes(MESSAGES_AT_ONCE)
-            if batch:
+            batch = self.take_messages(MESSAGES_AT_ONCE, metadata)
+            if batch is not None:
                 yield from batch
                 waiting.restart()
             elif self._closed or self.is_end_of_stream:
@@ -130,6 +145,62 @@ class Subscription(Destinations, SubscriptionReader):
                 return
             elif not waiting.step(self):
                 raise TimedOut(f"nothing came on {self!r} for {timeout:g} s", timeout=timeout)
+
+    def taken_messages(self, metadata: bool) -> Iterator[Any]:
+        """Returns the messages that an iterator took and did not yield, for the iterators.
+
+        Args:
+            metadata: Whether they are wanted with metadata.
+
+        Returns:
+            An iterator over them, shared by all who ask.
+
+        Raises:
+            LocalProtocolError: They were taken without metadata, and are wanted with it.
+
+        Example:
+            >>> yield from subscription.taken_messages(False)
+        """
+        if metadata == self._taken_with_metadata:
+            return self._taken
+        rest = list(self._taken)
+        self._taken = iter(rest)
+        if not rest:
+            return self._taken
+        if metadata:
+            raise LocalProtocolError(
+                f"{self!r}: an iterator without metadata was left with {len(rest)} messages: iterate without metadata first"
+            )
+        self._taken = iter([message.payload for message in rest])
+        self._taken_with_metadata = False
+        return self._taken
+
+    def take_messages(self, limit: int, metadata: bool) -> Iterator[Any] | None:
+        """Takes messages from the log, for the iterators: those that another iterator took come first.
+
+        What is not yielded of them stays with the subscription.
+
+        Args:
+            limit: The most messages.
+            metadata: Whether each is a ``Message``.
+
+        Returns:
+            An iterator over them; None when there is none.
+
+        Raises:
+            LocalProtocolError: There are some that were taken without metadata, and are wanted with it.
+
+        Example:
+            >>> batch = subscription.take_messages(256, False)
+        """
+        rest = self.taken_messages(metadata)
+        if length_hint(rest):
+            return rest
+        batch: list[Any] = self.poll_with_metadata(limit) if metadata else self.poll_bytes(limit)
+        if not batch:
+            return None
+        self._taken, self._taken_with_metadata = iter(batch), metadata
+        return self._taken
 
     def raise_failure(self) -> None:
         """Raises the error that ended the client, if one did.
@@ -211,6 +282,7 @@ class Subscription(Destinations, SubscriptionReader):
     def _leave_to_parent(self) -> None:
         """Closes it in a forked child, for the conductor: its images stay open, since their positions are the parent's."""
         self._closed = True
+        self._taken = iter(())
         self.set_images(())
 
     def _detach(self) -> None:

@@ -145,7 +145,9 @@ class MediaDriver:
     def _leave_to_parent(self) -> None:
         """Forgets the driver in a forked child: it runs on, and its directory stays."""
         running, self._running = self._running, None
-        self._left_to_parent = running  # kept until the child ends: its finaliser would warn of a process that still runs
+        self._left_to_parent = (
+            running  # kept until the child ends: its finaliser would warn of a process that still runs
+        )
 
     def __enter__(self) -> Self:
         return self
