@@ -42,6 +42,7 @@ DOORS: dict[str, set[str]] = {
     "aqueduct/remote_halves.py": {"asyncio"},
     "aqueduct/server.py": {"asyncio", "socket"},
     "aqueduct/session.py": {"asyncio"},
+    "aeron/client/requester.py": {"threading"},
     "clock.py": {"time"},
     "duologue/aio.py": {"asyncio"},
     "duologue/environment.py": {"random", "threading"},

@@ -12,6 +12,7 @@ from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.image import Image
 from mainstem.aeron.client.offer_status import Action, OfferStatus
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
+from mainstem.aeron.client.requester import Replier, Request, Requester
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.client.subscription import Subscription
 
@@ -31,5 +32,8 @@ __all__ = [
     "Message",
     "OfferStatus",
     "Publication",
+    "Replier",
+    "Request",
+    "Requester",
     "Subscription",
 ]

@@ -1,0 +1,184 @@
+"""Requests and replies over response channels (docs/protocols/aeron.md, 20).
+
+Theory of operation. A requester has a publication for requests and a subscription for replies; a replier has one subscription for
+requests and a publication for each requester, which the driver joins to that requester's subscription. The reserved value of a
+frame's header carries the correlation id: the requester numbers its requests, and a reply has the reserved value of its request.
+The payload is the program's alone, so any Aeron peer can reply by copying the reserved value.
+
+A replier reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
+feels back pressure. So a request that was read can be replied to at once, and a replier holds no request but the batch it has read.
+
+Nothing here waits; ``requester.py`` and ``aeron/aio.py`` do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import BackPressured, ClosedError, MainstemError
+
+if TYPE_CHECKING:
+    from mainstem._core.log.fragment import Message
+    from mainstem.aeron.client.asynchronous import AsyncOperation
+    from mainstem.aeron.client.client import Aeron
+    from mainstem.aeron.client.image import Image
+    from mainstem.aeron.client.publication import ExclusivePublication
+    from mainstem.aeron.client.subscription import Subscription
+
+MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their replies: each holds a slot
+MAX_CLIENTS = 256  # requesters of one replier: each has a log of its own, which is memory of the driver
+BATCH = 16  # requests that a replier takes of one requester before it turns to the next
+
+
+def with_parameter(channel: str, parameter: str) -> str:
+    """Returns a channel with one more parameter."""
+    return f"{channel}{'|' if '?' in channel else '?'}{parameter}"
+
+
+def response_mode(channel: str) -> str:
+    """Returns a channel with ``control-mode=response``, which it may have already."""
+    return channel if "control-mode=" in channel else with_parameter(channel, "control-mode=response")
+
+
+class Slot:
+    """One request that waits for its reply."""
+
+    __slots__ = ("correlation_id", "reply")
+
+    def __init__(self, correlation_id: int) -> None:
+        self.correlation_id = correlation_id
+        self.reply: bytes | None = None
+
+
+class RequesterState:
+    """The slots of the requests in flight, and what their replies become."""
+
+    def __init__(self, publication: Any, subscription: Any, max_in_flight: int) -> None:
+        self.publication: ExclusivePublication = publication
+        self.subscription: Subscription = subscription
+        self.max_in_flight = max_in_flight
+        self.slots: dict[int, Slot] = {}
+        self.late_replies = 0
+        self._next_id = 1
+
+    def open_slot(self) -> Slot:
+        """Returns the slot of a new request. Raises BackPressured, ClosedError."""
+        self.check_open()
+        if len(self.slots) >= self.max_in_flight:
+            raise BackPressured(f"{len(self.slots)} requests wait for their replies, as many as max_in_flight allows")
+        slot = self.slots[self._next_id] = Slot(self._next_id)
+        self._next_id += 1
+        return slot
+
+    def check_open(self) -> None:
+        """Raises what ended the client, or ClosedError."""
+        if self.subscription.closed:
+            self.subscription.raise_failure()
+            raise ClosedError("the requester is closed")
+
+    def poll(self) -> int:
+        """Gives each reply that is there to its slot; one thread at a time."""
+        messages = self.subscription.poll_with_metadata()
+        for message in messages:
+            slot = self.slots.pop(message.reserved_value, None)
+            if slot is None:
+                self.late_replies += 1
+            else:
+                slot.reply = message.payload
+        return len(messages)
+
+    def free(self, slot: Slot) -> None:
+        """Gives a slot up: a reply that comes later is counted and dropped."""
+        self.slots.pop(slot.correlation_id, None)
+
+    def close(self) -> None:
+        """Closes publication and subscription; requests that wait raise ClosedError."""
+        self.publication.close()
+        self.subscription.close()
+
+
+class ReplierState:
+    """The requesters that are there, each with its way back, and the requests that were read."""
+
+    def __init__(
+        self, aeron: Aeron, subscription: Any, response_channel: str, response_stream_id: int, max_clients: int
+    ) -> None:
+        self._aeron = aeron
+        self.subscription: Subscription = subscription
+        self._channel = response_mode(response_channel)
+        self._stream_id = response_stream_id
+        self._max_clients = max_clients
+        self._pending: dict[int, AsyncOperation[ExclusivePublication]] = {}
+        self._publications: dict[int, ExclusivePublication] = {}
+        self._refused: set[int] = set()
+        self._first = 0
+        self.queue: deque[tuple[Message, ExclusivePublication]] = deque()
+        self.refused_clients = 0
+
+    @property
+    def clients(self) -> int:
+        """How many requesters have a way back."""
+        return len(self._publications)
+
+    def work(self) -> bool:
+        """Follows the images, and reads requests while none waits; true when there is one."""
+        images = self.subscription.open_images
+        self._follow(images)
+        if not self.queue and images:
+            self._first = (self._first + 1) % len(images)
+            for image in images[self._first :] + images[: self._first]:
+                publication = self._publications.get(image.correlation_id)
+                if publication is not None and publication.is_connected:
+                    self.queue.extend((message, publication) for message in image.poll_with_metadata(BATCH))
+        return bool(self.queue)
+
+    def _follow(self, images: tuple[Image, ...]) -> None:
+        present = {image.correlation_id for image in images}
+        for correlation_id in [key for key in self._publications if key not in present]:
+            self._publications.pop(correlation_id).close()
+        self._refused &= present
+        for image in images:
+            correlation_id = image.correlation_id
+            if (
+                correlation_id in self._publications
+                or correlation_id in self._pending
+                or correlation_id in self._refused
+            ):
+                continue
+            if len(self._publications) + len(self._pending) >= self._max_clients:
+                self._refuse(image, f"the replier has {self._max_clients} clients, as many as max_clients allows")
+                continue
+            channel = with_parameter(self._channel, f"response-correlation-id={correlation_id}")
+            self._pending[correlation_id] = self._aeron.async_add_exclusive_publication(channel, self._stream_id)
+        for correlation_id, operation in [item for item in self._pending.items() if item[1].is_done]:
+            del self._pending[correlation_id]
+            try:
+                publication = operation.result()
+            except MainstemError as error:
+                self._aeron.context.on_error(error)
+                refused = next((image for image in images if image.correlation_id == correlation_id), None)
+                if refused is not None:
+                    self._refuse(refused, "no response channel: the request publication needs response-correlation-id")
+                continue
+            if correlation_id in present:
+                self._publications[correlation_id] = publication
+            else:
+                publication.close()
+
+    def _refuse(self, image: Image, reason: str) -> None:
+        # The driver ends the image, and with it the requester's connection: it learns at once that no reply will come.
+        self.refused_clients += 1
+        self._refused.add(image.correlation_id)
+        image.async_reject(reason)
+
+    def close(self) -> None:
+        """Closes the subscription and every way back."""
+        self.subscription.close()
+        for publication in self._publications.values():
+            publication.close()
+        self._publications.clear()
+        for operation in self._pending.values():
+            if operation.is_done and operation.error is None:
+                operation.result().close()
+        self._pending.clear()

@@ -1,0 +1,184 @@
+"""Requests and replies over response channels, against the real driver in this thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.patience import STALL_S, wait_for
+from tests.support.ports import free_port
+
+import mainstem
+from mainstem.errors import BackPressured, ClosedError, NotConnected, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WAYS = ["ipc", "udp"]
+
+
+@pytest.fixture
+def errors() -> list[BaseException]:
+    return []
+
+
+@pytest.fixture
+def aeron(errors: list[BaseException]) -> Iterator[mainstem.Aeron]:
+    with (
+        mainstem.MediaDriver.launch(threads=True, term_buffer_length=1 << 16, ipc_term_buffer_length=1 << 16) as driver,
+        mainstem.Aeron.connect(driver.directory, on_error=errors.append) as client,
+    ):
+        yield client
+
+
+def ways(way: str) -> tuple[str, dict[str, Any]]:
+    if way == "ipc":
+        return "aeron:ipc", {"response_channel": "aeron:ipc", "response_stream_id": 1002}
+    port = free_port(2)
+    control = f"aeron:udp?control=127.0.0.1:{port + 1}"
+    return f"aeron:udp?endpoint=127.0.0.1:{port}", {"response_channel": control, "response_stream_id": 1002}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_request_of_many_threads_gets_its_own_reply(aeron: mainstem.Aeron, way: str) -> None:
+    channel, back = ways(way)
+    replier = mainstem.Replier(aeron, channel, 1001, **back)
+    server = threading.Thread(target=replier.serve, args=(lambda request: request[::-1],))
+    server.start()
+    got: dict[bytes, bytes] = {}
+    with (
+        mainstem.Requester(aeron, channel, 1001, **back) as one,
+        mainstem.Requester(aeron, channel, 1001, **back) as two,
+    ):
+
+        def ask(name: bytes, requester: mainstem.Requester) -> None:
+            for number in range(40):
+                payload = (name + b"%d" % number) * (1 + 40 * (number % 9))
+                got[payload] = requester.request(payload, timeout=STALL_S)
+
+        threads = [threading.Thread(target=ask, args=(b"%d:" % n, (one, two)[n % 2])) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert replier.clients == 2
+        assert one.in_flight == one.late_replies == 0
+    assert len(got) == 160
+    assert all(reply == request[::-1] for request, reply in got.items())
+    wait_for(lambda: replier.clients == 0, "the publications of requesters that went stay open")
+    replier.close()
+    server.join()
+
+
+def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aeron) -> None:
+    channel, back = ways("ipc")
+    with mainstem.Requester(aeron, channel, 1001, max_in_flight=1, **back) as requester:
+        with pytest.raises(NotConnected):
+            requester.request(b"no replier", timeout=0.01)
+        with mainstem.Replier(aeron, channel, 1001, **back) as replier:
+            with pytest.raises(TimedOut, match="no request"):
+                next(replier.requests(timeout=0.01))
+            outcomes: list[Any] = []
+
+            def first() -> None:
+                try:
+                    outcomes.append(requester.request(b"slow", timeout=0.5))
+                except TimedOut as error:
+                    outcomes.append(error)
+
+            thread = threading.Thread(target=first)
+            thread.start()
+            requests = replier.requests(timeout=STALL_S)
+            slow = next(requests)
+            if thread.is_alive():
+                with pytest.raises(BackPressured, match="max_in_flight"):
+                    requester.request(b"second", timeout=0.01)
+            thread.join()
+            assert isinstance(outcomes[0], TimedOut)
+            slow.reply(b"late")
+
+            thread = threading.Thread(target=lambda: outcomes.append(requester.request(b"again", timeout=STALL_S)))
+            thread.start()
+            again = next(requests)
+            assert (again.payload, again.correlation_id, again.source_identity) == (
+                b"again",
+                slow.correlation_id + 1,
+                "aeron:ipc",
+            )
+            again.reply(b"in time")
+            thread.join()
+            assert outcomes[1] == b"in time"
+            assert (requester.late_replies, requester.in_flight) == (1, 0)
+    with pytest.raises(ClosedError):
+        requester.request(b"closed")
+
+
+def test_a_handler_that_raises_leaves_its_request_without_a_reply(
+    aeron: mainstem.Aeron, errors: list[BaseException]
+) -> None:
+    channel, back = ways("ipc")
+    replier = mainstem.Replier(aeron, channel, 1001, **back)
+    server = threading.Thread(target=replier.serve, args=(lambda request: bytes([10 // request[0]]),))
+    server.start()
+    with mainstem.Requester(aeron, channel, 1001, **back) as requester:
+        assert requester.request(b"\2", timeout=STALL_S) == b"\5"
+        with pytest.raises(TimedOut):
+            requester.request(b"\0", timeout=0.2)
+        assert requester.request(b"\5", timeout=STALL_S) == b"\2"
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+    replier.close()
+    server.join()
+
+
+def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
+    channel, back = ways("udp")
+    replier = mainstem.Replier(aeron, channel, 1001, max_clients=1, **back)
+    server = threading.Thread(target=replier.serve, args=(bytes,))
+    server.start()
+    with mainstem.Requester(aeron, channel, 1001, **back) as one:
+        assert one.request(b"1", timeout=STALL_S) == b"1"
+        with mainstem.Requester(aeron, channel, 1001, **back) as two, pytest.raises((TimedOut, NotConnected)):
+            two.request(b"2", timeout=1.0)
+        assert replier.refused_clients >= 1
+        assert one.request(b"3", timeout=STALL_S) == b"3"
+    replier.close()
+    server.join()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: mainstem.Aeron, way: str) -> None:
+    channel, back = ways(way)
+    client = mainstem.aio.AsyncAeron(aeron)
+    replier = await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back)
+    requester = await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back)
+
+    async def serve() -> None:
+        async for request in replier.requests():
+            if request.payload != b"never":
+                await request.reply(request.payload[::-1])
+
+    served = asyncio.create_task(serve())
+    asked = [b"%d" % number * (1 + number % 300) for number in range(100)]
+    replies = await asyncio.gather(*(requester.request(each, timeout=STALL_S) for each in asked))
+    assert replies == [each[::-1] for each in asked]
+    with pytest.raises(TimedOut):
+        await requester.request(b"never", timeout=0.05)
+    for turns in range(40):
+        task = asyncio.create_task(requester.request(b"cancelled"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert requester.in_flight == 0
+    assert await requester.request(b"abc", timeout=STALL_S) == b"cba"
+    assert (replier.clients, replier.refused_clients) == (1, 0)
+    # A request that waits learns that its requester was closed.
+    waiting = asyncio.create_task(requester.request(b"never"))
+    await asyncio.sleep(0.01)
+    requester.close()
+    with pytest.raises(ClosedError):
+        await waiting
+    replier.close()
+    await served
