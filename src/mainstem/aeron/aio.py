@@ -228,6 +228,11 @@ class AsyncSubscription(_AsyncResource):
     @overload
     def messages(self, *, timeout: float | None = None, metadata: Literal[True]) -> AsyncIterator[Message]: ...
 
+    @overload
+    def messages(
+        self, *, timeout: float | None = None, metadata: bool
+    ) -> AsyncIterator[bytes] | AsyncIterator[Message]: ...
+
     async def messages(self, *, timeout: float | None = None, metadata: bool = False) -> AsyncIterator[Any]:
         """Yields whole messages as they come, until every image has ended, or the subscription is closed.
 

@@ -111,6 +111,9 @@ class Subscription(Destinations, SubscriptionReader):
     @overload
     def messages(self, *, timeout: float | None = None, metadata: Literal[True]) -> Iterator[Message]: ...
 
+    @overload
+    def messages(self, *, timeout: float | None = None, metadata: bool) -> Iterator[bytes] | Iterator[Message]: ...
+
     def messages(self, *, timeout: float | None = None, metadata: bool = False) -> Iterator[bytes] | Iterator[Message]:
         """Yields whole messages as they come, until every image has ended, or the subscription is closed.
 

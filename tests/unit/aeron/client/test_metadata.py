@@ -49,7 +49,7 @@ def test_a_message_has_the_fields_of_its_frames(aeron: mainstem.Aeron) -> None:
     assert (bytes(got[0]), len(got[0]), len(got[2])) == (b"one", 3, 0)
     assert repr(got[0]) == f"<Message of 3 bytes, session {publication.session_id}, position 64>"
     with pytest.raises(AttributeError):
-        got[0].position = 1  # type: ignore[misc]
+        got[0].position = 1
     subscription.close()
     assert got[0].source_identity == "aeron:ipc"
     assert mainstem.Message(b"by hand", reserved_value=4).source_identity == ""
