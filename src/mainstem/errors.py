@@ -92,7 +92,7 @@ class MissingExtraError(ConfigurationError, ImportError):
     # The extra of each package that is not always installed; the smallest one where several have it.
     EXTRAS: ClassVar[dict[str, str]] = {
         "aiohttp": "serve",
-        "aioquic": "quic",
+        "aioquic": "quic-aioquic",
         "cbor2": "serialisation",
         "cryptography": "encryption",
         "fastavro": "avro",

@@ -170,7 +170,7 @@ def test_a_missing_extra_names_itself(module: str, extra: str, code: str) -> Non
         ("pyspark", "spark", ["analyze", "{capture}", "--out", "{out}"]),
         ("pyspark", "spark", ["ingest", "{recordings}", "--out", "{out}"]),
         ("pyarrow", "arrow", ["demo", "--out", "{out}"]),
-        ("cryptography", "quic", ["cert", "{out}"]),
+        ("cryptography", "encryption", ["cert", "{out}"]),
     ],
 )
 def test_a_command_without_its_extra_names_it(module: str, extra: str, arguments: list[str], tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Backend
 
-BACKENDS = ("qh3", "aioquic")
+BACKENDS = {"qh3": "quic", "aioquic": "quic-aioquic"}
+"""The backends by name, each with the extra that installs it."""
 DEFAULT_BACKEND = "qh3"
 
 
@@ -26,6 +27,6 @@ def load_backend(name: str = DEFAULT_BACKEND) -> Backend:
         module = import_module(f"mainstem.aqueduct.quic.{name}_backend")
     except ImportError as error:
         raise ConfigurationError(
-            f"backend {name!r} needs a library that is not installed: pip install 'mainstem[quic]'"
+            f"backend {name!r} needs a library that is not installed: pip install 'mainstem[{BACKENDS[name]}]'"
         ) from error
     return cast("Backend", module.BACKEND)
