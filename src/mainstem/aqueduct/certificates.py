@@ -43,14 +43,17 @@ class _Authority:
         self._valid = datetime.timedelta(days=days)
         self._key = _make_key()
         self._name = _name("Mainstem development authority")
-        self.certificate = self._sign(self._name, self._key, [(BasicConstraints(True, None), True)])
+        self.certificate = self._sign(
+            self._name, self._key, [(BasicConstraints(True, None), True), (_key_usage(is_authority=True), True)]
+        )
 
     def issue(self, subject: str, extensions: Sequence[tuple[Any, bool]]) -> tuple[x509.Certificate, PrivateKey]:
         """A certificate for a subject, and its private key."""
         from cryptography.x509 import BasicConstraints
 
         key = _make_key()
-        return self._sign(_name(subject), key, [(BasicConstraints(False, None), True), *extensions]), key
+        of_a_leaf = [(BasicConstraints(False, None), True), (_key_usage(is_authority=False), True)]
+        return self._sign(_name(subject), key, [*of_a_leaf, *extensions]), key
 
     def _sign(self, subject: x509.Name, key: PrivateKey, extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
         from cryptography import x509
@@ -65,6 +68,9 @@ class _Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + self._valid)
+            # RFC 5280, 4.2.1: since Python 3.13 `ssl` refuses chains without them.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical=critical)
@@ -104,7 +110,9 @@ def make_certificates(
         from cryptography.x509 import ExtendedKeyUsage, SubjectAlternativeName
         from cryptography.x509.oid import ExtendedKeyUsageOID
     except ImportError as error:
-        raise ConfigurationError("making certificates needs cryptography: pip install 'mainstem[quic]'") from error
+        raise ConfigurationError(
+            "making certificates needs cryptography: pip install 'mainstem[encryption]'"
+        ) from error
     authority = _Authority(days)
     certificate, key = authority.issue(
         names[0],
@@ -179,6 +187,23 @@ def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certif
     certificate_file.write_bytes(certificate.public_bytes(pem))
     key_file.touch(mode=0o600)
     key_file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+
+
+def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
+    """What a key signs: an authority's certificates, anybody else's handshakes."""
+    from cryptography.x509 import KeyUsage
+
+    return KeyUsage(
+        digital_signature=not is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _make_key() -> PrivateKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -28,3 +29,25 @@ def test_a_certificate_has_the_fields_that_the_ssl_module_gives_it(tmp_path: Pat
 def test_a_client_whose_name_is_no_file_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not the name of a file"):
         make_certificates(tmp_path, clients=["../gauge"])
+
+
+def test_strict_verification_trusts_a_server_and_a_client(tmp_path: Path) -> None:
+    """Python 3.13 and later verify strictly unless told otherwise."""
+    files = make_certificates(tmp_path, clients=["gauge"])
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    server.load_cert_chain(files.certificate, files.key)
+    client.load_cert_chain(*files.clients["gauge"])
+    for context in (server, client):
+        context.load_verify_locations(files.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(3):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    assert ends[1].getpeercert()
