@@ -1,6 +1,7 @@
 """The extension modules and the description for the package index; everything else is in pyproject.toml.
 
 Each module is translated by Cython and compiled by the C compiler before the next, on every core, and named as its turn comes.
+The compiler is the system's, or that of the ziglang wheel (``tools/backend/compiler.py``).
 With MAINSTEM_COMPILE=no there are no extension modules: ``tools/setup.py`` compiles them in place by itself.
 """
 
@@ -15,9 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from Cython.Build import cythonize
 from Cython.Build.Dependencies import create_dependency_tree
-from Cython.Compiler.Errors import CompileError
 from Cython.Compiler.Main import Context
 from Cython.Compiler.Options import CompilationOptions
 from setuptools import Extension, setup
@@ -26,6 +25,10 @@ from setuptools.errors import CompileError as BuildError
 
 if TYPE_CHECKING:
     from multiprocessing.pool import Pool
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "tools" / "backend"))
+import compiler  # beside the build backend, which is not installed
+from translation import module_name, translate
 
 CORE = Path("src/mainstem/_core")
 # plain.py stands in for the C primitives where nothing is compiled; layout.py and capture/layout.py hold only numbers.
@@ -36,34 +39,11 @@ MODULES.sort(
 )  # the longest first, so that no core waits for it at the end
 if os.environ.get("MAINSTEM_COMPILE") == "no":
     MODULES = []
-DIRECTIVES = {
-    "language_level": 3,
-    "boundscheck": False,
-    "wraparound": False,
-    "cdivision": True,
-    "initializedcheck": False,
-    "freethreading_compatible": True,
-}
 
 
-def translate(source: str) -> list[str] | None:
-    """The C file of a module, written anew where it is older than what it depends on; None where Cython refuses the module."""
-    try:
-        [extension] = cythonize(
-            [Extension(module_name(source), [source])],
-            quiet=True,
-            build_dir="build/cython",
-            include_path=["src"],
-            compiler_directives=DIRECTIVES,
-        )
-    except CompileError:
-        return None
-    return list(extension.sources)
-
-
-def module_name(source: str) -> str:
-    """The module that a path below ``src`` is."""
-    return ".".join(Path(source).relative_to("src").with_suffix("").parts)
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Build(build_ext):
@@ -76,6 +56,12 @@ class Build(build_ext):
     translators: Pool
     current: int = 0
 
+    def run(self) -> None:
+        """Chooses the compiler before setuptools does."""
+        if self.extensions and (said := compiler.choose()):
+            sys.stderr.write(f"mainstem: {said}\n")
+        super().run()
+
     def build_extensions(self) -> None:
         """Builds the modules that need it, each in a thread that waits for Cython and for the compiler."""
         dependencies = create_dependency_tree(
@@ -84,7 +70,7 @@ class Build(build_ext):
         modules = self.extensions
         self.extensions = [module for module in modules if self.is_outdated(module, dependencies)]
         self.lock = threading.Lock()
-        self.parallel = min(self.parallel or len(os.sched_getaffinity(0)), max(len(self.extensions), 1))
+        self.parallel = min(self.parallel or processors(), max(len(self.extensions), 1))
         try:
             if self.extensions:
                 with multiprocessing.get_context("fork").Pool(self.parallel) as self.translators:

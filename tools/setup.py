@@ -1,7 +1,8 @@
 """What `make build` runs: a virtual environment with Mainstem, compiled, and everything that its tests and demo need.
 
 Safe to run again: it does nothing when nothing changed, compiles only what changed, and installs again only after an edit of
-pyproject.toml. Needs Python >= 3.11 and nothing else; where there is no C compiler it takes the one in the ziglang wheel.
+pyproject.toml. Needs Python >= 3.11 with its header files and its module venv (Debian: python3-dev, python3-venv). Where there
+is no C compiler it takes the one in the ziglang wheel.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools" / "backend"))
+import compiler  # noqa: E402 - beside the build backend, which is not installed
+
 MINIMUM = (3, 11)
 EXTRAS = "all"
 # Lines of pip that name a file: a package to fetch, or one that the cache has. Metadata alone is not worth a line.
@@ -32,8 +34,8 @@ def main(venv: Path) -> None:
         sys.exit(
             f"Mainstem needs Python {'.'.join(map(str, MINIMUM))} or newer; {sys.executable} is {have}: try make PYTHON=python3.12"
         )
-    if not Path(sysconfig.get_paths()["include"], "Python.h").exists():
-        sys.exit("Python's header files are missing, and Mainstem is compiled: on Debian, apt-get install python3-dev.")
+    if compiler.needs_headers():
+        sys.exit(compiler.NO_HEADERS)
     os.chdir(ROOT)
     python = venv / "bin" / "python"
     stamp = venv / "mainstem-installed"
@@ -103,27 +105,11 @@ def progress(line: str) -> str:
 
 
 def compile_core(python: Path) -> None:
+    if not compiler.is_installed() and not any(python.parents[1].glob("lib/python*/site-packages/ziglang")):
+        say("no C compiler found: fetching the ziglang wheel, which has one")
+        run(str(python), "-m", "pip", "install", "--quiet", compiler.ZIG)
     # Names each module that it compiles, and uses every core.
-    run(
-        str(python),
-        "setup.py",
-        "--quiet",
-        "build_ext",
-        "--inplace",
-        env=compiler_environment(python),
-        stdout=subprocess.DEVNULL,
-    )
-
-
-def compiler_environment(python: Path) -> dict[str, str]:
-    environment = dict(os.environ)
-    if "CC" in environment or any(shutil.which(name) for name in ("cc", "gcc", "clang")):
-        return environment
-    say("no C compiler found: taking the one in the ziglang wheel")
-    run(str(python), "-m", "pip", "install", "--quiet", "ziglang")
-    environment["CC"] = f"{python} -m ziglang cc"
-    environment["LDSHARED"] = f"{python} -m ziglang cc -shared"
-    return environment
+    run(str(python), "setup.py", "--quiet", "build_ext", "--inplace", stdout=subprocess.DEVNULL)
 
 
 def say(text: str) -> None:

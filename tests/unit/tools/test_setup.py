@@ -81,6 +81,7 @@ def test_a_build_names_each_module_and_builds_only_what_changed(tmp_path: Path) 
     core = tmp_path / "src" / "mainstem" / "_core"
     core.mkdir(parents=True)
     shutil.copy(ROOT / "setup.py", tmp_path)
+    shutil.copytree(ROOT / "tools" / "backend", tmp_path / "tools" / "backend")
     (tmp_path / "README.md").write_text("# A project\n")
     (tmp_path / "pyproject.toml").write_text(
         "[project]\nname = 'mainstem'\nversion = '1'\ndynamic = ['readme']\n"

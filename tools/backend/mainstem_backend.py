@@ -1,0 +1,21 @@
+"""The build backend: setuptools' own, which also asks for the ziglang wheel where the system has no C compiler."""
+
+from __future__ import annotations
+
+import compiler
+from setuptools import build_meta
+from setuptools.build_meta import *  # noqa: F403 - every other hook is setuptools'
+
+Settings = dict[str, "str | list[str] | None"] | None
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *_compiler()]
+
+
+def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
+    return [*build_meta.get_requires_for_build_editable(config_settings), *_compiler()]
+
+
+def _compiler() -> list[str]:
+    return [] if compiler.is_installed() else [compiler.ZIG]
