@@ -10,7 +10,8 @@ LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions docs clean
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions pythons \
+  wheel docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
@@ -31,6 +32,8 @@ help:
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
 	@echo "  make spark-versions  the tests of Spark under each version of PySpark that is supported"
+	@echo "  make wheel           build, repair and test the wheel, into dist/"
+	@echo "  make pythons         tests/unit under Python 3.12 to 3.14 and 3.14t, as far as they can be had"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
 
@@ -114,6 +117,12 @@ instructions: build
 
 spark-versions: build
 	$(BIN)/python tools/pyspark_versions.py
+
+wheel: build
+	$(BIN)/python tools/wheel.py --keep dist
+
+pythons: build
+	$(BIN)/python tools/pythons.py
 
 docs: build
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
