@@ -190,7 +190,7 @@ def _write_pair(certificate_file: Path, key_file: Path, certificate: x509.Certif
 
 
 def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
-    """What a key signs: an authority's certificates, anybody else's handshakes."""
+    """What a key signs: an authority's certificates, all others handshakes."""
     from cryptography.x509 import KeyUsage
 
     return KeyUsage(
