@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from mainstem.instruments import Instrument
+    from mainstem.sim.wire import WireChecker
 
 FIRST_EPHEMERAL_PORT = 40_000
 MAX_IN_FLIGHT = 200_000  # datagrams: a network that holds more is being flooded, and memory is not for that
@@ -60,6 +61,8 @@ class SimNetwork:
         self.unroutable = 0
         self._chance = chance
         self._instrument = instrument
+        # Only where it is asked for: it holds streams to the settings' own values, which a user's world may change.
+        self.checker: WireChecker | None = None
         self._links: dict[tuple[str, str], Faults] = {}
         self._cut: set[tuple[str, str]] = set()
         self._sockets: list[SimSocket] = []
@@ -170,6 +173,8 @@ class SimNetwork:
         while self._flights and self._flights[0].due_ns <= now_ns:
             self._deliver(heapq.heappop(self._flights), now_ns)
             moved += 1
+        if self.checker is not None:
+            self.checker.pumped()
         return moved
 
     def next_arrival_ns(self) -> int | None:
@@ -196,6 +201,8 @@ class SimNetwork:
     def _send(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
         if self._instrument is not None:
             self._instrument.frame_out(str(destination), datagram, now_ns)
+        if self.checker is not None:
+            self.checker.sent(source, datagram, now_ns)
         if destination.is_multicast:
             # Each member has a link of its own: one may miss what another receives.
             for member in self._receivers(destination):
@@ -227,6 +234,8 @@ class SimNetwork:
             self.delivered += 1
             if self._instrument is not None:
                 self._instrument.frame_in(str(flight.source), flight.datagram, now_ns)
+            if self.checker is not None:
+                self.checker.arrived(receiver.local, flight.datagram, now_ns)
             receiver.transport.deliver(flight.datagram, flight.source.packed)
 
     def _receivers(self, destination: InetAddress) -> list[SimSocket]:

@@ -38,6 +38,7 @@ class Outcome:
 def run_one(scenario: str, seed: int) -> Outcome:
     """One world from one seed."""
     world = World(seed)
+    world.network.checker = world.wire
     try:
         with world:
             facts = SCENARIOS[scenario](world)

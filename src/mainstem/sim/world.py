@@ -13,12 +13,14 @@ from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.aeron.files import MemoryFiles
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem.sim.checkers import Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.network import SimNetwork
 from mainstem.sim.trace import Trace
 from mainstem.sim.transports import HostTransports
+from mainstem.sim.wire import WireChecker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,7 @@ class World:
         self.chance = Random(seed)
         self.clock = ManualClock()
         self.trace = Trace()
+        self.wire = WireChecker(self._refused)
         self.network = SimNetwork(self.chance, instrument=self.trace)
         if faults is not None:
             self.network.faults = faults
@@ -135,6 +138,13 @@ class World:
         self._starting.pop()
         self.hosts.append(host)
         return host
+
+    def _refused(self, address: str) -> int:
+        """The retransmissions that the driver of an address has refused so far."""
+        for host in self.hosts:
+            if host.address == address:
+                return host.aeron.counters.value(SystemCounter.RETRANSMIT_OVERFLOW)
+        return 0
 
     def _on_client_error(self, error: BaseException) -> None:
         """An error of a client fails the scenario at the next step."""

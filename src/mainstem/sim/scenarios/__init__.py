@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.sim.scenarios.addressing import joining, moving, names, redundant
+from mainstem.sim.scenarios.claims import claims
 from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
@@ -29,6 +30,7 @@ SCENARIOS: dict[str, Callable[[World], str]] = {
     "response": response,
     "rejection": rejection,
     "gaps": gaps,
+    "claims": claims,
     "cubic": cubic,
     "latency": latency,
     "untethered": untethered,

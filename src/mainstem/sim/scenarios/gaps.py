@@ -34,6 +34,7 @@ def gaps(world: World) -> str:
     window = f"rcv-wnd={WINDOW}|so-rcvbuf={2 * WINDOW}"
     subscription = receiver.aeron.add_subscription(f"{endpoint}|{window}{patience}", STREAM)
     publication = sender.aeron.add_exclusive_publication(f"{endpoint}|term-length=2m", STREAM)
+    world.wire.window_length = WINDOW
     connect(world, publication, [subscription])
     world.network.faults = Faults(loss=LOSS, delay_ns=ROUND_TRIP_NS // 2)
     checker = StreamChecker("the stream")

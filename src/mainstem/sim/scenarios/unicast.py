@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
-from mainstem.sim.checkers import MonotoneChecker, StreamChecker
+from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
 from mainstem.sim.faults import Faults
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from mainstem.sim.world import Host, World
 
 MESSAGES = 250  # of each stream: enough for several terms of 64 KiB
+TERM_LENGTH = 64 * 1024
 MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
+# Its third term is past the greatest 32-bit integer: ids wrap, positions do not.
+LAST_TERMS = "init-term-id=2147483646|term-id=2147483646|term-offset=0"
 PATIENCE_NS = 300 * NS_PER_SECOND  # simulated: 30 % loss in both directions takes many rounds
 
 
@@ -73,7 +76,9 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Strea
     endpoint = f"{receiver.address}:{20_121 + number % 2}"  # streams share endpoints
     stream_id = 1_001 + number
     subscription = receiver.aeron.add_subscription(f"aeron:udp?endpoint={endpoint}", stream_id)
-    channel = f"aeron:udp?endpoint={endpoint}|term-length=64k|mtu={mtu}"
+    channel = f"aeron:udp?endpoint={endpoint}|term-length=64k|mtu={mtu}|{chance.choice(('', '', LAST_TERMS))}".rstrip(
+        "|"
+    )
     add = chance.choice((sender.aeron.add_publication, sender.aeron.add_exclusive_publication))
     publication = add(channel, stream_id)
     name = f"stream {stream_id}"
@@ -97,8 +102,12 @@ def unicast(world: World) -> str:
         return all(stream.done for stream in streams)
 
     world.run_until(progress, what="delivery of every message", within_ns=PATIENCE_NS)
+    world.run_for(NS_PER_SECOND)
     for stream in streams:
         stream.checker.finish()
+        # Nobody is behind, so that all of the window is free.
+        if stream.publication.available_window != TERM_LENGTH // 2:
+            raise Violation(f"a publisher that all have followed may write {stream.publication.available_window} bytes")
         stream.publication.close()
     world.run_until(
         lambda: not any(stream.subscription.images for stream in streams),

@@ -37,6 +37,7 @@ def cubic(world: World) -> str:
     receiver = world.add_host(
         "receiver", cubiccongestioncontrol_measurertt=True, cubiccongestioncontrol_tcpmode=chance.random() < 0.5
     )
+    world.wire.window_length = None  # congestion control moves it
     channel = f"aeron:udp?endpoint={receiver.address}:20121"
     subscription = receiver.aeron.add_subscription(f"{channel}|cc=cubic", STREAM)
     publication = sender.aeron.add_publication(f"{channel}|term-length=64k", STREAM)

@@ -1,0 +1,317 @@
+"""What must hold of every datagram of a stream, seen from the network: windows, NAKs and their responses, heartbeats.
+
+Messages arrive whole and in order even where a driver is wasteful or late: what one NAK or status message misses, the next one
+mends. A ``WireChecker`` sees each frame as it is sent and as it arrives, and holds both ends to what they owe each other
+(docs/protocols/aeron.md, 14 to 17):
+
+- A sender sends no byte beyond what some status message has allowed it.
+- A sender responds to a NAK that it receives in its next duty cycle, with all that is missing, unless it has sent those bytes
+  again within the linger time. Where its pool of retransmissions was full or its rate used up, it may refuse.
+- A sender that has a receiver is never silent for longer than its heartbeat interval.
+- A receiver's status message names no position behind which nothing has arrived, offers exactly its window, and comes at least
+  once in each status interval for as long as the image lives.
+
+A sender that has gone owes nothing: what it did not do is held against it when it sends its next frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from mainstem._core import layout
+from mainstem.clock import NS_PER_MS
+from mainstem.sim.checkers import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mainstem.aeron.driver.media.addresses import InetAddress
+
+# The settings' own values, which no scenario changes.
+HEARTBEAT_INTERVAL_NS = 100 * NS_PER_MS
+STATUS_INTERVAL_NS = 200 * NS_PER_MS
+LINGER_NS = 10 * NS_PER_MS
+INITIAL_WINDOW_LENGTH = 128 * 1024
+# Something that is due may be late by two of the longest steps of time.
+SLACK_NS = 15 * NS_PER_MS
+# A sender that has data to send reads what came for it in every sixth duty cycle; what it sends then is seen by the pump after it.
+PUMPS_TO_RESPOND = 8
+# A NAK is served from so far behind the sender, and for so many windows at once.
+MAX_MESSAGE_LENGTH = 16 << 20
+WINDOW_MULTIPLE = 4
+
+_HEADER = Struct("<iBBHiiii")  # length, version, flags, type, term offset, session, stream, term id
+_SETUP = Struct(
+    "<iBBHiiiiiiii"
+)  # the same with session and stream, initial term id, active term id, term length, MTU, TTL
+_NAK = Struct("<iBBHiiiii")  # session, stream, term id, term offset, length
+_STATUS = Struct("<iBBHiiiii")  # session, stream, term id, term offset, window
+
+
+@dataclass(slots=True)
+class _Request:
+    """A NAK that has arrived at a sender, and what has been sent again since."""
+
+    position: int
+    end: int
+    arrived_ns: int
+    by_pump: int
+    overflows: int
+    is_responded_before: bool
+    responses: list[tuple[int, int]] = field(default_factory=list)
+
+    def is_served(self) -> bool:
+        """Whether all of it was sent again now, or was on its way before."""
+        reached = self.position
+        for start, end in sorted(self.responses):
+            if start <= reached:
+                reached = max(reached, end)
+        return self.is_responded_before or reached >= self.end
+
+
+@dataclass(slots=True)
+class _Sender:
+    """What is known of one stream at the socket that sends it."""
+
+    name: str
+    initial_term_id: int
+    term_length: int
+    mtu: int
+    sent_to: int
+    edge: int = -1
+    last_send_ns: int = -1
+    requests: list[_Request] = field(default_factory=list)
+    asked: list[tuple[int, int, int]] = field(default_factory=list)
+    frame_ends: dict[int, int] = field(default_factory=dict)
+
+    def position(self, term_id: int, offset: int) -> int:
+        return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
+
+    def whole_end(self, position: int, end: int) -> int:
+        """Where the last frame ends that lies wholly in ``[position, end)``."""
+        while (after := self.frame_ends.get(position, end + 1)) <= end:
+            position = after
+        return position
+
+    def is_in_reach(self, position: int) -> bool:
+        """Whether it must still have what it sent there."""
+        reach = self.term_length // 2 + min(self.term_length // 8, MAX_MESSAGE_LENGTH)
+        return self.sent_to - reach <= position < self.sent_to
+
+
+@dataclass(slots=True)
+class _Receiver:
+    """What has arrived of one stream at a host."""
+
+    initial_term_id: int
+    term_length: int
+    arrived_to: int = 0
+    last_status_ns: int = -1
+
+    def position(self, term_id: int, offset: int) -> int:
+        return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
+
+
+class WireChecker:
+    """Holds senders and receivers to what they owe each other; raises ``Violation`` where one does not do it.
+
+    Args:
+        overflows: How many requests the driver of an address has refused so far.
+
+    Attributes:
+        window_length: The window that receivers are configured with; None where congestion control moves it.
+        naks: NAKs that arrived at a sender and had to be served.
+        resent: Bytes that were sent again.
+    """
+
+    def __init__(self, overflows: Callable[[str], int]) -> None:
+        self.window_length: int | None = INITIAL_WINDOW_LENGTH
+        self.naks = 0
+        self.resent = 0
+        self._overflows = overflows
+        self._pumps = 0
+        self._senders: dict[tuple[InetAddress, int, int], _Sender] = {}
+        self._receivers: dict[tuple[str, int, int], _Receiver] = {}
+
+    def pumped(self) -> None:
+        """Notes that the network has moved what there was; called after each time."""
+        self._pumps += 1
+
+    # -- what is sent ------------------------------------------------------------------------------------------------
+
+    def sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
+        """Checks a datagram that leaves a socket.
+
+        Args:
+            source: The socket's address.
+            datagram: Its bytes.
+            now_ns: Simulated time in nanoseconds.
+
+        Raises:
+            Violation: The sender or the receiver owes something else.
+
+        Example:
+            ``checker.sent(socket.local, datagram, now_ns)``
+        """
+        kind = _kind(datagram)
+        if kind in (layout.TYPE_DATA, layout.TYPE_PAD):
+            self._data_sent(source, datagram, now_ns)
+        elif kind == layout.TYPE_SETUP:
+            self._setup_sent(source, datagram)
+        elif kind == layout.TYPE_SM:
+            self._status_sent(source, datagram, now_ns)
+
+    def _setup_sent(self, source: InetAddress, datagram: bytes) -> None:
+        _, _, _, _, offset, session_id, stream_id, initial, active, term_length, mtu, _ = _SETUP.unpack_from(datagram)
+        known = self._senders.get((source, session_id, stream_id))
+        if known is None or (known.initial_term_id, known.term_length) != (initial, term_length):
+            sender = _Sender(f"stream {stream_id} session {session_id} from {source}", initial, term_length, mtu, 0)
+            sender.sent_to = sender.position(active, offset)
+            self._senders[source, session_id, stream_id] = sender
+
+    def _data_sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
+        _, _, _, _, offset, session_id, stream_id, term_id = _HEADER.unpack_from(datagram)
+        sender = self._senders.get((source, session_id, stream_id))
+        if sender is None:
+            return
+        position = sender.position(term_id, offset)
+        end, needed = _extent(datagram, position, sender.frame_ends)
+        self._check_requests(source, sender)
+        if position < sender.sent_to and end > position:
+            self.resent += end - position
+            for request in sender.requests:
+                request.responses.append((position, end))
+            return
+        if sender.edge >= 0:
+            if end > position and needed > sender.edge:
+                raise Violation(
+                    f"{sender.name}: sent up to {needed}, {needed - sender.edge} bytes beyond what any receiver allowed"
+                )
+            silent_ns = now_ns - sender.last_send_ns
+            if sender.last_send_ns >= 0 and silent_ns > HEARTBEAT_INTERVAL_NS + SLACK_NS:
+                raise Violation(f"{sender.name}: neither data nor a heartbeat for {silent_ns / NS_PER_MS:.1f} ms")
+            sender.last_send_ns = now_ns
+        sender.sent_to = max(sender.sent_to, end)
+
+    def _check_requests(self, source: InetAddress, sender: _Sender) -> None:
+        """The requests that are due: each must have been served, but where the sender counts that it refused some."""
+        due = [request for request in sender.requests if request.by_pump < self._pumps]
+        if not due:
+            return
+        sender.requests = [request for request in sender.requests if request.by_pump >= self._pumps]
+        for request in due:
+            # It may have gone on so far, before it read the request, that it has no such bytes any more.
+            is_owed = sender.is_in_reach(request.position) and self._overflows(source.ip) == request.overflows
+            if is_owed and not request.is_served():
+                raise Violation(
+                    f"{sender.name}: a NAK for {request.position} to {request.end} was not served but for {request.responses}"
+                )
+
+    def _status_sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
+        _, _, flags, _, session_id, stream_id, term_id, offset, window = _STATUS.unpack_from(datagram)
+        receiver = self._receivers.get((source.ip, session_id, stream_id))
+        if receiver is None or flags & layout.SM_FLAG_SEND_SETUP:
+            return
+        name = f"stream {stream_id} session {session_id} at {source.ip}"
+        position = receiver.position(term_id, offset)
+        if position > receiver.arrived_to:
+            raise Violation(
+                f"{name}: a status message names position {position}; nothing beyond {receiver.arrived_to} has arrived"
+            )
+        if self.window_length is not None and window != min(self.window_length, receiver.term_length // 2):
+            raise Violation(f"{name}: a status message offers a window of {window} bytes")
+        silent_ns = now_ns - receiver.last_status_ns
+        if receiver.last_status_ns >= 0 and silent_ns > STATUS_INTERVAL_NS + SLACK_NS:
+            raise Violation(f"{name}: no status message for {silent_ns / NS_PER_MS:.1f} ms")
+        receiver.last_status_ns = now_ns
+
+    # -- what arrives ------------------------------------------------------------------------------------------------
+
+    def arrived(self, at: InetAddress, datagram: bytes, now_ns: int) -> None:
+        """Notes a datagram that arrives at a socket.
+
+        Args:
+            at: The socket's address.
+            datagram: Its bytes.
+            now_ns: Simulated time in nanoseconds.
+
+        Example:
+            ``checker.arrived(socket.local, datagram, now_ns)``
+        """
+        kind = _kind(datagram)
+        if kind in (layout.TYPE_DATA, layout.TYPE_PAD):
+            _, _, _, _, offset, session_id, stream_id, term_id = _HEADER.unpack_from(datagram)
+            receiver = self._receivers.get((at.ip, session_id, stream_id))
+            if receiver is not None:
+                end, _ = _extent(datagram, receiver.position(term_id, offset), {})
+                receiver.arrived_to = max(receiver.arrived_to, end)
+        elif kind == layout.TYPE_SETUP:
+            self._setup_arrived(at, datagram)
+        elif kind == layout.TYPE_SM:
+            self._status_arrived(at, datagram)
+        elif kind == layout.TYPE_NAK:
+            self._nak_arrived(at, datagram, now_ns)
+
+    def _setup_arrived(self, at: InetAddress, datagram: bytes) -> None:
+        _, _, _, _, offset, session_id, stream_id, initial, active, term_length, _, _ = _SETUP.unpack_from(datagram)
+        receiver = self._receivers.get((at.ip, session_id, stream_id))
+        if receiver is None or (receiver.initial_term_id, receiver.term_length) != (initial, term_length):
+            receiver = self._receivers[at.ip, session_id, stream_id] = _Receiver(initial, term_length)
+        receiver.arrived_to = max(receiver.arrived_to, receiver.position(active, offset))
+        # It may begin another image: the last one's status messages say nothing of this one's.
+        receiver.last_status_ns = -1
+
+    def _status_arrived(self, at: InetAddress, datagram: bytes) -> None:
+        _, _, flags, _, session_id, stream_id, term_id, offset, window = _STATUS.unpack_from(datagram)
+        sender = self._senders.get((at, session_id, stream_id))
+        if sender is not None and not flags & layout.SM_FLAG_SEND_SETUP:
+            sender.edge = max(sender.edge, sender.position(term_id, offset) + window)
+
+    def _nak_arrived(self, at: InetAddress, datagram: bytes, now_ns: int) -> None:
+        _, _, _, _, session_id, stream_id, term_id, offset, length = _NAK.unpack_from(datagram)
+        sender = self._senders.get((at, session_id, stream_id))
+        if sender is None:
+            return
+        position = sender.position(term_id, offset)
+        if not sender.is_in_reach(position):
+            return
+        most = min(INITIAL_WINDOW_LENGTH, sender.term_length // 2) * WINDOW_MULTIPLE
+        term_end = (position // sender.term_length + 1) * sender.term_length
+        stop = min(position + min(length, most), sender.sent_to, term_end)
+        # What was asked for lately is on its way, or refused for what is: the sender remembers ranges by their beginnings.
+        sender.asked = [each for each in sender.asked if now_ns - each[0] <= LINGER_NS + SLACK_NS]
+        lately = any(start <= position < limit for _, start, limit in sender.asked)
+        sender.asked.append((now_ns, position, position + length))
+        # A receiver that may take no more than half a frame asks for half a frame, and gets none.
+        end = sender.whole_end(position, stop)
+        if end == position:
+            return
+        self.naks += 1
+        sender.requests.append(
+            _Request(position, end, now_ns, self._pumps + PUMPS_TO_RESPOND, self._overflows(at.ip), lately)
+        )
+
+
+def _kind(datagram: bytes) -> int:
+    """The type of a datagram's first frame; -1 for one that is no frame."""
+    return int.from_bytes(datagram[6:8], "little") if len(datagram) >= layout.NAK_LENGTH else -1
+
+
+def _extent(datagram: bytes, position: int, frame_ends: dict[int, int]) -> tuple[int, int]:
+    """Where the stream is behind a datagram's frames, and up to where it needs room: padding needs it for its header only.
+
+    The end of each frame is added to ``frame_ends``, by its position.
+    """
+    at = 0
+    while at + layout.DATA_HEADER_LENGTH <= len(datagram):
+        length, _, _, kind = _HEADER.unpack_from(datagram, at)[:4]
+        if length <= 0:
+            break
+        aligned = (length + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
+        frame_ends[position + at] = position + at + aligned
+        if kind == layout.TYPE_PAD:
+            return position + at + aligned, position + at + layout.DATA_HEADER_LENGTH
+        at += aligned
+    return position + at, position + at
