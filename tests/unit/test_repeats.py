@@ -72,3 +72,10 @@ def test_messages_are_found_again_whatever_pieces_they_come_in(messages: list[by
 def test_a_length_that_cannot_be_is_refused_before_its_bytes_are_awaited() -> None:
     with pytest.raises(RemoteProtocolError, match="is announced"):
         FrameSplitter().feed(b"\xff\xff\xff\xff")
+
+
+def test_a_partition_that_is_still_sent_is_not_the_oldest() -> None:
+    repeats = RepeatFilter(remembered=2)
+    for epoch, row in ((1, 0), (2, 0), (1, 1), (3, 0)):
+        assert repeats.is_new(MessageKey(epoch, 0, row))
+    assert not repeats.is_new(MessageKey(1, 0, 1))

@@ -294,3 +294,15 @@ def test_a_limit_of_any_value_refuses_or_admits(core: Core) -> None:
         log = Log(core)
         log.counters.put_i64(LIMIT * 128, value)
         assert (log.concurrent().offer(b"message") > 0) == (value > 0)
+
+
+@pytest.mark.parametrize("excess", [32, 64, 4096])
+def test_a_reader_follows_no_frame_over_the_end_of_its_term(core: Core, excess: int) -> None:
+    log = Log(core)
+    appender, image = log.exclusive(), log.image()
+    while appender.position < T - 128:
+        assert appender.offer(bytes(96)) > 0
+    image.poll(lambda fragment: None, 10_000)
+    log.memory.put_i32(log.position, T - log.position + excess)
+    with pytest.raises(ValueError, match="is not possible where"):
+        image.poll(lambda fragment: None, 10)

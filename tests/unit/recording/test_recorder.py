@@ -24,7 +24,8 @@ from mainstem.recording import (
     open_recordings,
     read_catalog,
 )
-from mainstem.recording.positions import INDEX_INTERVAL
+from mainstem.recording.positions import INDEX_INTERVAL, recorded_position
+from mainstem.recording.segments import SegmentWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -377,3 +378,36 @@ def test_a_recorder_that_cannot_open_a_directory_leaves_it_unlocked(tmp_path: Pa
         Recorder(tmp_path)
     catalog.write_bytes(whole)
     Recorder(tmp_path).close()
+
+
+def test_nothing_is_published_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published: list[tuple[int, int]] = []
+    write = SegmentWriter.write
+
+    def observed(self: SegmentWriter, frames: memoryview) -> None:
+        published.append((recorded_position(tmp_path, 0) or 0, self.position))
+        write(self, frames)
+
+    monkeypatch.setattr(SegmentWriter, "write", observed)
+    make(tmp_path, payloads(100))
+    assert published
+    assert all(position <= written for position, written in published)
+
+
+def test_a_disk_that_takes_nothing_leaves_everything_with_the_publisher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with Recorder(tmp_path) as recorder:
+        writer = recorder.start(**STREAM, join_position=0)
+        run = Stream().message(b"x" * 100)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", refuse)
+            with pytest.raises(OSError, match="No space left"):
+                writer.write(memoryview(run), 0)
+        assert writer.position == 0
+        assert recorded_position(tmp_path, 0) == 0
+        writer.write(memoryview(run), 0)
+        assert writer.position == len(run)

@@ -401,3 +401,18 @@ def test_idle_streams_ask_for_nothing_however_many_there_are() -> None:
     ]
     assert not a._ready
     assert len(streams) + 1 == len(b.streams)
+
+
+def test_credit_comes_back_for_as_long_as_a_stream_lasts() -> None:
+    a, b = pair(Settings(stream_window=1 << 16))
+    stream = a.open_stream()
+    received = 0
+    for _ in range(80):
+        a.write(stream, bytes(1 << 15))
+        shuttle(a, b)
+        for event in drain(b):
+            if isinstance(event, events.DataReceived):
+                received += len(event.data)
+                b.consume(event.stream, len(event.data))
+        shuttle(a, b)
+    assert received == 80 << 15

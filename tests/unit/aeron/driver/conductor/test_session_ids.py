@@ -1,0 +1,24 @@
+"""Session ids: never one that is reserved, nor one that is in use on the same endpoint and stream."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from mainstem.aeron.driver.conductor.session_ids import SessionIds
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_session_id_in_use_is_not_handed_out_again(seed: int) -> None:
+    ids = SessionIds(Random(seed), reserved_low=-1, reserved_high=1000)
+    first = ids.take(())
+    in_use = {first, first + 1, first + 2, first + 5}
+    taken = SessionIds(Random(seed), reserved_low=-1, reserved_high=1000)
+    following = [taken.take(in_use) for _ in range(3)]
+    assert following == [first + 3, first + 4, first + 6]
+
+
+def test_a_reserved_session_id_is_passed_over() -> None:
+    ids = SessionIds(Random(1), reserved_low=-(1 << 31), reserved_high=(1 << 31) - 10)
+    assert {ids.take(()) for _ in range(9)} == set(range((1 << 31) - 9, 1 << 31))

@@ -1,0 +1,58 @@
+"""Session tickets are used once, by however many processes share the file."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass
+class Ticket:
+    """What both libraries' tickets have."""
+
+    ticket: bytes = b"label"
+    age_add: int = 1
+    cipher_suite: int = 2
+    not_valid_after: datetime.datetime = NOW
+    not_valid_before: datetime.datetime = NOW
+    resumption_secret: bytes = b"secret"
+    server_name: str = "localhost"
+    max_early_data_size: int | None = None
+    other_extensions: list[tuple[int, bytes]] = field(default_factory=list)
+    is_valid: bool = field(default=True, init=False)
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return tmp_path / "tickets.db" if request.param == "file" else None
+
+
+def test_a_server_s_ticket_is_fetched_once(path: Path | None) -> None:
+    tickets = ServerTickets(path)
+    tickets.keep(Ticket())
+    other = tickets if path is None else ServerTickets(path)
+    assert other.fetcher(Ticket)(b"label") == Ticket()
+    assert tickets.fetcher(Ticket)(b"label") is None
+    assert other.fetcher(Ticket)(b"label") is None
+    tickets.close()
+    other.close()
+
+
+def test_a_client_s_tickets_are_taken_once_and_the_newest_first(path: Path | None) -> None:
+    sessions = Sessions(path)
+    keep = sessions.keeper("localhost:4433", "qh3")
+    for label in (b"first", b"second"):
+        keep(Ticket(label))
+    taken = [sessions.take("localhost:4433", "qh3", Ticket) for _ in range(3)]
+    assert [ticket and ticket.ticket for ticket in taken] == [b"second", b"first", None]
+    sessions.close()
