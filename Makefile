@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 50
 FUZZ_SECONDS ?= 5
+CANARIES ?= 3
 WORKERS ?= 2
 LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
@@ -12,6 +13,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-r
 
 .PHONY: help build test check slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions pythons \
   wheel docs clean
+.PHONY: help build test check canary slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
@@ -28,6 +30,7 @@ help:
 	@echo "before you trust it"
 	@echo "  make check           all that make test leaves out: long tests, style, more seeds, fuzzing, the documentation"
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
+	@echo "  make canary          plant each known bug, one at a time, and show what finds it"
 	@echo "  make fuzz            every fuzz target for a few seconds"
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
@@ -56,6 +59,8 @@ check: lint
 	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=build/tests/properties.xml
 	@echo "== the simulator, other seeds"
 	$(BIN)/python -m mainstem.sim --first 101 --seeds $(SEEDS)
+	@echo "== known bugs, $(CANARIES) of them chosen by the commit: each must be found"
+	$(BIN)/python -m tests.canary --sample $(CANARIES)
 	@echo "== fuzz targets, $(FUZZ_SECONDS) s each"
 	$(BIN)/python fuzz/run.py --seconds $(FUZZ_SECONDS)
 	@if command -v valgrind >/dev/null; then \
@@ -105,6 +110,9 @@ demo: build
 
 sim: build
 	$(BIN)/python -m mainstem.sim --seeds $(SEEDS)
+
+canary: build
+	$(BIN)/python -m tests.canary
 
 fuzz: build
 	$(BIN)/python fuzz/run.py

@@ -1,0 +1,19 @@
+"""Every bug that is planted, in the order of the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.canary.bugs import channels, logs, receiver, recordings, sender, streams
+
+if TYPE_CHECKING:
+    from tests.canary.bug import Bug
+
+BUGS: tuple[Bug, ...] = (
+    *sender.BUGS,
+    *receiver.BUGS,
+    *logs.BUGS,
+    *streams.BUGS,
+    *channels.BUGS,
+    *recordings.BUGS,
+)

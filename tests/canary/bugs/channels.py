@@ -1,0 +1,56 @@
+"""Bugs of bymux, Jmux and Aqueduct: credit, rations, tickets, cascades, numbers."""
+
+from __future__ import annotations
+
+from tests.canary.bug import AqueductSimulator, Bug, Suite
+
+BUGS = (
+    Bug(
+        name="bymux: credit is lost after 2**20 bytes",
+        harm="a stream stops after a megabyte",
+        file="mux/bymux/connection.py",
+        old="        stream.send_credit = credit + amount if amount else INFINITE\n",
+        new="        stream.send_credit = credit + (amount if stream.sent < 1 << 20 else 0) if amount else INFINITE\n",
+        finder=Suite(selection=("tests/unit/mux/bymux/test_connection.py",)),
+    ),
+    Bug(
+        name="Jmux: a ration is counted twice",
+        harm="a peer that keeps to its ration is thrown out",
+        file="mux/jmux/connection.py",
+        old="            session.inbound -= length\n",
+        new="            session.inbound -= 2 * length\n",
+        finder=Suite(selection=("tests/unit/mux/jmux/test_connection.py",)),
+    ),
+    Bug(
+        name="Aqueduct: a ticket is used twice",
+        harm="a copy of a client's first flight is carried out again",
+        file="aqueduct/quic/tickets.py",
+        old='                "DELETE FROM entry WHERE id = (SELECT max(id) FROM entry WHERE name = ?) RETURNING value", (name,)\n',
+        new='                "SELECT value FROM entry WHERE id = (SELECT max(id) FROM entry WHERE name = ?)", (name,)\n',
+        finder=Suite(selection=("tests/unit/aqueduct/quic/test_tickets.py",)),
+    ),
+    Bug(
+        name="Aqueduct: a cascade misses one half",
+        harm="a channel whose creation was lost waits for ever",
+        file="aqueduct/lifecycle.py",
+        old="        state.lost.extend(entry.links)\n",
+        new="        state.lost.extend(entry.links[1:])\n",
+        finder=AqueductSimulator(),
+    ),
+    Bug(
+        name="Aqueduct: a message's expiry is off by one",
+        harm="one unreliable message is never given up, and its channel never finishes",
+        file="aqueduct/channel_halves.py",
+        old="            self.expired = self.expiries.popleft()[0]\n",
+        new="            self.expired = self.expiries.popleft()[0] - 1\n",
+        finder=Suite(selection=("tests/unit/aqueduct/test_delivery.py", "tests/unit/aqueduct/test_connection.py")),
+    ),
+    Bug(
+        name="Aqueduct: an acknowledgement makes nothing reachable",
+        harm="links are kept for as long as the connection lives",
+        file="aqueduct/lifecycle.py",
+        old="        state.reached.extend(entry.links)\n",
+        new="        state.reached.extend(entry.links[1:])\n",
+        finder=AqueductSimulator(),
+    ),
+)

@@ -1,0 +1,81 @@
+"""Bugs of the receiver: status messages, requests for what is missing, checks of what arrives."""
+
+from __future__ import annotations
+
+from tests.canary.bug import Bug, Simulator, Suite
+
+RECEIVE_PATH = "_core/driver/receive_path.py"
+WINDOW = "        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET, cython.cast(cython.int, window))\n"
+
+BUGS = (
+    Bug(
+        name="a receiver offers a quarter more than its window",
+        harm="a sender sends what the receiver has no room for",
+        file=RECEIVE_PATH,
+        old=WINDOW,
+        new=WINDOW.replace("window))", "window + window // 4))"),
+        finder=Simulator(scenarios=("unicast",)),
+    ),
+    Bug(
+        name="a receiver offers a quarter less than its window",
+        harm="a stream over a long way is a quarter slower than its buffers allow",
+        file=RECEIVE_PATH,
+        old=WINDOW,
+        new=WINDOW.replace("window))", "window - window // 4))"),
+        finder=Simulator(scenarios=("unicast",)),
+    ),
+    Bug(
+        name="a status message's position is a frame too high",
+        harm="a sender takes a frame for consumed that nobody has read",
+        file=RECEIVE_PATH,
+        old="            cython.cast(cython.int, self.scheduled_position & (self.term_length - 1)),\n"
+        "        )\n        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET",
+        new="            cython.cast(cython.int, (self.scheduled_position + FRAME_ALIGNMENT) & (self.term_length - 1)),\n"
+        "        )\n        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET",
+        finder=Simulator(scenarios=("unicast",)),
+    ),
+    Bug(
+        name="a status message is sent for consumption only",
+        harm="a quiet subscriber is taken for gone",
+        file=RECEIVE_PATH,
+        old="        if self.schedule_status() or now_ns >= self.status_due_ns:\n",
+        new="        if self.schedule_status() or (self.status_messages_sent == 0 and now_ns >= self.status_due_ns):\n",
+        finder=Simulator(scenarios=("unicast",)),
+    ),
+    Bug(
+        name="a NAK asks for a frame less than is missing",
+        harm="each gap of several frames needs two requests",
+        file="_core/log/term.py",
+        old="    offset += FRAME_ALIGNMENT\n    while offset < limit and ld32(base, term + offset) == 0:\n"
+        "        offset += FRAME_ALIGNMENT\n    return offset if offset < limit else limit\n",
+        new="    start: cython.longlong = offset\n    offset += FRAME_ALIGNMENT\n"
+        "    while offset < limit and ld32(base, term + offset) == 0:\n        offset += FRAME_ALIGNMENT\n"
+        "    if offset - start > FRAME_ALIGNMENT:\n        return offset - FRAME_ALIGNMENT\n"
+        "    return offset if offset < limit else limit\n",
+        finder=Simulator(scenarios=("unicast", "gaps")),
+    ),
+    Bug(
+        name="a gap is asked for in every scan",
+        harm="one loss makes a receiver send a NAK every 100 µs",
+        file="_core/driver/loss_detector.py",
+        old="            self.timer[i] = max(now_ns + self.patience(self.times[i]), self.first_asked[i] + LINGER_NS)\n",
+        new="            self.timer[i] = now_ns + self.delay.retry()\n",
+        finder=Simulator(scenarios=("unicast", "gaps")),
+    ),
+    Bug(
+        name="a repeated datagram is inserted again",
+        harm="a message changes while a subscriber reads it",
+        file="_core/log/term.py",
+        old="    if ld64(base, at) != 0:\n        return False  # a repeat",
+        new="    if ld64(base, at) == -1:\n        return False  # a repeat",
+        finder=Suite(selection=("tests/unit/_core/test_term.py",)),
+    ),
+    Bug(
+        name="a datagram's frames may run over the term",
+        harm="a malformed datagram overwrites the next term",
+        file="_core/driver/frame_checks.py",
+        old="            or first + done + align_frame(frame) > term_length\n",
+        new="            or first + done > term_length\n",
+        finder=Suite(selection=("tests/unit/aeron/protocol/test_compiled_agrees.py",)),
+    ),
+)

@@ -1,0 +1,68 @@
+"""Bugs of recordings and of what Spark does with them: indexes, segments, offsets, repeats."""
+
+from __future__ import annotations
+
+from tests.canary.bug import Bug, Suite
+
+BUGS = (
+    Bug(
+        name="an index entry is off by a frame",
+        harm="a query that starts at a time begins in the middle of a message",
+        file="recording/writer.py",
+        old="            self._positions.append(IndexEntry(self.position, max(",
+        new="            self._positions.append(IndexEntry(self.position + FRAME_ALIGNMENT, max(",
+        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
+    ),
+    Bug(
+        name="the last message before a segment's end is dropped",
+        harm="one message of each segment is missing from every query",
+        file="recording/reader.py",
+        old="                    yield Run(segment.memory, place, place + piece_end - at, base + at, segment.name)\n",
+        new="                    cut = 64 if piece_end == self.descriptor.segment_file_length else 0\n"
+        "                    yield Run(segment.memory, place, place + piece_end - at - cut, base + at, segment.name)\n",
+        finder=Suite(selection=("tests/unit/recording/test_recordings.py",)),
+    ),
+    Bug(
+        name="a position is published before its frames are written",
+        harm="a reader sees zeros where a message should be",
+        file="recording/writer.py",
+        old="        if walk.others:\n            self._write_with_padding(frames)\n",
+        new="        self._positions.publish(start + frames.nbytes, time_ns)\n"
+        "        if walk.others:\n            self._write_with_padding(frames)\n",
+        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
+    ),
+    Bug(
+        name="Spark: an offset is committed too early",
+        harm="a micro-batch whose function failed is never tried again",
+        file="spark/foreach_batch.py",
+        old="        function(batch, batch_id)\n        store.put(name, str(batch_id).encode())\n",
+        new="        store.put(name, str(batch_id).encode())\n        function(batch, batch_id)\n",
+        finder=Suite(selection=("tests/unit/spark/formats/test_foreach_batch.py",)),
+    ),
+    Bug(
+        name="Spark: a limited micro-batch ends within a message",
+        harm="a message that two micro-batches share is in neither",
+        file="recording/reader.py",
+        old="            return self.walk(near, target).position if near < target else near\n",
+        new="            return target & ~31 if near < target else near\n",
+        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
+    ),
+    Bug(
+        name="a repeat filter forgets",
+        harm="a retried micro-batch's messages are processed twice",
+        file="repeats.py",
+        old="        self._rows.move_to_end(place)\n",
+        new="",
+        finder=Suite(selection=("tests/unit/test_repeats.py",)),
+    ),
+    Bug(
+        name="a position moves over what the disk did not take",
+        harm="a full disk costs messages",
+        file="recording/segments.py",
+        old="        while written < length:\n            written += os.pwrite(self._fd, frames[written:], at + written)\n"
+        "        self.position += length\n",
+        new="        self.position += length\n        while written < length:\n"
+        "            written += os.pwrite(self._fd, frames[written:], at + written)\n",
+        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
+    ),
+)

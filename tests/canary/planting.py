@@ -1,0 +1,160 @@
+"""Plants a bug in a copy of the source and lets its finder search for it.
+
+The copy lies in a temporary folder and holds what the finders need; the repository is only read. The one compiled module that
+the bug is in is compiled again there, all others are copied as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.canary.bug import ROOT, AqueductSimulator, Bug, Simulator, Suite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+COPIED = ("src", "tests", "docs", "tools", "fuzz", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".pytest_cache", "*.egg-info", ".hypothesis")
+# A finder is one that somebody waits for: what takes longer, on a machine with other work too, finds nothing.
+FINDER_SECONDS = 180
+FAILED = 1  # pytest's exit code where a test failed; others say that it could not run them
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of one bug. ``by`` is the test or the seed that found it; empty where none did, and ``why`` says more."""
+
+    bug: Bug
+    by: str
+    why: str
+    seconds: float
+
+
+class CannotRun(Exception):
+    """The source could not be copied, built or run without any bug: nothing is known of the bugs."""
+
+
+class Tree:
+    """A copy of the source, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._originals: dict[Path, bytes] = {}
+        folder.mkdir(parents=True)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=LEFT_OUT)
+            else:
+                shutil.copy2(source, folder / name)
+
+    def plant(self, bug: Bug) -> None:
+        """Writes the bug into its file and compiles it where it is compiled."""
+        path = self.folder / bug.path
+        modules = path.parent.glob(f"{path.stem}.*.so") if bug.is_compiled else ()
+        self._originals = {each: each.read_bytes() for each in (path, *modules)}
+        path.write_text(bug.planted(path.read_text()))
+        if bug.is_compiled:
+            result = self.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], seconds=600)
+            if result.returncode:
+                raise CannotRun(f"{bug.name} does not compile:\n{_tail(result)}")
+
+    def restore(self) -> None:
+        """Takes the bug out again: its file, and then what was compiled from it, which so is the newer of the two."""
+        for path, content in self._originals.items():
+            path.unlink(missing_ok=True)
+            path.write_bytes(content)
+        self._originals = {}
+
+    def run(self, command: Sequence[str], *, seconds: float = FINDER_SECONDS) -> subprocess.CompletedProcess[str]:
+        """Runs a command in the copy, with its packages before all others. A command that takes too long ends with 124."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{self.folder / 'src'}{os.pathsep}{self.folder}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        with subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                # Its children too: drivers of system tests are processes of their own.
+                os.killpg(process.pid, 9)
+                output, _ = process.communicate()
+                return subprocess.CompletedProcess(command, 124, f"{output}\nended after {seconds} s")
+        return subprocess.CompletedProcess(command, process.returncode, output)
+
+    def check(self) -> None:
+        """Raises CannotRun unless programs in the copy import the copy."""
+        result = self.run([sys.executable, "-c", "import mainstem; print(mainstem.__file__)"])
+        if not result.stdout.strip().startswith(str(self.folder)):
+            raise CannotRun(f"programs in {self.folder} import {result.stdout.strip()}")
+
+    def find(self, bug: Bug) -> Found:
+        """Plants a bug, runs its finder, and takes the bug out again."""
+        begun = time.monotonic()
+        try:
+            self.plant(bug)
+            by, why = self._search(bug.finder)
+        except CannotRun as error:
+            by, why = "", str(error)
+        finally:
+            self.restore()
+        return Found(bug, by, why, time.monotonic() - begun)
+
+    def _search(self, finder: Simulator | AqueductSimulator | Suite) -> tuple[str, str]:
+        """By what it was found, and why not where it was not."""
+        if isinstance(finder, Suite):
+            result = self.run(pytest_command(finder.selection, "-x"))
+            failed = [line.split(" ")[1] for line in result.stdout.splitlines() if line.startswith("FAILED ")]
+            if result.returncode == FAILED and failed:
+                return failed[0], ""
+            if result.returncode < 0:
+                return f"{finder}: ended by signal {-result.returncode}", ""
+            return "", _tail(result)
+        scenarios = finder.scenarios if isinstance(finder, Simulator) else ("aqueduct",)
+        result = self.run([sys.executable, "-m", "tests.canary.seeds", "--seeds", str(finder.seeds), *scenarios])
+        if result.returncode == 1 and (lines := result.stdout.split()) and ":" in lines[-1]:
+            return lines[-1], result.stdout.strip().splitlines()[-2]
+        if result.returncode < 0:
+            return f"{finder}: ended by signal {-result.returncode}", ""
+        return "", f"{finder.seeds} seeds kept every promise" if result.returncode == 0 else _tail(result)
+
+    def passes(self, bugs: Iterable[Bug]) -> None:
+        """Raises CannotRun unless the tests that find these bugs pass where there is none."""
+        selections = {each for bug in bugs if isinstance(bug.finder, Suite) for each in bug.finder.selection}
+        if selections:
+            result = self.run(pytest_command(sorted(selections)), seconds=600)
+            if result.returncode:
+                raise CannotRun(f"without any bug, tests fail:\n{_tail(result)}")
+
+    def keeps(self, seeds: Iterable[str]) -> None:
+        """Raises CannotRun unless these seeds, ``scenario:seed``, keep every promise where there is no bug."""
+        words = sorted({word for word in seeds if word.partition(":")[2].isdecimal()})
+        if words:
+            result = self.run([sys.executable, "-m", "tests.canary.seeds", *words], seconds=600)
+            if result.returncode:
+                raise CannotRun(f"without any bug, a seed fails:\n{_tail(result)}")
+
+
+def pytest_command(selection: Sequence[str], *options: str) -> list[str]:
+    """Runs tests one after the other, with nothing written beside the source."""
+    return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *options, *selection]
+
+
+def _tail(result: subprocess.CompletedProcess[str]) -> str:
+    return f"exit code {result.returncode}\n" + "\n".join(result.stdout.splitlines()[-15:])
