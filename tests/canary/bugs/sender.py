@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.canary.bug import Bug, Simulator
+from tests.canary.bug import Bug, Simulator, Suite
 
 SEND_PATH = "_core/driver/send_path.py"
 RETRANSMIT = "_core/driver/retransmit.py"
@@ -32,7 +32,7 @@ BUGS = (
         file=RETRANSMIT,
         old="            if self.position[i] <= position < self.position[i] + self.length[i]:\n                return 0\n",
         new="            if self.position[i] < position < self.position[i] + self.length[i]:\n                return 0\n",
-        finder=Simulator(scenarios=("unicast", "gaps")),
+        finder=Suite(selection=("tests/unit/_core/test_retransmit.py",)),
     ),
     Bug(
         name="the sender overruns the receiver's window by a datagram",

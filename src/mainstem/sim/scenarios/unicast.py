@@ -103,9 +103,10 @@ def unicast(world: World) -> str:
 
     world.run_until(progress, what="delivery of every message", within_ns=PATIENCE_NS)
     world.run_for(NS_PER_SECOND)
+    images = [image for stream in streams for image in stream.subscription.images]
     for stream in streams:
         stream.checker.finish()
-        # Nobody is behind, so that all of the window is free.
+        # No subscriber is behind, so all of the window is free.
         if stream.publication.available_window != TERM_LENGTH // 2:
             raise Violation(f"a publisher that all have followed may write {stream.publication.available_window} bytes")
         stream.publication.close()
@@ -114,6 +115,8 @@ def unicast(world: World) -> str:
         what="the end of every stream",
         within_ns=PATIENCE_NS,
     )
+    if not all(image.is_end_of_stream for image in images):
+        raise Violation("a stream ended because its sender fell silent, not because it announced its end")
     return (
         f"{len(streams)} streams, {world.network.sent} datagrams sent, {world.network.lost} lost, "
         f"{world.ticks} ticks, there {there}, back {back}"
