@@ -64,6 +64,6 @@ BUGS = (
         file="_core/memory/counters.py",
         old="now_ms + self.reuse_delay_ms)\n",
         new="now_ms)\n",
-        finder=Simulator(scenarios=("duologue",)),
+        finder=Suite(selection=("tests/unit/_core/test_counters.py",)),
     ),
 )
