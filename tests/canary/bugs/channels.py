@@ -38,14 +38,6 @@ BUGS = (
         finder=AqueductSimulator(),
     ),
     Bug(
-        name="Aqueduct: a message's expiry is off by one",
-        harm="one unreliable message is never given up, and its channel never finishes",
-        file="aqueduct/channel_halves.py",
-        old="            self.expired = self.expiries.popleft()[0]\n",
-        new="            self.expired = self.expiries.popleft()[0] - 1\n",
-        finder=Suite(selection=("tests/unit/aqueduct/test_delivery.py", "tests/unit/aqueduct/test_connection.py")),
-    ),
-    Bug(
         name="Aqueduct: an acknowledgement makes nothing reachable",
         harm="links are kept for as long as the connection lives",
         file="aqueduct/lifecycle.py",

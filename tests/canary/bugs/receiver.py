@@ -43,34 +43,6 @@ BUGS = (
         finder=Simulator(scenarios=("unicast",)),
     ),
     Bug(
-        name="a NAK asks for a frame less than is missing",
-        harm="each gap of several frames needs two requests",
-        file="_core/log/term.py",
-        old="    offset += FRAME_ALIGNMENT\n    while offset < limit and ld32(base, term + offset) == 0:\n"
-        "        offset += FRAME_ALIGNMENT\n    return offset if offset < limit else limit\n",
-        new="    start: cython.longlong = offset\n    offset += FRAME_ALIGNMENT\n"
-        "    while offset < limit and ld32(base, term + offset) == 0:\n        offset += FRAME_ALIGNMENT\n"
-        "    if offset - start > FRAME_ALIGNMENT:\n        return offset - FRAME_ALIGNMENT\n"
-        "    return offset if offset < limit else limit\n",
-        finder=Simulator(scenarios=("unicast", "gaps")),
-    ),
-    Bug(
-        name="a gap is asked for in every scan",
-        harm="one loss makes a receiver send a NAK every 100 µs",
-        file="_core/driver/loss_detector.py",
-        old="            self.timer[i] = max(now_ns + self.patience(self.times[i]), self.first_asked[i] + LINGER_NS)\n",
-        new="            self.timer[i] = now_ns + self.delay.retry()\n",
-        finder=Simulator(scenarios=("unicast", "gaps")),
-    ),
-    Bug(
-        name="a repeated datagram is inserted again",
-        harm="a message changes while a subscriber reads it",
-        file="_core/log/term.py",
-        old="    if ld64(base, at) != 0:\n        return False  # a repeat",
-        new="    if ld64(base, at) == -1:\n        return False  # a repeat",
-        finder=Suite(selection=("tests/unit/_core/test_term.py",)),
-    ),
-    Bug(
         name="a datagram's frames may run over the term",
         harm="a malformed datagram overwrites the next term",
         file="_core/driver/frame_checks.py",

@@ -40,29 +40,11 @@ BUGS = (
         finder=Suite(selection=("tests/unit/spark/formats/test_foreach_batch.py",)),
     ),
     Bug(
-        name="Spark: a limited micro-batch ends within a message",
-        harm="a message that two micro-batches share is in neither",
-        file="recording/reader.py",
-        old="            return self.walk(near, target).position if near < target else near\n",
-        new="            return target & ~31 if near < target else near\n",
-        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
-    ),
-    Bug(
         name="a repeat filter forgets",
         harm="a retried micro-batch's messages are processed twice",
         file="repeats.py",
         old="        self._rows.move_to_end(place)\n",
         new="",
         finder=Suite(selection=("tests/unit/test_repeats.py",)),
-    ),
-    Bug(
-        name="a position moves over what the disk did not take",
-        harm="a full disk costs messages",
-        file="recording/segments.py",
-        old="        while written < length:\n            written += os.pwrite(self._fd, frames[written:], at + written)\n"
-        "        self.position += length\n",
-        new="        self.position += length\n        while written < length:\n"
-        "            written += os.pwrite(self._fd, frames[written:], at + written)\n",
-        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
     ),
 )

@@ -40,12 +40,4 @@ BUGS = (
         new="            if candidate not in in_use or True:\n",
         finder=Suite(selection=("tests/unit/aeron/driver/conductor/test_session_ids.py",)),
     ),
-    Bug(
-        name="an image ends before its subscribers have read it",
-        harm="the last messages of a stream are cut off",
-        file=f"{CONDUCTOR}/publication_image.py",
-        old="self._drain_ns and self._have_read(self.path.rebuild_position, now_ns)\n",
-        new="self._drain_ns\n",
-        finder=Simulator(scenarios=("unicast",)),
-    ),
 )
