@@ -18,7 +18,7 @@ BUGS = (
     ),
     Bug(
         name="a receiver offers a quarter less than its window",
-        harm="a stream over a long way is a quarter slower than its buffers allow",
+        harm="a stream over a high-latency link is a quarter slower than its buffers allow",
         file=RECEIVE_PATH,
         old=WINDOW,
         new=WINDOW.replace("window))", "window - window // 4))"),
@@ -26,7 +26,7 @@ BUGS = (
     ),
     Bug(
         name="a status message's position is a frame too high",
-        harm="a sender takes a frame for consumed that nobody has read",
+        harm="a sender takes a frame for consumed that no subscriber has read",
         file=RECEIVE_PATH,
         old="            cython.cast(cython.int, self.scheduled_position & (self.term_length - 1)),\n"
         "        )\n        put32(self.frame, SM_RECEIVER_WINDOW_OFFSET",
