@@ -11,9 +11,8 @@ LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions pythons \
-  wheel docs clean
-.PHONY: help build test check canary slowest unit lint format generate hooks levels demo sim fuzz bench instructions spark-versions docs clean
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary fuzz bench instructions spark-versions \
+  pythons wheel docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
