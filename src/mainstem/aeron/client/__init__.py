@@ -11,9 +11,11 @@ from mainstem.aeron.client.context import ClientContext
 from mainstem.aeron.client.counter import Counter
 from mainstem.aeron.client.image import Image
 from mainstem.aeron.client.offer_status import Action, OfferStatus
+from mainstem.aeron.client.poller import Poller
 from mainstem.aeron.client.publication import ExclusivePublication, Publication
 from mainstem.aeron.client.requester import Replier, Request, Requester
 from mainstem.aeron.client.settings import ClientSettings
+from mainstem.aeron.client.stats import ClientStats, ImageStats, PublicationStats, SubscriptionStats
 from mainstem.aeron.client.subscription import Subscription
 
 __all__ = [
@@ -23,17 +25,22 @@ __all__ = [
     "BufferClaim",
     "ClientContext",
     "ClientSettings",
+    "ClientStats",
     "Counter",
     "ExclusivePublication",
     "Fragment",
     "FragmentAssembler",
     "Header",
     "Image",
+    "ImageStats",
     "Message",
     "OfferStatus",
+    "Poller",
     "Publication",
+    "PublicationStats",
     "Replier",
     "Request",
     "Requester",
     "Subscription",
+    "SubscriptionStats",
 ]

@@ -9,6 +9,7 @@ from mainstem.aeron.agent import AgentInvoker, AgentRunner
 from mainstem.aeron.client.asynchronous import Waiting
 from mainstem.aeron.client.conductor import ClientConductor
 from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.stats import client_stats
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS, CncAttach
 from mainstem.aeron.idle import SleepIdle
 from mainstem.clock import NS_PER_MS
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.client.image import Image
     from mainstem.aeron.client.publication import ExclusivePublication, Publication
     from mainstem.aeron.client.settings import ClientSettings
+    from mainstem.aeron.client.stats import ClientStats
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.recording.persistent.subscription import PersistentSubscription
 
@@ -170,6 +172,19 @@ class Aeron:
     def counters(self) -> CountersReader:
         """All counters of the driver and its clients."""
         return self._conductor.counters
+
+    def stats(self) -> ClientStats:
+        """Returns what the client has at this moment: publications, subscriptions and images with their positions.
+
+        It costs the streams nothing: what it shows is there already.
+
+        Returns:
+            The figures; ``print`` shows them in some lines.
+
+        Example:
+            >>> print(aeron.stats())
+        """
+        return client_stats(self._conductor, self.directory)
 
     def add_publication(self, channel: str, stream_id: int, *, timeout: float | None = None) -> Publication:
         """Adds a concurrent publication, and waits for the driver.
