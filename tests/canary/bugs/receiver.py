@@ -43,6 +43,14 @@ BUGS = (
         finder=Simulator(scenarios=("unicast",)),
     ),
     Bug(
+        name="a repeated datagram is inserted again",
+        harm="a message changes while a subscriber reads it",
+        file="_core/log/term.py",
+        old="    if ld64(base, at) != 0:\n        return False  # a repeat",
+        new="    if ld64(base, at) == -1:\n        return False  # a repeat",
+        finder=Suite(selection=("tests/unit/_core/test_term.py",)),
+    ),
+    Bug(
         name="a datagram's frames may run over the term",
         harm="a malformed datagram overwrites the next term",
         file="_core/driver/frame_checks.py",
