@@ -275,15 +275,16 @@ class WireChecker:
         if sender is None:
             return
         position = sender.position(term_id, offset)
+        # What was asked for lately is on its way, or refused for what is: the sender remembers ranges by their beginnings.
+        sender.asked = [each for each in sender.asked if now_ns - each[0] <= LINGER_NS + SLACK_NS]
+        lately = any(start <= position < limit for _, start, limit in sender.asked)
+        sender.asked.append((now_ns, position, position + length))
+        # A redundant sender that is behind may be asked for what it sends in this very cycle, before it reads the request.
         if not sender.is_in_reach(position):
             return
         most = min(INITIAL_WINDOW_LENGTH, sender.term_length // 2) * WINDOW_MULTIPLE
         term_end = (position // sender.term_length + 1) * sender.term_length
         stop = min(position + min(length, most), sender.sent_to, term_end)
-        # What was asked for lately is on its way, or refused for what is: the sender remembers ranges by their beginnings.
-        sender.asked = [each for each in sender.asked if now_ns - each[0] <= LINGER_NS + SLACK_NS]
-        lately = any(start <= position < limit for _, start, limit in sender.asked)
-        sender.asked.append((now_ns, position, position + length))
         # A receiver that may take no more than half a frame asks for half a frame, and gets none.
         end = sender.whole_end(position, stop)
         if end == position:
