@@ -116,7 +116,9 @@ def test_a_query_reads_closed_segments_from_one_place_and_the_tail_from_a_server
         positions[16:24] = end.to_bytes(8, "little")
         (closed / "new").write_bytes(positions)
         (closed / "new").rename(closed / "0.mainstem-positions")
-        shutil.copy(recording.path / "archive.catalog", closed)
+        # Whole at every moment: the query reads it meanwhile.
+        shutil.copy(recording.path / "archive.catalog", closed / "new")
+        (closed / "new").rename(closed / "archive.catalog")
         for base in range(0, end, TERM):
             (recording.path / f"0-{base}.rec").unlink(missing_ok=True)
 
