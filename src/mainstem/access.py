@@ -115,10 +115,13 @@ def create_file(path: Path | str, flags: int) -> int:
         ``fd = create_file("tides/0-0.rec", os.O_RDWR)``
     """
     flags |= os.O_CLOEXEC
+    above = os.stat(os.path.dirname(path) or ".")
+    mode = SHARED_FILE_MODE if above.st_mode & stat.S_ISVTX else above.st_mode & FILE_BITS
+    # Never more than it is to be, and at once all of it where the umask leaves it: who waits for the file may open it.
+    begin = mode if above.st_gid == os.getegid() else mode & ~0o070
     while True:
         try:
-            # No other user opens it before it has its mode.
-            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, begin)
         except FileExistsError:
             if flags & os.O_EXCL:
                 raise
@@ -128,16 +131,13 @@ def create_file(path: Path | str, flags: int) -> int:
             return os.open(path, flags)
         except FileNotFoundError:
             continue  # deleted in between
-    above = os.stat(os.path.dirname(path) or ".")
-    os.fchmod(fd, SHARED_FILE_MODE if above.st_mode & stat.S_ISVTX else above.st_mode & FILE_BITS)
-    _give_group(fd, above.st_gid)
+    created = os.fstat(fd)
+    # As far as this user and the file system may: one who is not a member of the directory's group creates files of its own
+    # group, and where the mount decides about modes, nothing else does.
+    with suppress(PermissionError):
+        if created.st_gid != above.st_gid:
+            os.fchown(fd, -1, above.st_gid)
+    with suppress(PermissionError):
+        if stat.S_IMODE(created.st_mode) != mode:
+            os.fchmod(fd, mode)
     return fd
-
-
-def _give_group(path: Path | str | int, group: int) -> None:
-    """As far as this user may: one who is not a member of the directory's group creates files of its own group."""
-    if os.stat(path).st_gid != group:
-        try:
-            os.chown(path, -1, group)
-        except PermissionError:
-            return
