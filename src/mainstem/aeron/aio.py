@@ -778,6 +778,7 @@ class AsyncPoller:
             >>> poller.add(await aeron.add_subscription("aeron:ipc", 1003))
         """
         self._inner.add(subscription.sync)
+        self._clock = subscription._clock
         # Without those that were closed meanwhile.
         self._outer = {id(each.sync): each for each in (*self._outer.values(), subscription) if not each.closed}
 
@@ -831,7 +832,7 @@ class AsyncPoller:
         if not inner.subscriptions:
             return
         conductor = inner.subscriptions[0]._conductor
-        pause = Pause(self.subscriptions[0]._clock, timeout)
+        pause = Pause(self._clock, timeout)
         while True:
             turn = inner.take_messages(metadata)
             if turn is not None:

@@ -128,6 +128,7 @@ async def test_tasks_go_on_and_a_cancelled_iterator_loses_nothing() -> None:
             for each in subscriptions:
                 each.close()
             await task
+            assert [each async for each in mainstem.aio.AsyncPoller(subscriptions).messages()] == []
             assert got == [b"%d" % each for number in range(20) for each in (number, -number)]
             assert poller.subscriptions == ()
 
