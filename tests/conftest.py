@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from hypothesis import settings
 from tests.support import ports
-from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     import pytest
@@ -25,7 +24,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 ports.guard_slots()
 
-SPARK = "tests/spark/"
 FIRST = ("spark", "interop", "system", "simulation")
 
 
@@ -38,21 +36,8 @@ def _place(item: pytest.Item) -> int:
     return next((place for place, name in enumerate(FIRST) if item.get_closest_marker(name)), len(FIRST))
 
 
-class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist says nothing of its types
-    """A file's tests are one worker's, and those of all files that need a JVM."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return SPARK if file.startswith(SPARK) else file
-
-
-class Scheduler:
-    """Of pytest-xdist: chooses the scheduler, where there are workers."""
-
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> FileScheduling:
-        return FileScheduling(config, log)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.has_plugin("xdist"):
+        from tests.support.scheduling import Scheduler
+
         config.pluginmanager.register(Scheduler())
