@@ -15,6 +15,8 @@ def test_a_backend_without_its_library_names_the_extra(
     library: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, f"mainstem.aqueduct.quic.{library}_backend", raising=False)
-    monkeypatch.setitem(sys.modules, library, None)
+    # A submodule that another test has loaded is importable even where its package is not.
+    for name in [library, *(name for name in sys.modules if name.startswith(f"{library}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError, match=rf"^backend '{library}' .*'mainstem\[{extra}\]'$"):
         load_backend(library)
