@@ -319,6 +319,7 @@ print("partitions", df.rdd.getNumPartitions(), spark.sparkContext.defaultParalle
 """
 
 
+@pytest.mark.long  # a JVM of its own
 def test_a_plain_session_plans_for_its_own_parallelism(recorded: tuple[Path, list[Publisher]]) -> None:
     ensure_java()
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

@@ -154,9 +154,9 @@ def test_a_live_reader_waits_at_the_server_and_reads_what_comes(tmp_path: Path) 
         (("--listen", "127.0.0.1:0", "--tls-cert", "/nowhere", "--tls-key", "/nowhere"), "No such file"),
     ],
 )
-def test_what_cannot_be_served_is_one_sentence(directory: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_what_cannot_be_served_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "mainstem", "serve", str(directory), *arguments],
+        [sys.executable, "-m", "mainstem", "serve", str(tmp_path), *arguments],
         capture_output=True,
         text=True,
         timeout=STALL_S,
@@ -166,10 +166,10 @@ def test_what_cannot_be_served_is_one_sentence(directory: Path, arguments: tuple
     assert "Traceback" not in result.stderr
 
 
-def test_a_missing_package_is_named_with_its_extra(directory: Path, tmp_path: Path) -> None:
+def test_a_missing_package_is_named_with_its_extra(tmp_path: Path) -> None:
     (tmp_path / "aiohttp.py").write_text("raise ModuleNotFoundError(name='aiohttp')")
     result = subprocess.run(
-        [sys.executable, "-m", "mainstem", "serve", str(directory)],
+        [sys.executable, "-m", "mainstem", "serve", str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=STALL_S,
