@@ -286,6 +286,19 @@ def open_file(path: Path) -> int:
         raise RecordingError(f"{path}: {error.strerror}") from error
 
 
+def open_whole(path: Path, header: bytes) -> int:
+    """As ``open_file``; a file that is missing or shorter than its header has it from its first moment.
+
+    A reader may come at any time, so the header is written under another name first.
+    """
+    if not path.exists() or path.stat().st_size < len(header):
+        fresh = path.with_name(f"{path.name}.new")
+        with open(fresh, "wb", opener=create_file) as file:
+            file.write(header)
+        fresh.replace(path)
+    return open_file(path)
+
+
 class Catalog:
     """The catalog of one directory, open for writing. One process writes: the recorder's lock sees to it."""
 
@@ -293,10 +306,8 @@ class Catalog:
         self.directory = directory
         self._fd = -1
         self._path = directory / CATALOG_FILE
-        self._fd = open_file(self._path)
-        if os.fstat(self._fd).st_size < HEADER_LENGTH:
-            header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
-            os.pwrite(self._fd, header.ljust(HEADER_LENGTH, b"\0"), 0)
+        header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
+        self._fd = open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"))
 
     def close(self) -> None:
         """Closes the file; may be called twice."""

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
-from mainstem.access import create_file
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import MAX_POSITION, open_file
+from mainstem.recording.catalog import MAX_POSITION, open_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,13 +78,7 @@ class PositionsWriter:
     def __init__(self, directory: Path, recording_id: int, position: int) -> None:
         path = positions_file(directory, recording_id)
         header = _HEADER.pack(MAGIC, recording_id, position, 0).ljust(HEADER_LENGTH, b"\0")
-        if not path.exists() or path.stat().st_size < HEADER_LENGTH:
-            # Whole from its first moment: a reader may come at any time.
-            fresh = path.with_name(f"{path.name}.new")
-            with open(fresh, "wb", opener=create_file) as file:
-                file.write(header)
-            fresh.replace(path)
-        self._fd = open_file(path)
+        self._fd = open_whole(path, header)
         written = max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
         retained = _entries_until(written, lambda index: _entry(self._fd, index), position)
         os.pwrite(self._fd, header, 0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import struct
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from mainstem.recording.catalog import (
     RecordingDescriptor,
     read_catalog,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def le(*values: int, width: int = 4) -> bytes:
@@ -198,3 +195,17 @@ def test_a_length_that_no_recording_has_is_refused(tmp_path: Path) -> None:
 
 def test_the_version_is_three_one_zero() -> None:
     assert struct.pack("<i", CATALOG_VERSION) == b"\x00\x01\x03\x00"
+
+
+def test_a_new_catalog_is_whole_from_its_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.replace
+
+    def before(fresh: Path, path: Path) -> Path:
+        # What a reader sees that comes just now.
+        with pytest.raises(RecordingError, match=r"there is no archive\.catalog"):
+            read_catalog(tmp_path)
+        return rename(fresh, path)
+
+    monkeypatch.setattr(Path, "replace", before)
+    Catalog(tmp_path).close()
+    assert read_catalog(tmp_path) == []
