@@ -25,7 +25,7 @@ PUBLIC = {
     "mainstem.spark.tables": ("spark-tables", "tables over recordings and captures"),
     "mainstem.spark.parsers": ("spark-parsers", "the names of before of `mainstem.codecs`"),
     "mainstem.spark.foreach_batch": ("spark-foreach-batch", "micro-batches into tables and sinks of your own, once"),
-    "mainstem.metrics": ("metrics", "a driver's counters for monitoring systems"),
+    "mainstem.metrics": ("metrics", "counters for monitoring systems: of drivers, of a program's servers and clients"),
     "mainstem.repeats": ("repeats", "dropping what a sink sent twice"),
     "mainstem.sim": ("sim", "the deterministic simulator"),
 }

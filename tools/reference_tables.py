@@ -231,7 +231,34 @@ def counters() -> str:
         + "\n## Of streams, channels and clients\n\nStreams' metrics have the labels of their stream.\n\n"
         + table(["type", "label", "meaning", "metric"], others)
         + f"\nBesides these: `{PREFIX}driver_heartbeat_age_seconds`, -1 once the driver has shut down.\n"
+        + "\n## Of servers and clients of bymux, Jmux and Aqueduct\n\nA program exports them itself "
+        "([Metrics](../how-to/metrics.md)). Labels: `name`, `protocol`, `role`.\n\n"
+        + table(["kind", "meaning", "metric"], endpoint_metrics())
     )
+
+
+def endpoint_metrics() -> list[tuple[str, str, str]]:
+    """Every metric of ``Endpoints``, from an endpoint that has all of them."""
+    from mainstem.aqueduct.connection_state import Counts
+    from mainstem.aqueduct.stats import session_stats
+    from mainstem.endpoint_stats import Traffic
+    from mainstem.metrics import Endpoints
+
+    class Example:
+        def stats(self) -> Any:
+            return session_stats((), Traffic(), Counts(), role="server", is_over=False)
+
+    endpoints = Endpoints()
+    endpoints.add("example", Example())
+    rows = []
+    for family in endpoints.families():
+        causes = [code(sample.labels["cause"]) for sample in family.samples if "cause" in sample.labels]
+        meaning = family.help[0].lower() + family.help[1:]
+        if causes:
+            meaning += f" (label `cause`: {', '.join(causes)})"
+        total = "_total" if family.kind == "counter" else ""
+        rows.append((family.kind, meaning, code(family.name + total)))
+    return rows
 
 
 def errors() -> str:

@@ -75,6 +75,8 @@ DOORS: dict[str, set[str]] = {
     "mux/blocking.py": {"asyncio", "threading"},
     "mux/bymux/aio.py": {"asyncio"},
     "mux/bymux/aio_stream.py": {"asyncio"},
+    "metrics/endpoints.py": {"threading"},
+    "metrics/server.py": {"threading"},
     "mux/transports.py": {"asyncio", "socket"},
     "mux/engine.py": {"asyncio"},
     "mux/async_stream.py": {"asyncio"},

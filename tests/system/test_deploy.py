@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import typer
 import yaml
 from tests.support.ports import free_port
 
-from mainstem import Aeron, MediaDriver, cli
+from mainstem import Aeron, MediaDriver, aqueduct, cli
+from mainstem.metrics import Endpoints, render_families
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PREFIX = "mainstem_"
@@ -24,7 +27,7 @@ pytestmark = pytest.mark.system
 
 @pytest.fixture(scope="module")
 def exported() -> set[str]:
-    """The names that ``mainstem metrics`` prints for a driver with a stream to several receivers."""
+    """The names that ``mainstem metrics`` prints for a driver with a stream to several receivers, and a server exports."""
     port = free_port()
     channel = f"control=127.0.0.1:{port + 1}|control-mode=dynamic"
     with MediaDriver.launch(threading_mode="SHARED") as driver, Aeron.connect(driver.directory) as aeron:
@@ -34,7 +37,24 @@ def exported() -> set[str]:
         assert next(subscription.messages(timeout=20)) == b"tide"
         command = [sys.executable, "-m", "mainstem", "metrics", "--dir", driver.directory]
         text = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True).stdout
+    text += asyncio.run(page_of_a_server())
     return set(re.findall(rf"^# TYPE ({PREFIX}\w+)", text, re.MULTILINE))
+
+
+async def page_of_a_server() -> str:
+    """What a program with a server of Aqueduct exports, which has what servers of bymux and Jmux have, and more."""
+    pytest.importorskip("qh3")
+    pytest.importorskip("cryptography")
+
+    async def handler(_: aqueduct.Connection) -> None:
+        """Takes nothing."""
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = aqueduct.make_certificates(Path(folder))
+        async with await aqueduct.serve(handler, certificate=files.certificate, key=files.key) as server:
+            endpoints = Endpoints()
+            endpoints.add("gauges", server)
+            return render_families(endpoints.families())
 
 
 def parse(words: list[str]) -> None:
@@ -56,8 +76,9 @@ def test_every_metric_of_the_alert_rules_is_exported(exported: set[str]) -> None
         assert rule["annotations"]["summary"]
 
 
-def test_every_metric_of_the_dashboard_is_exported(exported: set[str]) -> None:
-    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+@pytest.mark.parametrize("name", ["grafana.json", "grafana-endpoints.json"])
+def test_every_metric_of_a_dashboard_is_exported(name: str, exported: set[str]) -> None:
+    dashboard = json.loads((DEPLOY / name).read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert len(expressions) >= 10
     for expression in expressions:

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.settings import QuicSettings
     from mainstem.aqueduct.quic.tickets import ServerTickets, Sessions
     from mainstem.aqueduct.server import Server, serve
+    from mainstem.aqueduct.stats import AqueductStats
 
 __all__ = [
     "AqueductConnection",
+    "AqueductStats",
     "CborSerializer",
     "Connection",
     "Limits",
@@ -47,6 +49,7 @@ __all__ = [
 
 _HOMES = {
     "AqueductConnection": "connection",
+    "AqueductStats": "stats",
     "CborSerializer": "middleware",
     "Connection": "aio",
     "Limits": "limits",

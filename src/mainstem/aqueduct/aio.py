@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.aqueduct.certificates import describe_certificate
 from mainstem.aqueduct.channel_id import ENTRYPOINT
+from mainstem.aqueduct.connection_state import Counts
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.handles import DEFAULT_BOUND, Pipe, Receiver, Sender
 from mainstem.aqueduct.quic.settings import CID_LENGTH
 from mainstem.aqueduct.remote_halves import RemoteReceiver, RemoteSender
 from mainstem.aqueduct.session import FLUSH_TIME
 from mainstem.aqueduct.state import ReceiverState
+from mainstem.aqueduct.stats import session_stats
 from mainstem.errors import ChannelError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address
     from mainstem.aqueduct.quic.udp import UdpSocket
     from mainstem.aqueduct.session import Session
+    from mainstem.aqueduct.stats import AqueductStats
 
 LONG_HEADER = 0x80
 """The first bit of a packet is set in long headers, which only handshakes have."""
@@ -147,6 +150,22 @@ class Connection:
     def engine(self) -> AqueductConnection:
         """The protocol engine, for counts and tests."""
         return self._session.conn
+
+    def stats(self) -> AqueductStats:
+        """Get what the connection has now and what it has counted; may be called in any thread.
+
+        A server's connections count bytes and ends into one: theirs has what all of them counted.
+
+        Returns:
+            The figures.
+
+        Example:
+            >>> connection.stats().unsent_bytes
+            0
+        """
+        session = self._session
+        role = "client" if self._is_client else "server"
+        return session_stats((session,), session.traffic, Counts(), role=role, is_over=session.ended.done())
 
     async def wait_ready(self) -> None:
         """Wait until both sides' headers were exchanged.

@@ -467,7 +467,7 @@ class AqueductConnection(TransportSide):
     @property
     def unacknowledged(self) -> tuple[int, int]:
         """Reliable messages of all senders that were sent and not acknowledged, and their bytes."""
-        counts = [sender.unacknowledged for sender in self._state.senders.values()]
+        counts = [sender.unacknowledged for sender in list(self._state.senders.values())]
         return sum(messages for messages, _ in counts), sum(size for _, size in counts)
 
     @property

@@ -75,6 +75,8 @@ class Timing:
 class Counts:
     """What a connection has seen that is worth counting."""
 
+    halves_created: int = 0
+    """Channel halves, of either kind and from either side."""
     messages_received: int = 0
     messages_discarded: int = 0
     """Messages for a receiver that is not there, or no longer."""

@@ -64,6 +64,7 @@ def create_sender(state: ConnectionState, channel_id: int, *, minted_here: bool,
         channel_id, minted_here=minted_here, reachable=reachable, limits=state.limits, writer=state.out.plain
     )
     state.senders[channel_id] = sender
+    state.counts.halves_created += 1
     if not minted_here:
         state.awaiting_control.append(sender)
         open_control_streams(state)
@@ -75,6 +76,7 @@ def create_receiver(state: ConnectionState, channel_id: int, *, minted_here: boo
     assert channel_id not in state.receivers, "one receiver to a channel"
     receiver = ReceiverHalf(channel_id, minted_here=minted_here, reachable=not minted_here, handed_over=handed_over)
     state.receivers[channel_id] = receiver
+    state.counts.halves_created += 1
     if not minted_here:
         state.awaiting_control.append(receiver)
         open_control_streams(state)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.aqueduct.aio import LINGER, LONG_HEADER, Connection, Endpoint, HeaderSource
 from mainstem.aqueduct.codec import PROTOCOL_ERROR, SERIALISATION_ERROR, Headers, as_headers
 from mainstem.aqueduct.connection import AqueductConnection
+from mainstem.aqueduct.connection_state import Counts
 from mainstem.aqueduct.limits import DEFAULT_LIMITS, Limits
 from mainstem.aqueduct.middleware import RAW, Serializer, choose, offer_headers
 from mainstem.aqueduct.quic import DEFAULT_BACKEND, load_backend
@@ -18,6 +19,8 @@ from mainstem.aqueduct.quic.link import PEERS_COMPLAINT
 from mainstem.aqueduct.quic.settings import CID_LENGTH, QuicSettings
 from mainstem.aqueduct.quic.udp import UdpSocket
 from mainstem.aqueduct.session import Session, logger
+from mainstem.aqueduct.stats import add_counts, session_stats
+from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ChannelError, ClosedError, LocalProtocolError, RemoteProtocolError
 from mainstem.instruments import NULL_INSTRUMENT, Instrument
 from mainstem.log_limit import LogLimit, kind_of
@@ -25,6 +28,7 @@ from mainstem.log_limit import LogLimit, kind_of
 if TYPE_CHECKING:
     from mainstem.aqueduct.quic.link import Address, Link, PacketHeader, ServerContext
     from mainstem.aqueduct.quic.tickets import ServerTickets
+    from mainstem.aqueduct.stats import AqueductStats
 
 
 Handler = Callable[[Connection], Awaitable[None]]
@@ -76,6 +80,10 @@ class Server(Endpoint):
         self._tasks: dict[asyncio.Task[None], Connection] = {}
         self._warnings = LogLimit(logger)
         self._closing = False
+        self._closed = False
+        self._traffic = Traffic()
+        # What connections counted that are gone.
+        self._ended_counts = Counts()
 
     @property
     def port(self) -> int:
@@ -91,6 +99,19 @@ class Server(Endpoint):
     def connections(self) -> int:
         """Connections that are open, or not quite closed."""
         return len(self._sessions)
+
+    def stats(self) -> AqueductStats:
+        """Get what the server has now and what it has counted; may be called in any thread.
+
+        Returns:
+            The figures of all its connections, those that have ended among them.
+
+        Example:
+            >>> server.stats().messages_received
+            4096
+        """
+        sessions = tuple(self._sessions)
+        return session_stats(sessions, self._traffic, self._ended_counts, role="server", is_over=self._closed)
 
     def route(self, data: bytes, address: Address) -> Session | None:
         """Find the session of a datagram; called for each. A first packet makes one.
@@ -123,6 +144,7 @@ class Server(Endpoint):
 
     def _new_session(self, header: PacketHeader, address: Address) -> Session | None:
         if len(self._sessions) >= self._settings.max_connections:
+            self._traffic.connections_refused += 1
             text = f"a handshake from {address[0]}:{address[1]} is ignored: {len(self._sessions)} connections"
             self._warnings.log(logging.WARNING, "connection limit", text, self._now_ns)
             return None
@@ -142,6 +164,7 @@ class Server(Endpoint):
             early_data=self._hold_early,
         )
         session = Session(conn, link, self.udp, address, serializer=self._serializers[0])
+        session.traffic = self._traffic
         session.on_headers = lambda headers: self._accept(session, headers)
         session.on_over = lambda: self._forget(session)
         session.ended.add_done_callback(lambda _: self._log_violation(session))
@@ -225,6 +248,7 @@ class Server(Endpoint):
                 logger.warning("%s: %d messages of %d bytes were not delivered", connection.peer, messages, size)
         except Exception as error:
             if not _is_of_peer(error):
+                self._traffic.handlers_failed += 1
                 text = f"the handler of {connection.peer} failed: {type(error).__name__}: {error}"
                 self._warnings.log(logging.ERROR, kind_of(error), text, self._now_ns, error=error)
                 session.fail(LocalProtocolError("the server's handler failed"), code=HANDLER_FAILED)
@@ -236,6 +260,8 @@ class Server(Endpoint):
             connection.close()
 
     def _forget(self, session: Session) -> None:
+        if session in self._sessions:
+            add_counts(self._ended_counts, session.conn.counts)
         for cid in self._sessions.pop(session, ()):
             self._by_cid.pop(cid, None)
 
@@ -282,6 +308,7 @@ class Server(Endpoint):
             for session in list(self._sessions):
                 session.give_up()
             self._warnings.flush(self._now_ns)
+            self._closed = True
 
     @property
     def _now_ns(self) -> int:

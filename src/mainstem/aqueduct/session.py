@@ -31,6 +31,7 @@ from mainstem.aqueduct.events import (
     SenderEnded,
     Writable,
 )
+from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConnectionLost, LostInTransit, TimedOut
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class Session:
         # The senders whose messages were not delivered, as long as no call has raised that.
         self._undelivered: dict[SenderEvents, None] = {}
         self._hello_timer: asyncio.TimerHandle | None = None
+        self.traffic = Traffic()
         self.on_headers: Callable[[Headers], None] = _ignore
         self.on_over: Callable[[], None] = lambda: None
         self._udp = udp
@@ -128,6 +130,7 @@ class Session:
     def datagrams_received(self, datagrams: list[bytes], address: Address) -> None:
         """A batch of UDP payloads from the peer."""
         self.address = address
+        self.traffic.bytes_received += sum(map(len, datagrams))
         try:
             self.link.receive(datagrams, address, self.loop.time())
         except self.link.library_errors as error:
@@ -176,6 +179,7 @@ class Session:
             return
         if datagrams:
             self._last_sent = now
+            self.traffic.bytes_sent += sum(len(data) for data, _ in datagrams)
             self._udp.send(datagrams)
 
     def _deliver(self) -> bool:
@@ -184,6 +188,7 @@ class Session:
         has_events = link.deliver(self.conn, self.now_ns)
         if link.handshake_done and not self.established.done():
             self.established.set_result(None)
+            self.traffic.connections_opened += 1
         next_event = self.conn.next_event
         while (event := next_event()) is not None:
             self._handle(event)
@@ -270,12 +275,21 @@ class Session:
             future.add_done_callback(_retrieve)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the handshake is complete and the connection has not ended."""
+        return self.established.done() and not self.conn.is_ended
+
+    @property
     def is_untouched(self) -> bool:
         """The connection was lost, and nothing of this side's can have been processed."""
         return isinstance(self.error, ConnectionLost) and self.error.delivery == "none"
 
     def _ended(self, error: Exception | None, tally: Tally) -> None:
         self.error = self.error or error
+        if self.established.done():
+            self.traffic.connection_ended(self.error)
+        else:
+            self.traffic.connections_unreached += 1
         if self.error is not None:
             self.reason = str(self.error)
         if isinstance(self.error, ConnectionLost) and not self.is_untouched:

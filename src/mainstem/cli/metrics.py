@@ -11,9 +11,9 @@ from mainstem.aeron.directory import default_directory
 from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.cli._directory import DirectoryOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._logs import say
-from mainstem.cli._metrics_page import metrics_server
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.metrics.prometheus import render
+from mainstem.metrics.server import http_server, url_of
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     if not listen:
         sys.stdout.write(page())
         return
-    server = metrics_server(listen, page, name="--listen")
+    server = http_server(listen, page, name="--listen")
     with server:
-        say(f"serving http://{server.server_address[0]!s}:{server.server_address[1]}/metrics")
+        say(f"serving {url_of(server)}")
         server.serve_forever()

@@ -16,12 +16,12 @@ import typer
 
 from mainstem.cli._directory import JsonOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._logs import say
-from mainstem.cli._metrics_page import metrics_server
 from mainstem.cli._store_options import StoreOptions, options_of
 from mainstem.cli._stream import stopping
 from mainstem.clock import NS_PER_SECOND, SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.metrics import render_families, shipping_families
+from mainstem.metrics.server import http_server, url_of
 from mainstem.recording.shipping.local_retention import Keep
 from mainstem.recording.shipping.patient_store import PatientStore, ShippingEnded
 from mainstem.recording.shipping.shipper import (
@@ -100,12 +100,10 @@ def run(
         )
         stack.callback(shipper.close)
         if listen:
-            server = metrics_server(
-                listen, lambda: render_families(shipping_families(shipper.status())), name="--listen"
-            )
+            server = http_server(listen, lambda: render_families(shipping_families(shipper.status())), name="--listen")
             threading.Thread(target=server.serve_forever, daemon=True).start()
             stack.callback(server.shutdown)
-            say(f"serving http://{server.server_address[0]!s}:{server.server_address[1]}/metrics")
+            say(f"serving {url_of(server)}")
         say(f"shipping {directory} to {url} as archive {shipper.identity.id}")
         drains = threading.Event()
         if beside_recorder:

@@ -6,19 +6,23 @@ import asyncio
 import logging
 import signal
 import ssl
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from mainstem.cli._logs import configure
+from mainstem.cli._logs import configure, say
 from mainstem.errors import ConfigurationError
+from mainstem.metrics import Endpoints, MetricsServer
 from mainstem.mux.tunnel import MAX_STREAMS, Address, TunnelClient, TunnelServer
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from typing import Any
+
+    from mainstem.metrics import Endpoint
 
 T = TypeVar("T")
 
@@ -29,6 +33,7 @@ TokenOption = Annotated[
     str, typer.Option("--token", envvar="MAINSTEM_TUNNEL_TOKEN", help="The secret that both ends share.")
 ]
 TokenFileOption = Annotated[str, typer.Option("--token-file", help="A file that holds the secret.")]
+MetricsOption = Annotated[str, typer.Option("--metrics", help="Serve metrics at HOST:PORT, path /metrics.")]
 WindowOption = Annotated[str, typer.Option("--window", help="Bytes buffered for each connection and direction.")]
 
 
@@ -44,6 +49,7 @@ def serve(
     max_streams: Annotated[
         int, typer.Option("--max-connections", min=1, help="Connections through one tunnel at once.")
     ] = MAX_STREAMS,
+    metrics: MetricsOption = "",
 ) -> None:
     """Accept tunnels, and connect what comes out of them to --to.
 
@@ -63,8 +69,9 @@ def serve(
     async def work() -> None:
         async with server:
             await server.start(where, ssl=context)
-            typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
-            await _until_signal()
+            with _exporting(metrics, server):
+                typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
+                await _until_signal()
 
     _run(work())
 
@@ -79,6 +86,7 @@ def connect(
     tls_ca: Annotated[str, typer.Option("--tls-ca", help="Use TLS, and trust this certificate (PEM).")] = "",
     tls_name: Annotated[str, typer.Option("--tls-name", help="The name in the server's certificate.")] = "",
     window: WindowOption = "256k",
+    metrics: MetricsOption = "",
 ) -> None:
     """Listen here, and carry each connection through the tunnel; the tunnel is reconnected.
 
@@ -96,10 +104,30 @@ def connect(
         client = TunnelClient(target, token=secret, ssl=context, server_hostname=tls_name or None, window=size)
         async with client:
             await client.start(where)
-            typer.echo(f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {to}")
-            await _until_signal()
+            with _exporting(metrics, client):
+                typer.echo(
+                    f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {to}"
+                )
+                await _until_signal()
 
     _run(work())
+
+
+@contextmanager
+def _exporting(listen: str, endpoint: Endpoint) -> Iterator[None]:
+    """Serves the endpoint's metrics inside the block, if ``--metrics`` says where."""
+    if not listen:
+        yield
+        return
+    endpoints = Endpoints()
+    endpoints.add("tunnel", endpoint)
+    try:
+        server = MetricsServer(listen, endpoints.families)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--metrics: {error}") from None
+    with server:
+        say(f"serving {server.url}")
+        yield
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -1,9 +1,10 @@
-"""A driver's counters as observable instruments of OpenTelemetry. Needs ``mainstem[metrics]``."""
+"""Metrics as observable instruments of OpenTelemetry: a driver's, or those of any source. Needs ``mainstem[metrics]``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.aeron.tools.reading import DirectoryReader
 from mainstem.clock import SYSTEM_CLOCK, Clock
 from mainstem.errors import DriverTimeout, needs_extras
 from mainstem.metrics.families import families
@@ -11,18 +12,17 @@ from mainstem.metrics.families import families
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mainstem.aeron.tools.reading import DirectoryReader
     from mainstem.metrics.families import Family
 
 
 class Collector:
-    """Observes one driver for an OpenTelemetry meter.
+    """Observes one driver, or another source of metrics, for an OpenTelemetry meter.
 
-    Metrics that the driver did not have at the start are observed from ``refresh`` on. A driver that is away has no values.
+    Metrics that the source did not have at the start are observed from ``refresh`` on. A driver that is away has no values.
 
     Args:
         meter: The meter that creates the instruments.
-        reader: The driver's directory.
+        source: The driver's directory, or a function that returns metrics, such as ``Endpoints.families``.
         clock: Where the time is read; the machine's own clocks by default.
 
     Raises:
@@ -30,19 +30,24 @@ class Collector:
 
     Example:
         >>> collector = Collector(get_meter("driver"), DirectoryReader("/dev/shm/aeron-user"))
+        >>> collector = Collector(get_meter("front"), endpoints.families)
     """
 
-    def __init__(self, meter: Any, reader: DirectoryReader, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, meter: Any, source: DirectoryReader | Callable[[], Iterable[Family]], *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         with needs_extras():
             from opentelemetry.metrics import Observation
         self._observation: Any = Observation
-        self._meter, self._reader, self._clock = meter, reader, clock
+        self._meter, self._source, self._clock = meter, source, clock
         self._known: set[str] = set()
         self.refresh()
 
-    def _families(self) -> list[Family]:
+    def _families(self) -> Iterable[Family]:
+        if not isinstance(self._source, DirectoryReader):
+            return self._source()
         try:
-            return families(self._reader.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=self._clock.monotonic_ns()))
+            return families(self._source.snapshot(epoch_ms=self._clock.epoch_ms(), now_ns=self._clock.monotonic_ns()))
         except DriverTimeout:
             # It may come back.
             return []

@@ -39,10 +39,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import SYSTEM_CLOCK
+from mainstem.endpoint_stats import EndpointStats, Traffic, counters
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from mainstem.clock import Clock
     from mainstem.mux.sans_io import SansIoConnection
@@ -77,6 +78,7 @@ class Engine:
         self._linger: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self.tasks: set[asyncio.Task[Any]] = set()
+        self.traffic = Traffic()
         self.flush_scheduled = False
         self.over = False
         self.failure: MainstemError | None = None
@@ -118,6 +120,7 @@ class Engine:
         """
         self._transport = transport
         self._connection.peer_name = transport.peer
+        self.traffic.connections_opened += 1
         self.flush()
 
     def data_received(self, data: memoryview) -> None:
@@ -130,6 +133,7 @@ class Engine:
             >>> connection.data_received(memoryview(data))
         """
         if not self.over:
+            self.traffic.bytes_received += len(data)
             self._advance(self._connection.receive_data, data, self._clock.monotonic_ns())
 
     def writing_resumed(self) -> None:
@@ -195,7 +199,7 @@ class Engine:
             segments = connection.segments_to_send(FLUSH_BATCH)
             if not segments:
                 break
-            transport.write(segments)
+            self._write(transport, segments)
             batches += 1
             if batches == FLUSH_BATCHES:
                 self.schedule_flush()
@@ -203,6 +207,10 @@ class Engine:
         if batches:
             self.dispatch()
         self._set_timer()
+
+    def _write(self, transport: Transport, segments: list[bytes | memoryview]) -> None:
+        self.traffic.bytes_sent += sum(map(len, segments))
+        transport.write(segments)
 
     def dispatch(self) -> None:
         """Calls the handlers of the protocol's events.
@@ -216,6 +224,18 @@ class Engine:
             handler = handlers.get(type(event))
             if handler is not None:
                 handler(event)
+
+    # ---- figures
+
+    def count_into(self, traffic: Traffic) -> None:
+        """Counts into the counters of the endpoint that the connection belongs to; what was counted before is added to them."""
+        traffic.add(self.traffic)
+        self.traffic = traffic
+
+    @property
+    def open_streams(self) -> Iterable[Any]:
+        """The protocol's streams or sessions that are open now; a copy."""
+        raise NotImplementedError
 
     # ---- life
 
@@ -272,6 +292,7 @@ class Engine:
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
+            self.traffic.handlers_failed += 1
             logger.error("a handler for %s failed", self._connection.peer_name, exc_info=error)
 
     def _advance(self, verb: Callable[..., None], *arguments: Any) -> bool:
@@ -317,7 +338,9 @@ class Engine:
         if transport is not None and not abort:
             # An Error or Shutdown message, or responses that were still due.
             while not transport.paused and (segments := self._connection.segments_to_send(FLUSH_BATCH)):
-                transport.write(segments)
+                self._write(transport, segments)
+        if transport is not None:
+            self.traffic.connection_ended(error)
         self.over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -342,6 +365,24 @@ class Engine:
             self._linger = None
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def engine_stats(
+    engines: Iterable[Engine], traffic: Traffic, *, protocol: str, role: str, is_over: bool
+) -> EndpointStats:
+    """Returns the figures of an endpoint with these connections."""
+    engines = [engine for engine in engines if not engine.over]
+    streams = [stream for engine in engines for stream in engine.open_streams]
+    return EndpointStats(
+        protocol=protocol,
+        role=role,
+        is_over=is_over,
+        connections=len(engines),
+        streams=len(streams),
+        unsent_bytes=sum(stream.queue.size for stream in streams),
+        unread_bytes=sum(stream.unconsumed for stream in streams),
+        **counters(traffic),
+    )
 
 
 async def wait_for_tasks(tasks: set[asyncio.Task[Any]], timeout: float) -> bool:

@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ConfigurationError, ConnectionLost, RemoteProtocolError, TimedOut
 from mainstem.mux.arrivals import HANDSHAKE_TIMEOUT_S, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, Arrival, Arrivals
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, logger
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, cancel_and_wait, engine_stats, logger
 from mainstem.mux.transports import SocketTransport
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
+    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.engine import Engine
     from mainstem.mux.transports import TransportHandler
 
@@ -65,11 +67,15 @@ class Listener(Generic[E]):
         self,
         factory: Callable[[], E],
         *,
+        protocol: str,
         max_connections: int = MAX_CONNECTIONS,
         max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
         handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     ) -> None:
         self._factory = factory
+        self._protocol = protocol
+        self._traffic = Traffic()
+        self._closed = False
         self._arrivals = Arrivals(
             self._make_engine,
             max_connections=max_connections,
@@ -135,9 +141,26 @@ class Listener(Generic[E]):
         """Connections that were ended since they had sent nothing: in time, or when their place was needed."""
         return self._arrivals.dropped_silent
 
+    def stats(self) -> EndpointStats:
+        """Returns what the listener has now and what it has counted; may be called in any thread.
+
+        Returns:
+            The figures of all its connections, those that have ended among them.
+
+        Example:
+            >>> listener.stats().connections_opened
+            17
+        """
+        self._traffic.connections_refused = self._arrivals.refused
+        self._traffic.connections_silent = self._arrivals.dropped_silent
+        return engine_stats(
+            tuple(self.connections), self._traffic, protocol=self._protocol, role="server", is_over=self._closed
+        )
+
     def _make_engine(self) -> E:
         self._engines = {engine for engine in self._engines if engine.tasks or not engine.over}
         engine = self._factory()
+        engine.count_into(self._traffic)
         self._engines.add(engine)
         self.connections.add(engine)
         engine.on_ended(lambda: self._on_ended(engine))
@@ -199,6 +222,7 @@ class Listener(Generic[E]):
         await cancel_and_wait(handshakes.union(*(engine.tasks for engine in ending)), timeout)
         for engine in ending:
             await engine.wait_ended()
+        self._closed = True
 
     async def __aenter__(self) -> Self:
         return self

@@ -19,6 +19,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem.endpoint_stats import Traffic
 from mainstem.errors import (
     ClosedError,
     ConfigurationError,
@@ -28,10 +29,12 @@ from mainstem.errors import (
     TimedOut,
 )
 from mainstem.mux import bymux
+from mainstem.mux.engine import engine_stats
 
 if TYPE_CHECKING:
     import ssl as ssl_module
 
+    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.bymux.aio import BymuxStream, Connection
     from mainstem.mux.sockets import Listener
 
@@ -244,6 +247,11 @@ class TunnelServer:
         assert self._listener is not None
         return self._listener.port
 
+    def stats(self) -> EndpointStats:
+        """Returns what the listener for tunnels has now and what it has counted; once it was started."""
+        assert self._listener is not None
+        return self._listener.stats()
+
     async def _on_connection(self, connection: Connection) -> None:
         end = TunnelEnd(connection, self._token, self._entropy)
         try:
@@ -311,6 +319,8 @@ class TunnelClient:
         self._reconnector: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._relays: set[asyncio.Task[None]] = set()
+        self._traffic = Traffic()
+        self._closed = False
         self.reconnects = 0
 
     async def start(self, listen: Address) -> None:
@@ -334,14 +344,12 @@ class TunnelClient:
 
     async def _connect(self) -> None:
         to = self._to
-        connection = await bymux.connect(
-            to.host or "localhost" if to.path is None else None,
-            to.port,
-            path=to.path,
-            ssl=self._ssl,
-            server_hostname=self._server_hostname,
-            settings=self._settings,
-        )
+        try:
+            connection = await self._open(to)
+        except MainstemError:
+            self._traffic.connections_unreached += 1
+            raise
+        connection.count_into(self._traffic)
         end = TunnelEnd(connection, self._token, self._entropy)
         try:
             await end.handshake(serving=False)
@@ -350,6 +358,23 @@ class TunnelClient:
             raise
         self._end = end
         self._up.set()
+
+    def stats(self) -> EndpointStats:
+        """Returns what the tunnel has now and what it has counted, with all its reconnections."""
+        engines = () if self._end is None else (self._end.connection,)
+        return engine_stats(
+            engines, self._traffic, protocol=bymux.BymuxConnection.PROTOCOL, role="client", is_over=self._closed
+        )
+
+    async def _open(self, to: Address) -> Connection:
+        return await bymux.connect(
+            to.host or "localhost" if to.path is None else None,
+            to.port,
+            path=to.path,
+            ssl=self._ssl,
+            server_hostname=self._server_hostname,
+            settings=self._settings,
+        )
 
     async def _reconnect_loop(self) -> None:
         while True:
@@ -398,6 +423,7 @@ class TunnelClient:
         await asyncio.gather(*self._relays, return_exceptions=True)
         if self._end is not None:
             await self._end.connection.close()
+        self._closed = True
 
     async def __aenter__(self) -> TunnelClient:
         return self

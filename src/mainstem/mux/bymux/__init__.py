@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.endpoint_stats import EndpointStats
 from mainstem.mux.bymux import events
 from mainstem.mux.bymux.codec import INFINITE, Header, Packet, decode_header
 from mainstem.mux.bymux.connection import BymuxConnection
@@ -26,6 +27,7 @@ __all__ = [
     "BymuxConnection",
     "BymuxStream",
     "Connection",
+    "EndpointStats",
     "Half",
     "Header",
     "InitialStream",

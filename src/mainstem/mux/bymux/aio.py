@@ -14,7 +14,7 @@ from mainstem.mux.bymux import events
 from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream, PingWaiters
 from mainstem.mux.bymux.connection import BymuxConnection
 from mainstem.mux.bymux.state import Half, Role
-from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, logger
+from mainstem.mux.engine import CLOSE_TIMEOUT_S, Engine, cancel_and_wait, engine_stats, logger
 from mainstem.mux.sockets import CONNECT_TIMEOUT_S, Endpoint, Listener
 from mainstem.mux.transports import Publication, PublicationTransport, StreamPairTransport, Subscription
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mainstem.clock import Clock
+    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.bymux.settings import Settings
     from mainstem.mux.bymux.stream import Stream
     from mainstem.mux.transports import Transport
@@ -155,6 +156,7 @@ class Connection(Engine):
             await waiter
         stream = BymuxStream(self, self.sans_io.open_stream(now_ns=self._clock.monotonic_ns()))
         self._streams.add(stream)
+        self.traffic.streams_opened += 1
         self.schedule_flush()
         return stream
 
@@ -229,6 +231,26 @@ class Connection(Engine):
         self.sans_io.ping(stream, now_ns=self._clock.monotonic_ns())
         self.schedule_flush()
 
+    def stats(self) -> EndpointStats:
+        """Returns what the connection has now and what it has counted; may be called in any thread.
+
+        A listener's connections count into one: theirs has what all of them counted.
+
+        Returns:
+            The figures.
+
+        Example:
+            >>> connection.stats().unsent_bytes
+            0
+        """
+        role = "client" if self.sans_io.role is Role.PROACTIVE else "server"
+        return engine_stats((self,), self.traffic, protocol=self.sans_io.PROTOCOL, role=role, is_over=self.over)
+
+    @property
+    def open_streams(self) -> list[Stream]:
+        """The streams that are open now, as the protocol has them; a copy."""
+        return list(self.sans_io.streams.values())
+
     # ---- the end
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
@@ -283,6 +305,7 @@ class Connection(Engine):
     def _on_opened(self, event: events.StreamOpened) -> None:
         stream = BymuxStream(self, event.stream)
         self._streams.add(stream)
+        self.traffic.streams_opened += 1
         if self._handler is not None:
             stream.attach_handler(self.spawn(self._handle(stream, self._handler)))
         else:
@@ -423,6 +446,7 @@ async def serve(
     """
     listener = Listener(
         lambda: Connection(Role.REACTIVE, settings, handler=handler, on_connection=on_connection),
+        protocol=BymuxConnection.PROTOCOL,
         max_connections=max_connections,
         max_connections_per_address=max_connections_per_address,
         handshake_timeout=handshake_timeout,

@@ -11,6 +11,7 @@ from mainstem.mux.bymux.aio_stream import PING_TIMEOUT_S, BymuxStream
 from mainstem.mux.engine import CLOSE_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.bymux.settings import Settings
 
 
@@ -156,6 +157,18 @@ class BlockingConnection(PeerView):
             >>> print(connection.ping())
         """
         return self._thread.run(self._connection.ping(timeout))
+
+    def stats(self) -> EndpointStats:
+        """Returns what the connection has now and what it has counted.
+
+        Returns:
+            The figures.
+
+        Example:
+            >>> connection.stats().bytes_sent
+            4096
+        """
+        return self._connection.stats()
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Waits for the active streams, then ends the connection and its thread. Twice is fine.

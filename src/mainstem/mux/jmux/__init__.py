@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mainstem.endpoint_stats import EndpointStats
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.client import ClientConnection
 from mainstem.mux.jmux.codec import Kind, Message, decode_message
@@ -35,6 +36,7 @@ __all__ = [
     "ClientConnection",
     "ClientSession",
     "Delivery",
+    "EndpointStats",
     "Half",
     "JmuxListener",
     "Kind",

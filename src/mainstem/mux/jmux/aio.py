@@ -95,6 +95,11 @@ class JmuxEngine(Engine):
             events.ErrorReceived: self._on_last_message,
         }
 
+    @property
+    def open_streams(self) -> list[Session]:
+        """The sessions that are open now, as the protocol has them; a copy."""
+        return list(self.sans_io.sessions.values())
+
     def _on_data(self, event: events.DataReceived) -> None:
         if event.session.owner is not None:
             event.session.owner.feed_data(event.data)

@@ -9,7 +9,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.clock import SYSTEM_CLOCK
+from mainstem.endpoint_stats import Traffic
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, TimedOut
+from mainstem.mux.engine import engine_stats
 from mainstem.mux.jmux import events
 from mainstem.mux.jmux.aio import JmuxEngine, SessionStream
 from mainstem.mux.jmux.client import ClientConnection
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mainstem.clock import Clock
+    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.jmux.settings import Settings
 
 # Connections of one client: 128 requests in flight on each.
@@ -262,6 +265,7 @@ class Client:
         self._timeout = timeout
         self._clock = clock
         self._engines: list[ClientEngine] = []
+        self._traffic = Traffic()
         self._connecting = asyncio.Lock()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.closed = False
@@ -270,6 +274,20 @@ class Client:
     def connections(self) -> int:
         """Connections that are open now."""
         return len(self._engines)
+
+    def stats(self) -> EndpointStats:
+        """Returns what the client has now and what it has counted; may be called in any thread.
+
+        Returns:
+            The figures of all its connections, those that have ended among them.
+
+        Example:
+            >>> client.stats().streams_opened
+            128
+        """
+        engines = tuple(self._engines)
+        protocol = ClientConnection.PROTOCOL
+        return engine_stats(engines, self._traffic, protocol=protocol, role="client", is_over=self.closed)
 
     def request(self) -> Request:
         """Opens a session for one request, on a connection that has one free; waits while all are busy.
@@ -305,6 +323,7 @@ class Client:
                 raise ClosedError("the client is closed")
             for engine in self._engines:
                 if engine.sans_io.can_open:
+                    self._traffic.streams_opened += 1
                     return ClientSession(engine, engine.sans_io.open_session())
             if len(self._engines) < self._max:
                 await self.add_connection()
@@ -396,12 +415,15 @@ class Client:
             if len(self._engines) >= self._max:
                 return
             engine = ClientEngine(self._settings, self._clock, on_free=self._on_free, on_lost=self._on_lost)
+            engine.count_into(self._traffic)
             deadline = asyncio.timeout(self._timeout)
             try:
                 async with deadline:
                     await self._endpoint.connect(engine, self._timeout)
                     await engine.established()
             except BaseException as error:
+                if isinstance(error, Exception):
+                    self._traffic.connections_unreached += 1
                 engine.end(abort=True)
                 if isinstance(error, TimeoutError) and deadline.expired():
                     text = f"{self._endpoint} did not send its connection header within {self._timeout:g} s"

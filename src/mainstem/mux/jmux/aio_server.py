@@ -223,6 +223,7 @@ class ServerEngine(JmuxEngine):
 
     def _on_opened(self, event: events.SessionOpened) -> None:
         session = ServerSession(self, event.session)
+        self.traffic.streams_opened += 1
         if not self._draining:
             event.session.processing = True
             session.attach_handler(self.spawn(session.run(self._handler)))
@@ -294,6 +295,7 @@ async def serve(
     """
     listener = JmuxListener(
         lambda: ServerEngine(handler, settings),
+        protocol=ServerConnection.PROTOCOL,
         max_connections=max_connections,
         max_connections_per_address=max_connections_per_address,
         handshake_timeout=handshake_timeout,

@@ -11,6 +11,7 @@ from mainstem.mux.jmux import aio_client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mainstem.endpoint_stats import EndpointStats
     from mainstem.mux.jmux.settings import Settings
     from mainstem.mux.jmux.state import Delivery
 
@@ -125,6 +126,18 @@ class BlockingClient:
             >>> response = client.call(b"whole request", timeout=5)
         """
         return self._thread.run(self._client.call(data, attempts=attempts, timeout=timeout))
+
+    def stats(self) -> EndpointStats:
+        """Returns what the client has now and what it has counted.
+
+        Returns:
+            The figures.
+
+        Example:
+            >>> client.stats().streams_opened
+            128
+        """
+        return self._client.stats()
 
     def close(self) -> None:
         """Ends every connection and the thread. Twice is fine.

@@ -1,0 +1,154 @@
+"""Servers and clients of bymux, Jmux and Aqueduct as metrics."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from mainstem.metrics.families import PREFIX, Family, Sample
+
+if TYPE_CHECKING:
+    from mainstem.endpoint_stats import EndpointStats
+
+_GAUGES = {
+    "connections": "Connections that are open",
+    "streams": "Streams, sessions or channel halves that are open",
+    "unsent_bytes": "Bytes that were written and wait for the peer",
+    "unread_bytes": "Bytes that have arrived and were not read",
+}
+_COUNTERS = {
+    "connections_opened": "Connections that were opened",
+    "connections_unreached": "Attempts that did not become a connection",
+    "connections_refused": "Connections that were one too many",
+    "connections_silent": "Connections that were ended because they had sent nothing",
+    "streams_opened": "Streams, sessions or channel halves that were opened",
+    "handlers_failed": "Handlers that raised",
+    "bytes_received": "Bytes received",
+    "bytes_sent": "Bytes sent",
+}
+# The causes by which a connection ends are one metric, so that their sum is the number of ends.
+_CAUSES = {
+    "closed": "connections_closed",
+    "lost": "connections_lost",
+    "timed_out": "connections_timed_out",
+    "rule": "connections_violated",
+    "failed": "connections_failed",
+}
+_AQUEDUCT = {
+    "messages_received": "Messages received",
+    "messages_discarded": "Messages for a receiver that is not there",
+    "ghosts_refused": "Control streams for a channel half that is not there",
+    "unreliable_evicted": "Unreliable messages dropped for newer ones",
+    "unreliable_late": "Unreliable messages that came too late",
+    "unreliable_dropped": "Unreliable messages dropped for want of room to send them",
+}
+
+
+class Endpoint(Protocol):
+    """What has ``stats()``: listeners, clients and connections of bymux and Jmux, servers and connections of Aqueduct.
+
+    Example:
+        >>> def connections(endpoint: Endpoint) -> int:
+        ...     return endpoint.stats().connections
+    """
+
+    def stats(self) -> EndpointStats:
+        """Returns the figures of this moment.
+
+        Returns:
+            The figures.
+
+        Example:
+            >>> endpoint.stats().connections
+            3
+        """
+        ...
+
+
+class Endpoints:
+    """A program's servers and clients of bymux, Jmux and Aqueduct, as metrics. May be used from any thread.
+
+    Endpoints of the same name, protocol and role are one sample, the sum of all. One that has ended is let go, and its
+    counters stay in the sum: a program that opens a connection for each job adds each under the same name.
+
+    Example:
+        >>> endpoints = Endpoints()
+        >>> endpoints.add("front", listener)
+        >>> server = MetricsServer("127.0.0.1:9464", endpoints.families)
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sources: list[tuple[str, Endpoint]] = []
+        self._ended: dict[tuple[str, str, str], dict[str, int]] = {}
+
+    def add(self, name: str, endpoint: Endpoint) -> None:
+        """Adds an endpoint.
+
+        Args:
+            name: Its name in the program, the value of the label ``name``: few different ones, and none made of addresses.
+            endpoint: A listener, client or connection of bymux or Jmux, asyncio or blocking; a server or connection of Aqueduct.
+
+        Example:
+            >>> endpoints.add("upstream", await jmux.connect("127.0.0.1", 7001))
+        """
+        with self._lock:
+            self._let_go()
+            self._sources.append((name, endpoint))
+
+    def families(self) -> list[Family]:
+        """Returns every metric of the endpoints.
+
+        They are ``mainstem_endpoint_...``, and ``mainstem_aqueduct_...`` for what only Aqueduct has.
+
+        Returns:
+            The metrics, each with a sample for each name, protocol and role.
+
+        Example:
+            >>> page = render_families(endpoints.families())
+        """
+        with self._lock:
+            self._let_go()
+            totals = {key: dict(values) for key, values in self._ended.items()}
+            for name, endpoint in self._sources:
+                _add(totals, name, endpoint.stats())
+        return _families(totals)
+
+    def _let_go(self) -> None:
+        """Keeps the counters of endpoints that have ended, and nothing else of them."""
+        remaining = []
+        for name, endpoint in self._sources:
+            stats = endpoint.stats()
+            if stats.is_over:
+                _add(self._ended, name, stats)
+            else:
+                remaining.append((name, endpoint))
+        self._sources = remaining
+
+
+def _add(totals: dict[tuple[str, str, str], dict[str, int]], name: str, stats: EndpointStats) -> None:
+    values = totals.setdefault((name, stats.protocol, stats.role), {})
+    for field in (*_GAUGES, *_COUNTERS, *_CAUSES.values(), *_AQUEDUCT):
+        if hasattr(stats, field):
+            values[field] = values.get(field, 0) + getattr(stats, field)
+
+
+def _families(totals: dict[tuple[str, str, str], dict[str, int]]) -> list[Family]:
+    metrics: dict[str, Family] = {}
+
+    def put(name: str, kind: str, text: str, labels: dict[str, str], value: int) -> None:
+        metrics.setdefault(name, Family(name, kind, text)).samples.append(Sample(labels, value))
+
+    for (endpoint, protocol, role), values in totals.items():
+        labels = {"name": endpoint, "protocol": protocol, "role": role}
+        for field, text in _GAUGES.items():
+            put(f"{PREFIX}endpoint_{field}", "gauge", text, labels, values[field])
+        for field, text in _COUNTERS.items():
+            put(f"{PREFIX}endpoint_{field}", "counter", text, labels, values[field])
+        for cause, field in _CAUSES.items():
+            ended = f"{PREFIX}endpoint_connections_ended"
+            put(ended, "counter", "Connections that ended, by cause", labels | {"cause": cause}, values[field])
+        for field, text in _AQUEDUCT.items():
+            if field in values:
+                put(f"{PREFIX}aqueduct_{field}", "counter", text, labels, values[field])
+    return list(metrics.values())
