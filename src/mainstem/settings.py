@@ -1,9 +1,9 @@
 """Settings that remember where they come from.
 
 A class of settings is a frozen, keyword-only dataclass whose fields are declared with ``size``, ``duration``, ``integer``,
-``boolean``, ``text`` or ``choice``. ``load`` fills it from the defaults, then a TOML file, then the environment, then
-keywords; each value remembers its source, and a wrong one is refused in a sentence that names it, its value and what would
-be accepted.
+``boolean``, ``text`` or ``choice``. ``load`` fills it from the defaults, then a TOML file, then the environment, then the
+options of a command line, then keywords. Each value remembers its source and its origin: the file, the variable, the option. A
+wrong one is refused in a sentence that names it, its value and what would be accepted.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Source(StrEnum):
     DEFAULT = "default"
     TOML = "toml"
     ENVIRONMENT = "environment"
+    OPTION = "option"
     KEYWORD = "keyword"
 
 
@@ -134,6 +135,7 @@ class Explanation:
         name: The attribute's name.
         value: The value as text; empty when it is unset.
         source: Where the value comes from.
+        origin: The same for people, as ``environment AERON_MTU_LENGTH``, ``toml driver.toml`` or ``--set``.
         default: The default as text.
         env: The environment variable.
         kind: The kind of value.
@@ -147,6 +149,7 @@ class Explanation:
     name: str
     value: str
     source: Source
+    origin: str
     default: str
     env: str
     kind: str
@@ -156,7 +159,7 @@ class Explanation:
     def __str__(self) -> str:
         unset = "(unset)"
         return (
-            f"{self.name} = {self.value or unset}  [{self.source}]\n"
+            f"{self.name} = {self.value or unset}  [{self.origin}]\n"
             f"  {self.meaning}\n"
             f"  {self.kind}: {self.accepts}; default {self.default or unset}; environment {self.env}"
         )
@@ -385,6 +388,7 @@ class Settings:
             object.__setattr__(self, field.name, value)
             sources[field.name] = Source.DEFAULT if value == _default(field) else Source.KEYWORD
         object.__setattr__(self, "_sources", sources)
+        object.__setattr__(self, "_origins", {name: str(source) for name, source in sources.items()})
         self.validate()
 
     def validate(self) -> None:
@@ -405,9 +409,10 @@ class Settings:
         *,
         toml: str | os.PathLike[str] | Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
+        options: Mapping[str, Mapping[str, object]] | None = None,
         **keywords: object,
     ) -> Self:
-        """Loads settings: defaults, then the TOML file, then the environment, then keywords.
+        """Loads settings: defaults, then the TOML file, then the environment, then options and keywords.
 
         In TOML and keywords a name is the attribute's, or the environment's, in any case and with or without the prefix; an
         unknown one is refused. The environment may hold names of other programs, which are ignored.
@@ -415,6 +420,7 @@ class Settings:
         Args:
             toml: The path of a TOML file, or a mapping of its content; None for none.
             environ: The environment; the process's own by default.
+            options: Values of a command line, by the option that gave them, as ``{"--set": {"mtu_length": "4k"}}``.
             **keywords: Single values, typed or as text.
 
         Returns:
@@ -429,20 +435,25 @@ class Settings:
         known = {field.name: _setting(field) for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         sources = dict.fromkeys(known, Source.DEFAULT)
+        origins = dict.fromkeys(known, str(Source.DEFAULT))
         environ = os.environ if environ is None else environ
         from_environment = {name: environ[cls.env_name(name)] for name in known if cls.env_name(name) in environ}
-        for source, assignments in (
-            (Source.TOML, cls._table(toml)),
-            (Source.ENVIRONMENT, from_environment),
-            (Source.KEYWORD, keywords),
+        file = "" if toml is None or isinstance(toml, Mapping) else f" {os.fspath(toml)}"
+        for source, origin, assignments in (
+            (Source.TOML, f"{Source.TOML}{file}", cls._table(toml)),
+            (Source.ENVIRONMENT, str(Source.ENVIRONMENT), from_environment),
+            *((Source.OPTION, option, given) for option, given in (options or {}).items()),
+            (Source.KEYWORD, str(Source.KEYWORD), keywords),
         ):
             for key, value in assignments.items():
-                name = cls._name_of(key, source)
+                name = cls._name_of(key, origin)
                 shown = cls.env_name(name) if source is Source.ENVIRONMENT else name
                 values[name] = known[name].read(shown, value)
                 sources[name] = source
+                origins[name] = f"{origin} {shown}" if source is Source.ENVIRONMENT else origin
         settings = cls(**values)
         object.__setattr__(settings, "_sources", sources)
+        object.__setattr__(settings, "_origins", origins)
         return settings
 
     @classmethod
@@ -460,6 +471,26 @@ class Settings:
             'AERON_DRIVER_TIMEOUT'
         """
         return cls.ENV_PREFIX + name.removesuffix("_ns").upper()
+
+    @classmethod
+    def has(cls, name: str) -> bool:
+        """Returns whether there is a setting of a name.
+
+        Args:
+            name: The attribute's name, or the environment variable, in any case.
+
+        Returns:
+            Whether ``load`` would read it.
+
+        Example:
+            >>> ClientSettings.has("mtu_length")
+            False
+        """
+        try:
+            cls._name_of(name, "")
+        except ConfigurationError:
+            return False
+        return True
 
     @classmethod
     def _table(cls, toml: str | os.PathLike[str] | Mapping[str, object] | None) -> Mapping[str, object]:
@@ -480,7 +511,7 @@ class Settings:
         return table
 
     @classmethod
-    def _name_of(cls, key: str, source: Source) -> str:
+    def _name_of(cls, key: str, origin: str) -> str:
         """Returns the attribute that a name stands for: in any case, with or without the prefix, the ``_ns`` and any of ``-_.``."""
         plain = re.sub(r"[-.]", "_", key.strip()).lower()
         prefix = cls.ENV_PREFIX.lower()
@@ -492,7 +523,7 @@ class Settings:
             return names[plain]
         near = difflib.get_close_matches(plain, list(names), 1)
         hint = f"; did you mean {names[near[0]]}?" if near else ""
-        raise ConfigurationError(f"{key!r} ({source}) is not a setting of {cls.__name__}{hint}")
+        raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")
 
     def source(self, name: str) -> Source:
         """Returns where the value of a setting comes from.
@@ -529,9 +560,11 @@ class Settings:
             >>> settings = settings.replace(client_name="pricing")
         """
         sources: dict[str, Source] = dict(self._sources)  # type: ignore[attr-defined]
+        origins: dict[str, str] = dict(self._origins)  # type: ignore[attr-defined]
         changed = {self._name_of(key, Source.KEYWORD): value for key, value in keywords.items()}
         settings = dataclasses.replace(self, **changed)
         object.__setattr__(settings, "_sources", sources | dict.fromkeys(changed, Source.KEYWORD))
+        object.__setattr__(settings, "_origins", origins | dict.fromkeys(changed, str(Source.KEYWORD)))
         return settings
 
     def explain(self, name: str) -> Explanation:
@@ -556,6 +589,7 @@ class Settings:
             name=name,
             value=setting.text(getattr(self, name)),
             source=self.source(name),
+            origin=self._origins[name],  # type: ignore[attr-defined]
             default=setting.text(_default(field)),
             env=self.env_name(name),
             kind=setting.kind,

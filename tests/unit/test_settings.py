@@ -57,6 +57,25 @@ def test_later_sources_win_and_each_value_remembers_its_own(tmp_path):
     assert sources == [Source.TOML, Source.ENVIRONMENT, Source.KEYWORD, Source.TOML, Source.DEFAULT]
 
 
+def test_an_option_wins_over_the_environment_and_is_the_origin_of_its_value(tmp_path):
+    file = tmp_path / "fleet.toml"
+    file.write_text('[boat]\nhold = "1m"\n')
+    options = {"--set": {"crew": "9", "tide": "1ms"}, "--name": {"name": "Rana"}}
+    boat = Boat.load(toml=file, environ={"BOAT_CREW": "7", "BOAT_AFLOAT": "0"}, options=options, tide_ns="2ms")
+    origins = {one.name: (one.source, one.origin) for one in boat.explain_all()}
+    assert boat.crew == 9
+    assert origins["crew"] == (Source.OPTION, "--set")
+    assert origins["name"] == (Source.OPTION, "--name")
+    assert origins["tide_ns"] == (Source.KEYWORD, "keyword")
+    assert origins["afloat"] == (Source.ENVIRONMENT, "environment BOAT_AFLOAT")
+    assert origins["hold"] == (Source.TOML, f"toml {file}")
+    assert origins["colour"] == (Source.DEFAULT, "default")
+    changed = boat.replace(crew=8)
+    assert (changed.explain("crew").origin, changed.explain("name").origin) == ("keyword", "--name")
+    with pytest.raises(ConfigurationError, match=r"'oars' \(--set\) is not a setting of Boat"):
+        Boat.load(options={"--set": {"oars": "2"}})
+
+
 @pytest.mark.parametrize(
     ("keyword", "value", "meaning"),
     [
@@ -120,7 +139,7 @@ def test_a_wrong_value_of_the_environment_is_named_as_it_was_written():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[boat]\nsail = 1\n", r"'sail' \(toml\) is not a setting"),
+        ("[boat]\nsail = 1\n", r"'sail' \(toml .*fleet.toml\) is not a setting"),
         ("boat = 5\n", "boat is not a table"),
         ("[boat\n", "settings file .*fleet.toml: "),
     ],

@@ -11,6 +11,7 @@ from rich.text import Text
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.cli._directory import JsonOption, print_json
+from mainstem.cli._settings import SET, SetOption, assignments
 from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
@@ -19,26 +20,28 @@ if TYPE_CHECKING:
     from mainstem.settings import Explanation, Settings
 
 app = typer.Typer(no_args_is_help=True, help="Show settings: their values, where each comes from, and what each means.")
-COLUMNS = (Column("name"), Column("value", "wrap"), Column("source"))
+COLUMNS = (Column("name"), Column("value", "wrap"), Column("from"))
 KINDS: dict[str, type[Settings]] = {"driver": DriverSettings, "client": ClientSettings}
-TomlOption = Annotated[str, typer.Option("--toml", help="Read this TOML file, as the program would.")]
+TomlOption = Annotated[str, typer.Option("--toml", "--config", help="Read this TOML file, as the program would.")]
 
 
 @app.command()
 def show(
     which: Annotated[str, typer.Argument(help="driver, client, or all.")] = "all",
     toml: TomlOption = "",
+    set_: SetOption = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only those that are not the default.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List every setting with its value and where the value comes from (default, TOML, environment).
+    """List every setting with its value and where the value comes from (default, TOML, environment, --set).
 
-    Example: mainstem config show driver --changed
+    Example: mainstem config show driver --changed --set mtu_length=4k
     """
     chosen = _chosen(which)
+    given = _given(chosen, set_)
     tables = {
         name: [e for e in loaded.explain_all() if not changed or e.source is not Source.DEFAULT]
-        for name, loaded in ((name, _load(name, toml)) for name in chosen)
+        for name, loaded in ((name, _load(name, toml, given)) for name in chosen)
     }
     if as_json:
         print_json({name: [asdict(e) for e in rows] for name, rows in tables.items()})
@@ -46,7 +49,7 @@ def show(
     out = console()
     for name, rows in tables.items():
         out.print(Text(f"[{name}]", style="bold"))
-        cells = [(row.name, row.value or "(unset)", str(row.source)) for row in rows]
+        cells = [(row.name, row.value or "(unset)", row.origin) for row in rows]
         styles = ["" if row.source is Source.DEFAULT else "bold" for row in rows]
         print_table(out, Table(COLUMNS, cells, styles))
         out.print()
@@ -56,6 +59,7 @@ def show(
 def explain(
     name: Annotated[str, typer.Argument(help="A setting, by its name or its environment variable.")],
     toml: TomlOption = "",
+    set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Explain what one setting means, what it accepts, its default, its value and where the value comes from.
@@ -64,9 +68,10 @@ def explain(
     """
     explanations: dict[str, Explanation] = {}
     refusals = []
+    given = _given(list(KINDS), set_)
     for kind in KINDS:
         try:
-            explanations[kind] = _load(kind, toml).explain(name)
+            explanations[kind] = _load(kind, toml, given).explain(name)
         except ConfigurationError as error:
             refusals.append(error)
     if not explanations:
@@ -88,5 +93,15 @@ def _chosen(which: str) -> list[str]:
     return [which]
 
 
-def _load(kind: str, toml: str) -> Settings:
-    return KINDS[kind].load(toml=toml or None)
+def _given(kinds: list[str], words: list[str] | None) -> dict[str, str]:
+    """Returns the values of ``--set``. A name is a setting of at least one kind, else it is refused with what comes near it."""
+    given = assignments(words)
+    for name, value in given.items():
+        if not any(KINDS[kind].has(name) for kind in kinds):
+            KINDS[kinds[0]].load(environ={}, options={SET: {name: value}})
+    return given
+
+
+def _load(kind: str, toml: str, given: dict[str, str]) -> Settings:
+    own = {name: value for name, value in given.items() if KINDS[kind].has(name)}
+    return KINDS[kind].load(toml=toml or None, options={SET: own})

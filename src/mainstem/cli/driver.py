@@ -6,13 +6,14 @@ import logging
 import signal
 import threading
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.cli._logs import configure
+from mainstem.cli._settings import SET, SetOption, assignments
 from mainstem.errors import ConfigurationError
 
 # How often the driver is checked for having been ended by a client.
@@ -31,9 +32,7 @@ def run(
     loss: Annotated[float, typer.Option(help="Share of datagrams to lose, both ways, for tests.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the loss.")] = DEFAULT_SEED,
     config: Annotated[Path | None, typer.Option(help="A TOML file with a table of settings named driver.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", "-s", help="One setting, as name=value; repeatable.")
-    ] = None,
+    set_: SetOption = None,
     print_config: Annotated[bool, typer.Option("--print-config", help="Print every setting at start.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log events to standard error.")] = False,
 ) -> None:
@@ -44,10 +43,10 @@ def run(
     Example: mainstem driver --mode SHARED --set term_buffer_length=1m --print-config
     """
     configure(logging.INFO if verbose else logging.WARNING)
-    settings = DriverSettings.load(toml=config, **_keywords(directory, mode, loss, seed, set_ or []))
+    settings = DriverSettings.load(toml=config, options=_options(directory, mode, loss, seed, set_))
     if print_config or settings.print_configuration:
         for setting in settings.explain_all():
-            typer.echo(f"{setting.name} = {setting.value}  [{setting.source}]")
+            typer.echo(f"{setting.name} = {setting.value}  [{setting.origin}]")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -61,23 +60,21 @@ def run(
                 pass
 
 
-def _keywords(
-    directory: Path | None, mode: ThreadingMode | None, loss: float, seed: int, assignments: list[str]
-) -> dict[str, Any]:
-    """The options as settings."""
-    keywords: dict[str, Any] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise ConfigurationError(f"--set {assignment!r} is not name=value")
-        keywords[name.strip()] = value.strip()
+def _options(
+    directory: Path | None, mode: ThreadingMode | None, loss: float, seed: int, words: list[str] | None
+) -> dict[str, dict[str, object]]:
+    """The options as settings, by the option."""
+    options: dict[str, dict[str, object]] = {SET: {**assignments(words)}}
     if directory is not None:
-        keywords["dir"] = str(directory)
+        options["--dir"] = {"dir": str(directory)}
     if mode is not None:
-        keywords["threading_mode"] = mode.value
+        options["--mode"] = {"threading_mode": mode.value}
     if loss:
         if not 0.0 <= loss < 1.0:
             raise ConfigurationError(f"--loss {loss} is not a share from 0 to below 1")
-        keywords["udp_channel_incoming_interceptors"] = "loss"
-        keywords["udp_channel_transport_bindings_loss_args"] = f"rate={loss}|seed={seed}"
-    return keywords
+        arguments = f"rate={loss}|seed={seed}"
+        options["--loss"] = {
+            "udp_channel_incoming_interceptors": "loss",
+            "udp_channel_transport_bindings_loss_args": arguments,
+        }
+    return options

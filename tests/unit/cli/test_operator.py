@@ -178,6 +178,32 @@ def test_config_shows_where_each_value_comes_from(
     assert rows == {"term_buffer_length": ("64k", "environment"), "mtu_length": ("4k", "toml")}
 
 
+def test_config_shows_what_set_gives_and_the_origin_of_each_value(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AERON_TERM_BUFFER_LENGTH", "64k")
+    monkeypatch.setenv("AERON_MTU_LENGTH", "8k")
+    file = tmp_path / "settings.toml"
+    file.write_text('[driver]\nipc_term_buffer_length = "128k"\nmtu_length = "2k"\n')
+    with pytest.raises(SystemExit):
+        cli.main(["config", "show", "--changed", "--json", "--toml", str(file), "--set", "AERON_MTU_LENGTH=4k"])
+    tables = document(capsys.readouterr().out)
+    assert {r["name"]: (r["value"], r["source"], r["origin"]) for r in tables["driver"]} == {
+        "term_buffer_length": ("64k", "environment", "environment AERON_TERM_BUFFER_LENGTH"),
+        "ipc_term_buffer_length": ("128k", "toml", f"toml {file}"),
+        "mtu_length": ("4k", "option", "--set"),
+    }
+    with pytest.raises(SystemExit):
+        cli.main(["config", "explain", "mtu_length", "--set", "mtu_length=4k"])
+    assert "mtu_length = 4k  [--set]" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        cli.main(["config", "show", "--set", "mtu_lenght=4k"])
+    assert end.value.code == cli.EXIT_ERROR
+    assert (
+        "'mtu_lenght' (--set) is not a setting of DriverSettings; did you mean mtu_length?" in capsys.readouterr().err
+    )
+
+
 def test_config_explains_a_setting_by_either_name(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("mtu_length", "AERON_MTU_LENGTH"):
         with pytest.raises(SystemExit) as end:
