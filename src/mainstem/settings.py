@@ -9,14 +9,11 @@ wrong one is refused in a sentence that names it, its value and what would be ac
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from mainstem.errors import ConfigurationError
@@ -442,7 +439,7 @@ class Settings:
         for source, origin, assignments in (
             (Source.TOML, f"{Source.TOML}{file}", cls._table(toml)),
             (Source.ENVIRONMENT, str(Source.ENVIRONMENT), from_environment),
-            *((Source.OPTION, option, given) for option, given in (options or {}).items()),
+            *((Source.OPTION, option, by_name) for option, by_name in (options or {}).items()),
             (Source.KEYWORD, str(Source.KEYWORD), keywords),
         ):
             for key, value in assignments.items():
@@ -499,8 +496,11 @@ class Settings:
         if isinstance(toml, Mapping):
             content = toml
         else:
+            import tomllib
+
             try:
-                content = tomllib.loads(Path(toml).read_text("utf-8"))
+                with open(toml, "rb") as file:
+                    content = tomllib.load(file)
             except OSError as error:
                 raise ConfigurationError(f"settings file {os.fspath(toml)}: {error.strerror}") from None
             except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -521,6 +521,8 @@ class Settings:
             names |= dict.fromkeys((field.name, short, prefix + short, prefix + field.name), field.name)
         if plain in names:
             return names[plain]
+        import difflib
+
         near = difflib.get_close_matches(plain, list(names), 1)
         hint = f"; did you mean {names[near[0]]}?" if near else ""
         raise ConfigurationError(f"{key!r} ({origin}) is not a setting of {cls.__name__}{hint}")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _SIZE = re.compile(r"(-?\d+)([kKmMgG]?)")
 _SIZE_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -49,6 +52,8 @@ def format_duration_ns(value: int) -> str:
 
 def parse_time(text: str, *, name: str = "time", expected: str = "no time as in 2026-01-31T12:00:00") -> datetime:
     """Returns an ISO 8601 time, in UTC unless it has an offset. Raises ConfigurationError."""
+    from datetime import UTC, datetime
+
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

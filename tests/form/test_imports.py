@@ -52,7 +52,7 @@ DOORS: dict[str, set[str]] = {
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},
     "cli/_checks.py": {"socket", "subprocess"},
     "cli/_top_app.py": {"asyncio"},
-    "cli/driver.py": {"signal", "threading"},
+    "cli/_driver.py": {"signal", "threading"},
     "cli/": {"signal", "threading", "time"},
     "cli/_ship_process.py": {"subprocess"},
     "codecs/schemas.py": {"ssl"},

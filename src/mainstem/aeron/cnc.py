@@ -16,7 +16,6 @@ maps afresh while it waits, and recognises the end of its driver by the old file
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem._core import layout
@@ -27,6 +26,7 @@ from mainstem._core.memory.ring_buffer import ManyToOneRingBuffer
 from mainstem.aeron.directory import cnc_path
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import ConfigurationError, DriverTimeout
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem.aeron.files import Files
@@ -38,7 +38,7 @@ ATTACH_POLL_INTERVAL_NS = 16 * NS_PER_MS  # the reference client's interval
 MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with 32 bits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CncLayout:
     """Lengths of the five sections in bytes, trailers included, and the page size that the file is rounded up to."""
 
@@ -126,7 +126,8 @@ class CncFile:
         """Creates the file in the directory, complete but for its version: clients wait until ``signal_ready``."""
         cnc_layout = cnc_layout or CncLayout()
         path = cnc_path(directory)
-        buffer = files.create(path, cnc_layout.file_length)
+        # Of its 45 MB, most of which are rooms for counters, few pages are ever touched.
+        buffer = files.create(path, cnc_layout.file_length, prefault=False)
         for at, value in (
             (layout.CNC_TO_DRIVER_LENGTH_OFFSET, cnc_layout.to_driver_length),
             (layout.CNC_TO_CLIENTS_LENGTH_OFFSET, cnc_layout.to_clients_length),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mainstem._core.layout import COUNTER_KEY_MAX_LENGTH, COUNTER_LABEL_MAX_LENGTH
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,7 +239,7 @@ def find_local_addresses(reader: CountersReader, channel_status_id: int) -> list
     return addresses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CounterSnapshot:
     """One counter as it was when it was read."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import tempfile
 from typing import TYPE_CHECKING
 
 from mainstem.errors import ConfigurationError
@@ -33,7 +32,11 @@ def user_directory(environ: Mapping[str, str] = os.environ) -> str:
     if not user or "/" in user:  # what has a slash would name another place
         user = _user_name()
     shared_memory = "/dev/shm"
-    return f"{shared_memory if os.path.isdir(shared_memory) else tempfile.gettempdir()}/aeron-{user}"
+    if os.path.isdir(shared_memory):
+        return f"{shared_memory}/aeron-{user}"
+    import tempfile
+
+    return f"{tempfile.gettempdir()}/aeron-{user}"
 
 
 def _user_name() -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -17,7 +18,7 @@ MAX_COUNT = (1 << 31) - 1
 ENTRY_ALIGNMENT = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ErrorObservation:
     """One distinct error; times are epoch milliseconds."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.memory.buffer import AtomicBuffer
@@ -19,7 +20,7 @@ ENTRY_ALIGNMENT = 64
 MAX_TEXT_LENGTH = 4095
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LossEntry:
     """What one image lost; times are epoch milliseconds."""
 

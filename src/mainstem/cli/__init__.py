@@ -7,13 +7,9 @@ that start with an underscore are no commands.
 
 from __future__ import annotations
 
-import ast
 import importlib
-import logging
 import os
-import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -27,6 +23,9 @@ EXIT_INTERRUPTED = 130
 
 def commands() -> dict[str, str]:
     """Returns every command and its line in the help, without importing one."""
+    import ast
+    from pathlib import Path
+
     lines_by_name = {}
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
         lines = (ast.get_docstring(ast.parse(path.read_bytes())) or "").splitlines()
@@ -36,6 +35,8 @@ def commands() -> dict[str, str]:
 
 def _words_to_complete() -> list[str]:
     """Returns the words that a shell's completion passes in the environment; which variable depends on the shell."""
+    import shlex
+
     text = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         return shlex.split(text)[1:]
@@ -114,14 +115,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     An error of Mainstem's or of the operating system's is one sentence on standard error, without a stack trace.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        import typer  # noqa: F401 - for a clear message when it is missing
-    except ImportError:
-        sys.exit("mainstem: the command line needs typer and rich: pip install 'mainstem[cli]'")
     from mainstem.errors import InternalError, MainstemError, MissingExtraError
 
     try:
         try:
+            if words[:1] == ["driver"] and COMPLETION_VARIABLE not in os.environ and _start_driver(words[1:]):
+                sys.exit()
+            try:
+                import typer  # noqa: F401 - for a clear message when it is missing
+            except ImportError:
+                sys.exit("mainstem: the command line needs typer and rich: pip install 'mainstem[cli]'")
             if COMPLETION_VARIABLE in os.environ:
                 from typer.completion import completion_init  # type: ignore[attr-defined]  # not in its __all__
 
@@ -151,7 +154,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _end(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
 
 
+def _start_driver(words: Sequence[str]) -> bool:
+    """Runs a driver, if its words are plain, without loading what reads the words of all commands; returns whether it did."""
+    import gc
+
+    # What a start makes stays, so that there is nothing to collect; the driver switches this on again when it runs.
+    gc.disable()
+    try:
+        from mainstem.cli import _driver, _logs
+
+        parameters = _driver.read(words)
+        if parameters is None:
+            return False
+        _logs.begin()
+        _driver.run(**parameters)
+        return True
+    finally:
+        gc.enable()
+
+
 def _end(sentence: str) -> NoReturn:
+    import logging
+
     from mainstem.cli._logs import say
 
     say(f"mainstem: {sentence}", logging.ERROR)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 from mainstem.errors import ConfigurationError
@@ -22,6 +20,9 @@ class JsonFormatter(logging.Formatter):
     """One object: time (UTC), level, logger, message, thread, process, and exception where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
+        import json
+        from datetime import UTC, datetime
+
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
             "level": record.levelname,

@@ -1,4 +1,4 @@
-"""The options that give settings: what their values are, and that they came by them."""
+"""The option that gives single settings."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ from typing import Annotated
 
 import typer
 
-from mainstem.errors import ConfigurationError
+from mainstem.cli._assignments import SET
 
-SET = "--set"
 SetOption = Annotated[list[str] | None, typer.Option(SET, "-s", help="One setting, as name=value; repeatable.")]
-
-
-def assignments(words: list[str] | None) -> dict[str, str]:
-    """Returns the values of ``--set`` by name. Raises ConfigurationError for one that is not name=value."""
-    values: dict[str, str] = {}
-    for word in words or ():
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise ConfigurationError(f"{SET} {word!r} is not name=value")
-        values[name.strip()] = value.strip()
-    return values

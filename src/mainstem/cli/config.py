@@ -10,8 +10,9 @@ from rich.text import Text
 
 from mainstem.aeron.client.settings import ClientSettings
 from mainstem.aeron.driver.settings import DriverSettings
+from mainstem.cli._assignments import SET, assignments
 from mainstem.cli._directory import JsonOption, print_json
-from mainstem.cli._settings import SET, SetOption, assignments
+from mainstem.cli._settings import SetOption  # noqa: TC001 - typer reads the annotations
 from mainstem.cli._table import Column, Table, console, print_table
 from mainstem.errors import ConfigurationError
 from mainstem.settings import Source
@@ -38,10 +39,10 @@ def show(
     Example: mainstem config show driver --changed --set mtu_length=4k
     """
     chosen = _chosen(which)
-    given = _given(chosen, set_)
+    assigned = _set_values(chosen, set_)
     tables = {
         name: [e for e in loaded.explain_all() if not changed or e.source is not Source.DEFAULT]
-        for name, loaded in ((name, _load(name, toml, given)) for name in chosen)
+        for name, loaded in ((name, _load(name, toml, assigned)) for name in chosen)
     }
     if as_json:
         print_json({name: [asdict(e) for e in rows] for name, rows in tables.items()})
@@ -68,10 +69,10 @@ def explain(
     """
     explanations: dict[str, Explanation] = {}
     refusals = []
-    given = _given(list(KINDS), set_)
+    assigned = _set_values(list(KINDS), set_)
     for kind in KINDS:
         try:
-            explanations[kind] = _load(kind, toml, given).explain(name)
+            explanations[kind] = _load(kind, toml, assigned).explain(name)
         except ConfigurationError as error:
             refusals.append(error)
     if not explanations:
@@ -93,15 +94,15 @@ def _chosen(which: str) -> list[str]:
     return [which]
 
 
-def _given(kinds: list[str], words: list[str] | None) -> dict[str, str]:
+def _set_values(kinds: list[str], words: list[str] | None) -> dict[str, str]:
     """Returns the values of ``--set``. A name is a setting of at least one kind, else it is refused with what comes near it."""
-    given = assignments(words)
-    for name, value in given.items():
+    assigned = assignments(words)
+    for name, value in assigned.items():
         if not any(KINDS[kind].has(name) for kind in kinds):
             KINDS[kinds[0]].load(environ={}, options={SET: {name: value}})
-    return given
+    return assigned
 
 
-def _load(kind: str, toml: str, given: dict[str, str]) -> Settings:
-    own = {name: value for name, value in given.items() if KINDS[kind].has(name)}
+def _load(kind: str, toml: str, assigned: dict[str, str]) -> Settings:
+    own = {name: value for name, value in assigned.items() if KINDS[kind].has(name)}
     return KINDS[kind].load(toml=toml or None, options={SET: own})

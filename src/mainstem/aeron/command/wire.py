@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
+from mainstem.records import record
 
 MALFORMED_COMMAND = 7  # the error code of docs/protocols/aeron.md, 6.1 for a record that cannot be read
 
@@ -48,7 +49,7 @@ Channel = Annotated[str, Counted(MAX_CHANNEL_LENGTH, text=True)]
 _LENGTH = struct.Struct("<i")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """A record: ``TYPE`` is its type id, ``MIN_LENGTH`` the least length that the driver accepts (shorter ones are padded)."""
 

@@ -6,7 +6,6 @@ The distinct errors of a dead one are kept beside it.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.cnc import CncFile
@@ -15,6 +14,8 @@ from mainstem.aeron.error_log import read_errors
 from mainstem.errors import ActiveDriverError, ConfigurationError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mainstem.aeron.files import Files
 
 logger = logging.getLogger(__name__)
@@ -95,11 +96,17 @@ def _keep_errors(files: Files, directory: str, *, now_ms: int) -> None:
     finally:
         cnc.close()
     if lines:
-        stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")[:-3]
+        stamp = _moment(now_ms).strftime("%Y-%m-%d-%H-%M-%S-%f")[:-3]
         path = f"{directory}-{stamp}-error.log"
         files.write_bytes(path, "\n".join(lines).encode())
         logger.warning("errors of the driver before were kept in %s", path)
 
 
 def _time(epoch_ms: int) -> str:
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
+    return _moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds")
+
+
+def _moment(epoch_ms: int) -> datetime:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC)

@@ -55,7 +55,9 @@ class DriverCore:
         self.cnc = _create_cnc(context, now_ms)
         cnc = self.cnc
         self._loss_buffer = context.files.create(
-            loss_report_path(context.directory), align(settings.loss_report_buffer_length, settings.file_page_size)
+            loss_report_path(context.directory),
+            align(settings.loss_report_buffer_length, settings.file_page_size),
+            prefault=False,
         )
         manager = CountersManager(
             cnc.counters_metadata, cnc.counters_values, settings.counters_free_to_reuse_timeout_ns // NS_PER_MS

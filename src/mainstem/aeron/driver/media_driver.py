@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import uuid
 import warnings
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem.aeron.driver.process import DriverProcess
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.errors import LocalProtocolError
 from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from mainstem.aeron.driver.context import DriverContext
+    from mainstem.aeron.driver.process import DriverProcess
     from mainstem.aeron.driver.threads import DriverThreads
 
 
 def temporary_directory() -> str:
     """A name for a driver's directory that no other process uses, in shared memory where there is some."""
-    base = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
-    return os.path.join(base, f"mainstem-{os.getpid()}-{uuid.uuid4().hex[:12]}")
+    base = "/dev/shm"
+    if not os.path.isdir(base):
+        import tempfile
+
+        base = tempfile.gettempdir()
+    return os.path.join(base, f"mainstem-{os.getpid()}-{os.urandom(6).hex()}")
 
 
 class MediaDriver:
@@ -40,7 +42,12 @@ class MediaDriver:
     def __init__(self, directory: str, running: DriverProcess | DriverThreads, *, temporary: bool) -> None:
         self._directory = directory
         self._running: DriverProcess | DriverThreads | None = running
-        self._temporary = temporary
+        self._remove: Callable[..., object] | None = None
+        if temporary:
+            # Now, since a finaliser may be too late to import.
+            from shutil import rmtree
+
+            self._remove = rmtree
         finalise_at_exit(self)
 
     @classmethod
@@ -87,6 +94,9 @@ class MediaDriver:
             from mainstem.aeron.driver.context import DriverContext
 
             return cls._launch_here(DriverContext(directory=path, settings=settings), temporary=temporary)
+        # Imported late, as in _launch_here: a driver in threads starts no process.
+        from mainstem.aeron.driver.process import DriverProcess
+
         return cls(path, DriverProcess(path, settings), temporary=temporary)
 
     @classmethod
@@ -138,9 +148,9 @@ class MediaDriver:
         running, self._running = self._running, None
         if running is not None:
             running.close()
-            if self._temporary:
+            if self._remove is not None:
                 # The driver did this itself, unless it was killed.
-                shutil.rmtree(self._directory, ignore_errors=True)
+                self._remove(self._directory, ignore_errors=True)
 
     def _leave_to_parent(self) -> None:
         """Forgets the driver in a forked child: it runs on, and its directory stays."""

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.aeron.driver.agent_queue import AgentQueue
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem.aeron.driver.media.endpoints import ReceiveChannelEndpoint, SendChannelEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CreateImage:
     """A SETUP of a session for which there is interest and no image; ``add_image`` or ``refuse_image`` follows.
 
@@ -36,7 +37,7 @@ class CreateImage:
     source: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PublicationError:
     """A receiver refused a publication with an ERR frame (docs/protocols/aeron.md, 21)."""
 
@@ -48,7 +49,7 @@ class PublicationError:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResponseSetupReceived:
     """A receiver named the session that responds to a request publication (RSP_SETUP; docs/protocols/aeron.md, 20)."""
 
@@ -57,14 +58,14 @@ class ResponseSetupReceived:
     source: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResponseConnected:
     """A response publication has its first receiver: its session need not be announced any more."""
 
     registration_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LossObserved:
     """Bytes of an image were found missing; bytes reported before are not counted again."""
 
@@ -73,7 +74,7 @@ class LossObserved:
     now_ns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ImageEndOfStream:
     """Every live connection of an image carried the end of the stream."""
 
@@ -82,28 +83,28 @@ class ImageEndOfStream:
     revoked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EndpointClosed:
     """An endpoint's sockets are closed; its counters may go."""
 
     endpoint: SendChannelEndpoint | ReceiveChannelEndpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PublicationReleased:
     """The sender will not touch the publication's log or counters again."""
 
     registration_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ImageReleased:
     """The receiver will not touch the image's log or counters again."""
 
     registration_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResolveAgain:
     """A peer has been silent: its name may have another address by now. ``destination`` is the id of one of many, else -1."""
 
@@ -113,7 +114,7 @@ class ResolveAgain:
     destination: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NetworkFault:
     """Something for the error log: what could not be done, and where."""
 

@@ -33,7 +33,6 @@ readers. A position is stored in its counter before the counter is added to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -41,6 +40,7 @@ from mainstem._core.log import term
 from mainstem.aeron.driver.conductor.untethered import TetherListener, have_read
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.errors import CorruptLogError
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.driver.positions import PositionSet
@@ -115,7 +115,7 @@ class StuckPosition:
         return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StreamMemory:
     """What a stream owns of shared memory: its log, the path of the log's file, and its counters."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from mainstem._core import layout
@@ -13,6 +12,7 @@ from mainstem.aeron.driver.conductor.stream_registry import StreamRegistry
 from mainstem.aeron.driver.errors import conflict, invalid_channel
 from mainstem.aeron.logbuffer import LogParameters, LogType
 from mainstem.aeron.system_counter import SystemCounter
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.media.udp_channel import UdpChannel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PublicationRequest:
     """What a client asks for: ``channel`` is its text, ``uri``, ``udp`` (None for IPC) and ``params`` its meaning."""
 

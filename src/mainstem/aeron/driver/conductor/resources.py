@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from random import Random
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from mainstem.instruments import Instrument
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Resources:
     """I/O boundaries, shared memory, and the proxies of clients and of the other agents."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.counters import CounterType, publisher_position, stream_counter
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.memory.counters import CounterCell
@@ -81,7 +81,7 @@ class StreamCounters:
             self._counters.free(self._cells.pop())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SendCounters:
     """The counters of a network publication, in the order in which the reference allocates them."""
 
@@ -105,7 +105,7 @@ class SendCounters:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReceiveCounters:
     """The counters of an image."""
 

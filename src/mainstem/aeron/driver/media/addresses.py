@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,7 +106,7 @@ def text_of(packed: bytes) -> str:
         return "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NetworkInterface:
     """One address of one of the machine's network interfaces."""
 

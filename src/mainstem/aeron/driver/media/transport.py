@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from mainstem._core.driver.udp import UdpTransport
 from mainstem.aeron.driver.media.addresses import InetAddress, NetworkInterface, wildcard
 from mainstem.errors import ConfigurationError
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +55,7 @@ def check_buffers(settings: DriverSettings, limits: BufferLimits) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TransportRequest:
     """The socket to open.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.channel_values import ControlMode, Interface
@@ -15,6 +14,7 @@ from mainstem.aeron.driver.media.addresses import (
     has_odd_last_byte,
     wildcard,
 )
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def _unchanged(text: str, key: str) -> str:  # noqa: ARG001 - where there is no 
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UdpChannel:
     """A network channel with its names resolved.
 

@@ -7,11 +7,11 @@ limit only rises. ``limit_frozen`` holds it while the group is incomplete, ``lim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from mainstem.aeron.channel_values import FlowControlParams, FlowControlStrategy
 from mainstem.clock import NEVER_NS
+from mainstem.records import record
 
 if TYPE_CHECKING:
     from mainstem._core.driver.send_path import SendPath
@@ -181,7 +181,7 @@ class MinMulticastFlowControl:
         self.deadline_ns = min(now_ns + self.receiver_timeout_ns // CHECKS, self._guard_until_ns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FlowControlDefaults:
     """What a channel's ``fc`` leaves open. ``group_tag`` -1 is the reference's own default."""
 

@@ -30,7 +30,8 @@ class SparseFiles(MemoryFiles):
         self.space = space
         self.taken: dict[str, int] = {}
 
-    def create(self, path: str, length: int, *, sparse_length: int = 0) -> AtomicBuffer:
+    def create(self, path: str, length: int, *, sparse_length: int = 0, prefault: bool = True) -> AtomicBuffer:
+        del prefault
         self.taken[path] = length - sparse_length
         return AtomicBuffer(bytearray(length))
 

@@ -1,0 +1,156 @@
+"""``mainstem driver`` starts without the libraries that read other commands' words, and reads the same words the same way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mainstem import cli
+from mainstem.aeron.driver.settings import ThreadingMode
+from mainstem.cli import _driver
+
+PLAIN = [
+    "",
+    "--dir /dev/shm/x",
+    "-d /dev/shm/x --mode shared",
+    "--mode=DEDICATED --dir=/a",
+    "-m Invoker",
+    "--loss 0.25 --seed 7",
+    "--config driver.toml --print-config -v",
+    "--set mtu_length=4k -s term_buffer_length=64k --verbose",
+    "--set=mtu_length=4k",
+    "--set nonsense",
+    "--dir /a --dir /b",
+]
+# What the table leaves to the others: help, mistakes, and forms that it does not know.
+OTHER = [
+    "--help",
+    "-h",
+    "--colour",
+    "--dir",
+    "--dir -x",
+    "--mode FAST",
+    "--loss x",
+    "--seed 1.5",
+    "--print-config=1",
+    "-d/a",
+    "-dv",
+    "extra",
+    "--",
+    "--dir=",
+    "--set",
+]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What ``run`` was called with."""
+    calls: list[dict[str, Any]] = []
+    names = ("directory", "mode", "loss", "seed", "config", "set_", "print_config", "verbose")
+
+    def run(*arguments: Any, **parameters: Any) -> None:
+        defaults = dict(zip(names, (None, None, 0.0, _driver.DEFAULT_SEED, None, None, False, False), strict=True))
+        call = defaults | dict(zip(names, arguments, strict=False)) | parameters
+        for name in ("directory", "config"):
+            call[name] = None if call[name] is None else str(call[name])
+        calls.append(call)
+
+    monkeypatch.setattr(_driver, "run", run)
+    return calls
+
+
+@pytest.mark.parametrize("line", PLAIN)
+def test_plain_words_are_read_as_the_other_commands_words_are(line: str, runs: list[dict[str, Any]]) -> None:
+    words = line.split()
+    with pytest.raises(SystemExit) as end:
+        cli.main(["driver", *words])
+    assert not end.value.code
+    with pytest.raises(SystemExit):
+        cli.build(["driver", *words])(args=["driver", *words], prog_name="mainstem")
+    directly, by_typer = runs
+    assert directly == by_typer
+
+
+@pytest.mark.parametrize("line", OTHER)
+def test_other_words_are_left_to_what_reads_all_commands(line: str) -> None:
+    assert _driver.read(line.split()) is None
+
+
+def test_the_table_has_every_option_of_the_command() -> None:
+    command: Any = typer.main.get_command(cli.build(["driver"])).commands["driver"]  # type: ignore[attr-defined]
+    declared = {option: each.name for each in command.params for option in each.opts if each.name != "help"}
+    assert {option: parameter for option, (parameter, _) in _driver.OPTIONS.items()} == declared
+    flags = {each.name for each in command.params if getattr(each, "is_flag", False) and each.name != "help"}
+    assert {parameter for parameter, convert in _driver.OPTIONS.values() if convert is None} == flags
+    assert _driver._mode("shared_network") is ThreadingMode.SHARED_NETWORK
+
+
+# Each costs a start some milliseconds, and a driver that runs in threads of its process needs none of them.
+UNNEEDED = {
+    "asyncio",
+    "concurrent.futures",
+    "datetime",
+    "difflib",
+    "importlib.metadata",
+    "json",
+    "pathlib",
+    "platform",
+    "pydantic",
+    "pyarrow",
+    "rich",
+    "shutil",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "tomllib",
+    "typer",
+    "urllib.parse",
+    "uuid",
+    "mainstem.aeron.client",
+    "mainstem.aeron.tools",
+    "mainstem.aeron.driver.process",
+    "mainstem.recording",
+}
+# The modules of Mainstem that a start loads. Each is a file to find, open and run, a third of a millisecond.
+MOST_MODULES = 155
+PROGRAM = """
+import sys
+sys.argv = ["mainstem", "driver", "--dir", sys.argv[1]]
+import mainstem.cli
+from mainstem.cli import _driver
+launched = []
+class Launched:
+    @classmethod
+    def launch(cls, directory, *, settings, threads):
+        driver = RealDriver.launch(directory, settings=settings, threads=threads)
+        launched[:] = sorted(sys.modules)
+        driver.close()
+        raise SystemExit
+RealDriver, _driver.MediaDriver = _driver.MediaDriver, Launched
+try:
+    mainstem.cli.main()
+finally:
+    print("\\n".join(launched))
+"""
+
+
+def test_a_start_loads_no_more_than_a_driver_needs(tmp_path: Path) -> None:
+    # -S and -I leave out what an environment of packages loads for itself.
+    program = f"import sys; sys.path[:0] = {[str(Path(cli.__file__).parents[2])]!r}\n{PROGRAM}"
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "driver")],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
+    loaded = set(result.stdout.split())
+    assert "mainstem.aeron.driver.driver_core" in loaded
+    assert loaded & UNNEEDED == set()
+    own = {name for name in loaded if name.startswith("mainstem")}
+    assert len(own) <= MOST_MODULES, len(own)
