@@ -69,7 +69,7 @@ DOORS: dict[str, set[str]] = {
     "spark/jvm.py": {"signal", "time"},
     "spark/sources/background_recorder.py": {"threading", "time"},
     "aeron/agent.py": {"threading"},
-    "aeron/aio.py": {"asyncio"},
+    "aeron/aio/": {"asyncio"},
     "aeron/client/conductor.py": {"threading"},
     "aeron/idle.py": {"time"},
     "mux/blocking.py": {"asyncio", "threading"},

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mainstem.aeron.agent import AgentTerminated
-from mainstem.aeron.aio import Pause
+from mainstem.aeron.aio.waiting import Pause
 from mainstem.duologue.handler import BadMessage, Handler
 from mainstem.duologue.lifecycle import ClientLife, ServerLife
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR

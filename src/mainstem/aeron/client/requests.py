@@ -8,7 +8,7 @@ The payload is the program's alone, so any Aeron peer can reply by copying the r
 A replier reads a requester's requests only once the way back is connected: until then they wait in the log, and the requester
 feels back pressure. So a request that was read can be replied to at once, and a replier holds no request but the batch it has read.
 
-Nothing here waits; ``requester.py`` and ``aeron/aio.py`` do.
+Nothing here waits; ``requester.py`` and ``aeron/aio/requests.py`` do.
 """
 
 from __future__ import annotations

@@ -1,0 +1,286 @@
+"""Requests and replies whose waiting is the event loop's (``mainstem.aeron.client.requests`` has the theory)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+from mainstem.aeron.aio.streams import AsyncPublication
+from mainstem.aeron.aio.waiting import AsyncResource, Pause
+from mainstem.aeron.client.requester import REPLY_TIMEOUT
+from mainstem.aeron.client.requests import (
+    MAX_CLIENTS,
+    MAX_IN_FLIGHT,
+    ReplierState,
+    RequesterState,
+    response_mode,
+    with_parameter,
+)
+from mainstem.errors import TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mainstem._core.log.fragment import Message
+    from mainstem.aeron.aio.client import AsyncAeron
+    from mainstem.clock import Clock
+
+
+class AsyncRequester(AsyncResource):
+    """Sends requests, and returns the reply to each; any number of tasks may wait for replies. Create one with ``open``.
+
+    Example:
+        >>> async with await AsyncRequester.open(
+        ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
+        ... ) as requester:
+        ...     await requester.request(b"price of XYZ", timeout=1.0)
+    """
+
+    def __init__(self, state: RequesterState, clock: Clock) -> None:
+        self._state = state
+        self._inner = state.subscription
+        self._clock = clock
+
+    @classmethod
+    async def open(
+        cls,
+        aeron: AsyncAeron,
+        channel: str,
+        stream_id: int,
+        *,
+        response_channel: str,
+        response_stream_id: int,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> Self:
+        """Adds the publication of requests and the subscription to replies.
+
+        Args:
+            aeron: The client.
+            channel: The channel of requests, as ``aeron:udp?endpoint=server:20121`` or ``aeron:ipc``.
+            stream_id: Their stream id.
+            response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+            response_stream_id: Their stream id.
+            max_in_flight: How many requests may wait for their replies at once.
+
+        Returns:
+            The requester.
+
+        Raises:
+            ChannelUriError: A key of a channel is a likely typing error of a known one.
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+
+        Example:
+            >>> requester = await AsyncRequester.open(
+            ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
+            ... )
+        """
+        subscription = (await aeron.add_subscription(response_mode(response_channel), response_stream_id)).sync
+        try:
+            channel = with_parameter(channel, f"response-correlation-id={subscription.registration_id}")
+            publication = (await aeron.add_exclusive_publication(channel, stream_id)).sync
+        except BaseException:
+            subscription.close()
+            raise
+        return cls(RequesterState(publication, subscription, max_in_flight), aeron.sync.context.clock)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their replies."""
+        return len(self._state.slots)
+
+    @property
+    def late_replies(self) -> int:
+        """How many replies came after their request had been given up, and were dropped."""
+        return self._state.late_replies
+
+    async def request(self, payload: Any, *, timeout: float | None = None) -> bytes:
+        """Sends a request and waits for its reply. A cancelled call frees its slot; the request may have been sent.
+
+        Args:
+            payload: The request, any buffer of bytes.
+            timeout: Seconds for all of it, the wait for a connection included; None waits for ever.
+
+        Returns:
+            The reply.
+
+        Raises:
+            TimedOut: The request was sent, and no reply came in time. The replier may have received it.
+            NotConnected: No replier was connected in time: nothing was sent.
+            BackPressured: There was no room in time, or ``max_in_flight`` requests wait already: nothing was sent.
+            ClosedError: The requester is closed.
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> reply = await requester.request(b"price of XYZ", timeout=1.0)
+        """
+        state = self._state
+        slot = state.open_slot()
+        pause = Pause(self._clock, timeout)
+        try:
+            while (position := state.publication.offer(payload, reserved_value=slot.correlation_id)) < 0:
+                state.check_open()
+                if not await pause.step():
+                    raise state.publication.offer_error(position, "request", f", for {timeout:g} s")
+            while slot.reply is None:
+                state.poll()
+                if slot.reply is None:
+                    state.check_open()
+                    if not await pause.step():
+                        raise TimedOut(f"no reply came within {timeout:g} s", timeout=timeout)
+            return slot.reply
+        finally:
+            state.free(slot)
+
+    def close(self) -> None:
+        """Closes it with its publication and subscription, without waiting. May be called twice.
+
+        Example:
+            >>> requester.close()
+        """
+        self._state.close()
+
+
+class AsyncRequest:
+    """One request that a replier received.
+
+    Attributes:
+        payload: The request.
+        correlation_id: The reserved value of the request, which its reply has too.
+        session_id: The requester's session id.
+        source_identity: Where it came from: ``ip:port``, or ``aeron:ipc``.
+
+    Example:
+        >>> async for request in replier.requests():
+        ...     await request.reply(request.payload.upper())
+    """
+
+    def __init__(self, message: Message, publication: AsyncPublication) -> None:
+        self.payload = message.payload
+        self.correlation_id = message.reserved_value
+        self.session_id = message.session_id
+        self.source_identity = message.source_identity
+        self._publication = publication
+
+    async def reply(self, payload: Any, *, timeout: float | None = REPLY_TIMEOUT) -> None:
+        """Sends the reply.
+
+        Args:
+            payload: The reply, any buffer of bytes.
+            timeout: Seconds to wait for room; None waits for ever.
+
+        Raises:
+            ClosedError: The requester has gone, or the replier is closed.
+            NotConnected: The requester has gone.
+            BackPressured: The requester does not read its replies.
+
+        Example:
+            >>> await request.reply(b"42")
+        """
+        await self._publication.send(payload, timeout=timeout, reserved_value=self.correlation_id)
+
+
+class AsyncReplier(AsyncResource):
+    """Receives requests, and replies to each requester over a publication of its own. Create one with ``open``.
+
+    Example:
+        >>> async with await AsyncReplier.open(
+        ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
+        ... ) as replier:
+        ...     async for request in replier.requests():
+        ...         await request.reply(request.payload.upper())
+    """
+
+    def __init__(self, state: ReplierState, clock: Clock) -> None:
+        self._state = state
+        self._inner = state.subscription
+        self._clock = clock
+
+    @classmethod
+    async def open(
+        cls,
+        aeron: AsyncAeron,
+        channel: str,
+        stream_id: int,
+        *,
+        response_channel: str,
+        response_stream_id: int,
+        max_clients: int = MAX_CLIENTS,
+    ) -> Self:
+        """Adds the subscription to requests.
+
+        Args:
+            aeron: The client.
+            channel: The channel of requests, as ``aeron:udp?endpoint=0.0.0.0:20121`` or ``aeron:ipc``.
+            stream_id: Their stream id.
+            response_channel: The channel of replies, as ``aeron:udp?control=server:20122`` or ``aeron:ipc``.
+            response_stream_id: Their stream id.
+            max_clients: How many requesters may be connected; each has a log of its own at the driver.
+
+        Returns:
+            The replier.
+
+        Raises:
+            ChannelUriError: A key of a channel is a likely typing error of a known one.
+            RegistrationError: The driver refused.
+            DriverTimeout: The driver did not respond in time.
+
+        Example:
+            >>> replier = await AsyncReplier.open(
+            ...     aeron, "aeron:ipc", 1001, response_channel="aeron:ipc", response_stream_id=1002
+            ... )
+        """
+        subscription = (await aeron.add_subscription(channel, stream_id)).sync
+        state = ReplierState(aeron.sync, subscription, response_channel, response_stream_id, max_clients)
+        return cls(state, aeron.sync.context.clock)
+
+    @property
+    def clients(self) -> int:
+        """How many requesters have a way back."""
+        return self._state.clients
+
+    @property
+    def refused_clients(self) -> int:
+        """How many publishers were rejected: without a response channel, or beyond ``max_clients``."""
+        return self._state.refused_clients
+
+    async def requests(self, *, timeout: float | None = None) -> AsyncIterator[AsyncRequest]:
+        """Yields requests as they come, until the replier is closed; one that is left or cancelled loses nothing.
+
+        Args:
+            timeout: Seconds to wait for the next request; None waits for ever.
+
+        Yields:
+            One request after another.
+
+        Raises:
+            TimedOut: No request came for ``timeout`` seconds.
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> async for request in replier.requests():
+            ...     await request.reply(request.payload.upper())
+        """
+        state = self._state
+        pause = Pause(self._clock, timeout)
+        while not self._inner.closed:
+            if state.work():
+                message, publication = state.queue.popleft()
+                yield AsyncRequest(message, AsyncPublication(publication, self._clock))
+                if not state.queue:
+                    # Requests that never run dry must not keep the loop from its other tasks.
+                    await asyncio.sleep(0)
+                pause.restart()
+            elif not await pause.step():
+                raise TimedOut(f"no request came for {timeout:g} s", timeout=timeout)
+        self._inner.raise_failure()
+
+    def close(self) -> None:
+        """Closes it with its publications and subscription, without waiting. May be called twice.
+
+        Example:
+            >>> replier.close()
+        """
+        self._state.close()
