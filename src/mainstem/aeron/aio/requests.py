@@ -6,20 +6,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 from mainstem.aeron.aio.streams import AsyncPublication
-from mainstem.aeron.aio.waiting import AsyncResource, Pause
+from mainstem.aeron.aio.waiting import MAX_SLEEP, AsyncResource, Pause
 from mainstem.aeron.client.requester import REPLY_TIMEOUT
 from mainstem.aeron.client.requests import (
     MAX_CLIENTS,
+    MAX_CONCURRENT,
     MAX_IN_FLIGHT,
     ReplierState,
     RequesterState,
     response_mode,
     with_parameter,
 )
-from mainstem.errors import TimedOut
+from mainstem.errors import ConfigurationError, MainstemError, TimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mainstem._core.log.fragment import Message
     from mainstem.aeron.aio.client import AsyncAeron
@@ -192,10 +193,13 @@ class AsyncReplier(AsyncResource):
         ...         await request.reply(request.payload.upper())
     """
 
-    def __init__(self, state: ReplierState, clock: Clock) -> None:
+    def __init__(self, state: ReplierState, clock: Clock, on_error: Callable[[BaseException], object]) -> None:
         self._state = state
         self._inner = state.subscription
         self._clock = clock
+        self._on_error = on_error
+        self._undelivered = 0
+        self._handling = 0
 
     @classmethod
     async def open(
@@ -233,7 +237,7 @@ class AsyncReplier(AsyncResource):
         """
         subscription = (await aeron.add_subscription(channel, stream_id)).sync
         state = ReplierState(aeron.sync, subscription, response_channel, response_stream_id, max_clients)
-        return cls(state, aeron.sync.context.clock)
+        return cls(state, aeron.sync.context.clock, aeron.sync.context.on_error)
 
     @property
     def clients(self) -> int:
@@ -244,6 +248,16 @@ class AsyncReplier(AsyncResource):
     def refused_clients(self) -> int:
         """How many publishers were rejected: without a response channel, or beyond ``max_clients``."""
         return self._state.refused_clients
+
+    @property
+    def undelivered_replies(self) -> int:
+        """How many replies ``serve`` could not deliver: their requester had gone, or did not read."""
+        return self._undelivered
+
+    @property
+    def handling(self) -> int:
+        """How many handlers of ``serve`` run."""
+        return self._handling
 
     async def requests(self, *, timeout: float | None = None) -> AsyncIterator[AsyncRequest]:
         """Yields requests as they come, until the replier is closed; one that is left or cancelled loses nothing.
@@ -276,6 +290,74 @@ class AsyncReplier(AsyncResource):
             elif not await pause.step():
                 raise TimedOut(f"no request came for {timeout:g} s", timeout=timeout)
         self._inner.raise_failure()
+
+    async def serve(
+        self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT
+    ) -> None:
+        """Replies to every request with what a coroutine function returns, until the replier is closed.
+
+        Handlers run at once, each in a task of its own, so that one that waits keeps no other request waiting; replies may
+        overtake one another. While ``max_concurrent`` run, further requests wait in their logs, and requesters feel back pressure.
+
+        What a handler raises, and what prevents a reply, goes to the client's ``on_error``; the request gets no reply, and
+        serving goes on. Handlers that run when this ends, because the replier was closed or the call cancelled, are cancelled.
+
+        Args:
+            handler: Called with each request; returns the reply, any buffer of bytes.
+            max_concurrent: Handlers that run at once (64 by default); 1 replies in the order of the requests.
+
+        Raises:
+            ConfigurationError: ``max_concurrent`` is less than 1.
+            DriverTimeout: The driver ended.
+            ClientTimeout: The driver timed this client out.
+
+        Example:
+            >>> async def price(symbol: bytes) -> bytes:
+            ...     return await database.price(symbol)
+            >>> await replier.serve(price, max_concurrent=16)
+        """
+        if max_concurrent < 1:
+            raise ConfigurationError(f"max_concurrent: {max_concurrent} is less than 1")
+        state = self._state
+        pause = Pause(self._clock, None)
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while not self._inner.closed:
+                # Also while all places are taken: requesters come and go.
+                is_waiting = state.work()
+                if is_waiting and len(running) < max_concurrent:
+                    message, publication = state.queue.popleft()
+                    request = AsyncRequest(message, AsyncPublication(publication, self._clock))
+                    task = asyncio.create_task(self._handle(handler, request))
+                    running.add(task)
+                    task.add_done_callback(running.discard)
+                    if not state.queue:
+                        await asyncio.sleep(0)
+                    pause.restart()
+                elif is_waiting:
+                    await asyncio.wait(running, timeout=MAX_SLEEP, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await pause.step()
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        self._inner.raise_failure()
+
+    async def _handle(self, handler: Callable[[bytes], Awaitable[Any]], request: AsyncRequest) -> None:
+        self._handling += 1
+        try:
+            reply = await handler(request.payload)
+        except Exception as error:
+            self._on_error(error)
+            return
+        finally:
+            self._handling -= 1
+        try:
+            await request.reply(reply)
+        except (MainstemError, ValueError, TypeError) as error:
+            self._undelivered += 1
+            self._on_error(error)
 
     def close(self) -> None:
         """Closes it with its publications and subscription, without waiting. May be called twice.

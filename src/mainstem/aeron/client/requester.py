@@ -293,6 +293,9 @@ class Replier(_Closable):
     def serve(self, handler: Callable[[bytes], Any]) -> None:
         """Replies to every request with what a function returns, until the replier is closed.
 
+        One request is handled at a time, in this thread: a handler that waits keeps every requester waiting. For handlers that
+        wait use ``aio.AsyncReplier.serve``, which runs many at once.
+
         What the function raises, and what prevents a reply, goes to the client's ``on_error``; the request gets no reply, and
         serving goes on.
 
@@ -314,6 +317,6 @@ class Replier(_Closable):
                 continue
             try:
                 request.reply(reply)
-            except (MainstemError, ValueError) as error:
+            except (MainstemError, ValueError, TypeError) as error:
                 self._undelivered += 1
                 self._aeron.context.on_error(error)

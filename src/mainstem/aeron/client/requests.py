@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT = 1024  # requests of one requester that wait for their replies: each holds a slot
 MAX_CLIENTS = 256  # requesters of one replier: each has a log of its own, which is memory of the driver
+# Handlers of one asynchronous replier that run at once: enough to hide what each waits for, few enough that a burst of requests
+# waits in its logs, where the requesters feel it, and not in this process.
+MAX_CONCURRENT = 64
 BATCH = 16  # requests that a replier takes of one requester before it turns to the next
 
 

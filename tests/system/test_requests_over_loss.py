@@ -1,0 +1,264 @@
+"""Requests and replies over a driver that loses datagrams: time-outs, late replies, many handlers, a replier that restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.patience import STALL_S, soon, until, wait_for
+from tests.support.ports import free_port
+
+import mainstem
+from mainstem.aeron.system_counter import SystemCounter
+from mainstem.errors import ClosedError, ConfigurationError, MainstemError, NotConnected, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+
+# One datagram in ten, of requests, replies, status messages and NAKs alike.
+LOSSY: dict[str, Any] = {
+    "udp_channel_incoming_interceptors": "loss",
+    "udp_channel_transport_bindings_loss_args": "rate=0.1|seed=7",
+    "term_buffer_length": 1 << 16,
+}
+
+
+@pytest.fixture
+def errors() -> list[BaseException]:
+    return []
+
+
+@pytest.fixture
+def aeron(errors: list[BaseException]) -> Iterator[mainstem.Aeron]:
+    with (
+        mainstem.MediaDriver.launch(**LOSSY) as driver,
+        mainstem.Aeron.connect(driver.directory, on_error=errors.append) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(aeron: mainstem.Aeron) -> mainstem.aio.AsyncAeron:
+    return mainstem.aio.AsyncAeron(aeron)
+
+
+@pytest.fixture
+def ways() -> tuple[str, dict[str, Any]]:
+    port = free_port(2)
+    control = f"aeron:udp?control=127.0.0.1:{port + 1}"
+    return f"aeron:udp?endpoint=127.0.0.1:{port}", {"response_channel": control, "response_stream_id": 1002}
+
+
+def resent(aeron: mainstem.Aeron) -> int:
+    return aeron.counters.value(SystemCounter.RETRANSMITS_SENT)
+
+
+async def test_each_of_many_handlers_replies_to_its_own_request(
+    aeron: mainstem.Aeron,
+    client: mainstem.aio.AsyncAeron,
+    ways: tuple[str, dict[str, Any]],
+    errors: list[BaseException],
+) -> None:
+    channel, back = ways
+
+    async def handler(request: bytes) -> bytes:
+        # The later ones return first.
+        await asyncio.sleep(0.02 / (1 + len(request) % 7))
+        return request[::-1]
+
+    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+        served = asyncio.create_task(replier.serve(handler))
+        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+            asked = [b"%d:" % number + bytes(number * 3 % 2000) for number in range(300)]
+            replies = await asyncio.gather(*(requester.request(each, timeout=STALL_S) for each in asked))
+            assert replies == [each[::-1] for each in asked]
+            assert (requester.in_flight, requester.late_replies) == (0, 0)
+        replier.close()
+        await soon(served)
+    assert resent(aeron) > 0
+    assert errors == []
+
+
+async def test_no_more_handlers_run_at_once_than_allowed(
+    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]]
+) -> None:
+    channel, back = ways
+    go = asyncio.Event()
+    peak = 0
+
+    async def handler(request: bytes) -> bytes:
+        nonlocal peak
+        peak = max(peak, replier.handling)
+        await go.wait()
+        return request
+
+    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+        with pytest.raises(ConfigurationError, match="max_concurrent"):
+            await replier.serve(handler, max_concurrent=0)
+        served = asyncio.create_task(replier.serve(handler, max_concurrent=4))
+        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+            tasks = [asyncio.create_task(requester.request(b"%d" % each, timeout=STALL_S)) for each in range(20)]
+            await until(lambda: replier.handling >= 4)
+            # While all places are taken, a requester that comes gets its way back.
+            async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back):
+                await until(lambda: replier.clients == 2)
+            await until(lambda: replier.clients == 1)
+            assert (peak, replier.handling) == (4, 4)
+            assert not any(task.done() for task in tasks)
+            go.set()
+            assert await asyncio.gather(*tasks) == [b"%d" % each for each in range(20)]
+        assert peak == 4
+        replier.close()
+        await soon(served)
+
+
+async def test_what_a_handler_raises_is_reported_and_the_others_go_on(
+    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]], errors: list[BaseException]
+) -> None:
+    channel, back = ways
+
+    async def handler(request: bytes) -> Any:
+        return bytes([10 // request[0]]) if request[0] < 9 else "no bytes"
+
+    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+        served = asyncio.create_task(replier.serve(handler, max_concurrent=2))
+        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+            assert await requester.request(b"\2", timeout=STALL_S) == b"\5"
+            for wrong in (b"\0", b"\0", b"\0", b"\x0a"):
+                with pytest.raises(TimedOut):
+                    await requester.request(wrong, timeout=0.2)
+            assert await requester.request(b"\5", timeout=STALL_S) == b"\2"
+        await until(lambda: len(errors) >= 4)
+        assert [type(error) for error in errors] == [ZeroDivisionError] * 3 + [TypeError]
+        assert replier.undelivered_replies == 1
+        served.cancel()
+        await asyncio.wait([served])
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+async def test_handlers_end_with_serving(
+    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]], end: str
+) -> None:
+    channel, back = ways
+    ended: list[str] = []
+
+    async def handler(_: bytes) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+        return b""
+
+    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+        served = asyncio.create_task(replier.serve(handler))
+        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+            tasks = [asyncio.create_task(requester.request(b"x")) for _ in range(3)]
+            await until(lambda: replier.handling == 3)
+            if end == "cancel":
+                served.cancel()
+            else:
+                replier.close()
+            await asyncio.wait([served])
+            assert ended == ["ended"] * 3
+            assert served.cancelled() == (end == "cancel")
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert requester.in_flight == 0
+
+
+async def test_replies_that_come_late_are_dropped_and_counted(
+    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]]
+) -> None:
+    channel, back = ways
+    go = asyncio.Event()
+
+    async def handler(request: bytes) -> bytes:
+        if request == b"slow":
+            await go.wait()
+        return request
+
+    async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+        served = asyncio.create_task(replier.serve(handler))
+        async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+            assert await requester.request(b"first", timeout=STALL_S) == b"first"
+            tasks = [asyncio.create_task(requester.request(b"slow", timeout=0.3)) for _ in range(10)]
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {TimedOut}
+            assert requester.in_flight == 0
+            await until(lambda: replier.handling == 10)
+            go.set()
+            await until(lambda: replier.handling == 0)
+
+            async def all_late() -> bool:
+                # Replies are read by whoever waits for one.
+                assert await requester.request(b"next", timeout=STALL_S) == b"next"
+                return requester.late_replies == 10
+
+            while not await all_late():
+                await asyncio.sleep(0.01)
+            assert requester.late_replies == 10
+        replier.close()
+        await soon(served)
+
+
+async def test_a_requester_goes_on_when_its_replier_restarts(
+    client: mainstem.aio.AsyncAeron, ways: tuple[str, dict[str, Any]]
+) -> None:
+    channel, back = ways
+
+    async def handler(request: bytes) -> bytes:
+        return request.upper()
+
+    async with await mainstem.aio.AsyncRequester.open(client, channel, 1001, **back) as requester:
+        for _ in range(3):
+            async with await mainstem.aio.AsyncReplier.open(client, channel, 1001, **back) as replier:
+                served = asyncio.create_task(replier.serve(handler))
+                replies: list[bytes] = []
+                while not replies:
+                    # Sent to the one before, which has gone: whether to send again is the program's to decide.
+                    with contextlib.suppress(TimedOut, NotConnected):
+                        replies.append(await requester.request(b"tide", timeout=2.0))
+                assert replies == [b"TIDE"]
+                replier.close()
+                await soon(served)
+            with pytest.raises(MainstemError):
+                await requester.request(b"nobody", timeout=0.2)
+            assert requester.in_flight == 0
+        assert requester.late_replies == 0
+
+
+def test_threads_ask_a_replier_that_restarts_over_loss(aeron: mainstem.Aeron, ways: tuple[str, dict[str, Any]]) -> None:
+    channel, back = ways
+    replies: list[bytes] = []
+    with mainstem.Requester(aeron, channel, 1001, **back) as requester:
+
+        def ask() -> None:
+            while len(replies) < 200:
+                try:
+                    replies.append(requester.request(b"tide", timeout=1.0))
+                except (TimedOut, NotConnected):
+                    pass
+                except ClosedError:
+                    return
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for goal in (20, 200):
+            with mainstem.Replier(aeron, channel, 1001, **back) as replier:
+                server = threading.Thread(target=replier.serve, args=(bytes.upper,))
+                server.start()
+                wait_for(lambda goal=goal: len(replies) >= goal, progress=lambda: len(replies))  # type: ignore[misc]
+                replier.close()
+                server.join()
+        for thread in threads:
+            thread.join()
+        assert set(replies) == {b"TIDE"}
+        assert requester.in_flight == 0
+    assert resent(aeron) > 0
