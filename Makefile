@@ -50,6 +50,8 @@ test: build
 check: lint
 	@echo "== the documentation"
 	$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "== the wheel, in an empty environment"
+	$(BIN)/python tools/wheel.py
 	@echo "== the long tests"
 	$(LONG) $(PYTEST) -m long --junitxml=build/tests/check.xml || \
 	{ echo "== long tests that failed: once more, one at a time"; \

@@ -72,6 +72,7 @@ async def test_waiting_gives_up_when_its_time_is_over():
 
 
 async def test_batches_counters_and_refusals_come_without_blocking_the_loop():
+    pytest.importorskip("pyarrow")
     driver = HandDriver()
     async with running(driver) as aeron:
         subscription = await aeron.add_subscription(CHANNEL, 1)

@@ -91,6 +91,7 @@ def test_a_message_goes_from_a_publication_to_a_subscription(world: World):
 
 
 def test_whole_messages_come_through_an_assembler_an_iterator_and_arrow(world: World):
+    pytest.importorskip("pyarrow")
     publication = world.aeron.add_exclusive_publication(CHANNEL, 5)
     subscription = world.aeron.add_subscription(CHANNEL, 5)
     world.run()

@@ -475,6 +475,7 @@ def is_refused_by_header(datagram: bytes) -> bool:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_captures_and_the_codec_agree(seed: int, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     datagrams = list(to_captures(Generator(seed)))
     packets = [captures.ip(captures.udp(datagram, to=PORT)) for datagram in datagrams]
     data = captures.pcap(packets, kind=captures.RAW)
