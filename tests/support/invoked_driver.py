@@ -12,6 +12,7 @@ from mainstem.aeron.cnc import CncFile
 from mainstem.aeron.command import commands, responses
 from mainstem.aeron.driver.context import DriverContext
 from mainstem.aeron.driver.driver_core import DriverCore
+from mainstem.aeron.driver.invoker import Invoker
 from mainstem.aeron.driver.settings import DriverSettings
 from mainstem.aeron.files import MemoryFiles
 from mainstem.aeron.logbuffer import LogBuffers
@@ -61,6 +62,7 @@ class InvokedDriver:
                 pid=4242,
             )
         )
+        self.do_work = Invoker(self.core, self.clock).do_work
         cnc = CncFile.map(self.files, DIRECTORY)
         assert cnc is not None
         self.cnc = cnc
@@ -79,7 +81,7 @@ class InvokedDriver:
     def cycle(self) -> list[responses.Response]:
         """A few duty cycles without any time passing; the responses they gave."""
         for _ in range(CYCLES):
-            self.core.do_work(self.clock.monotonic_ns())
+            self.do_work()
             self.network.step()
         return self.poll()
 

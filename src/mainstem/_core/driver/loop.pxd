@@ -35,9 +35,12 @@ cdef class Loop:
     cdef long long watch_offset[MAX_WATCHES]
     cdef long long watch_seen[MAX_WATCHES]
     cdef int watches
+    cdef readonly int work
     cdef readonly long long rounds
     cdef readonly long long longest_round_ns
 
     cdef void idle(self, bint worked) noexcept nogil
     cdef bint changed(self) noexcept nogil
-    cdef int turn(self, long long deadline_ns, long long now_ns, bint ticking) noexcept nogil
+    cdef int reason(self) noexcept nogil
+    cdef int round(self, long long now_ns) noexcept nogil
+    cdef int turn(self, long long deadline_ns, long long now_ns) noexcept nogil

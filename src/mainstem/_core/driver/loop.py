@@ -77,7 +77,8 @@ class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
     Idling: ``max_spins`` pauses, then ``max_yields`` yields, then sleeps from ``min_park_ns`` doubling to ``max_park_ns``;
-    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``rounds`` and ``longest_round_ns`` are for counters.
+    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and
+    ``longest_round_ns`` are for counters.
     """
 
     references: list
@@ -96,6 +97,7 @@ class Loop:
     watch_offset: cython.longlong[MAX_WATCHES]
     watch_seen: cython.longlong[MAX_WATCHES]
     watches: cython.int
+    work: readonly[cython.int]
     rounds: readonly[cython.longlong]
     longest_round_ns: readonly[cython.longlong]
 
@@ -124,6 +126,7 @@ class Loop:
         self.max_park_ns = max_park_ns
         self.idle_count = 0
         self.park_ns = min_park_ns
+        self.work = 0
         self.rounds = 0
         self.longest_round_ns = 0
         for cycle in cycles:
@@ -191,40 +194,46 @@ class Loop:
                 result = True
         return result
 
-    def turn(self, deadline_ns: cython.longlong, now_ns: cython.longlong, ticking: cython.bint) -> cython.int:
+    def reason(self) -> cython.int:
+        """Why Python is needed before the next round; DEADLINE where it is not."""
+        if self.stopping:
+            return STOPPED
+        if self.awake:
+            self.awake = 0
+            return WOKEN
+        return WATCHED if self.changed() else DEADLINE
+
+    def round(self, now_ns: cython.longlong) -> cython.int:
+        """Every cycle once; ATTENTION where one needs Python, else DEADLINE."""
         i: cython.int
-        work: cython.int
-        attention: cython.bint
+        result: cython.int = DEADLINE
+        self.work = 0
+        for i in range(self.count):
+            self.work += cython.cast(Cycle, self.cycles[i]).cycle(now_ns)
+            if (
+                cython.cast(Cycle, self.cycles[i]).attention
+                or now_ns >= cython.cast(Cycle, self.cycles[i]).next_python_ns
+            ):
+                result = ATTENTION
+        self.rounds += 1
+        return result
+
+    def turn(self, deadline_ns: cython.longlong, now_ns: cython.longlong) -> cython.int:
+        reason: cython.int
         before: cython.longlong = now_ns
         while True:
-            if self.stopping:
-                return STOPPED
-            if self.awake:
-                self.awake = 0
-                return WOKEN
-            if self.changed():
-                return WATCHED
-            work = 0
-            attention = False
-            for i in range(self.count):
-                work += cython.cast(Cycle, self.cycles[i]).cycle(now_ns)
-                if (
-                    cython.cast(Cycle, self.cycles[i]).attention
-                    or now_ns >= cython.cast(Cycle, self.cycles[i]).next_python_ns
-                ):
-                    attention = True
-            self.rounds += 1
-            if attention:
+            reason = self.reason()
+            if reason != DEADLINE:
+                return reason
+            if self.round(now_ns) == ATTENTION:
                 self.idle(True)
                 return ATTENTION
             if now_ns >= deadline_ns:
                 return DEADLINE
-            if not ticking:
-                return DEADLINE
-            self.idle(work > 0)
+            self.idle(self.work > 0)
             before = now_ns
             now_ns = steady_ns()
-            if work > 0 and now_ns - before > self.longest_round_ns:
+            if self.work > 0 and now_ns - before > self.longest_round_ns:
                 self.longest_round_ns = now_ns - before
 
     def run(self, deadline_ns: cython.longlong) -> int:
@@ -234,12 +243,21 @@ class Loop:
         """
         reason: cython.int
         with cython.nogil:
-            reason = self.turn(deadline_ns, steady_ns(), True)
+            reason = self.turn(deadline_ns, steady_ns())
         return reason
 
     def run_once(self, now_ns: cython.longlong) -> int:
-        """One round at a given time, without idling; returns what ``run`` does."""
+        """One round at a given time, where there is no reason to come back before it; returns what ``run`` does."""
         reason: cython.int
         with cython.nogil:
-            reason = self.turn(now_ns, now_ns, False)
+            reason = self.reason()
+            if reason == DEADLINE:
+                reason = self.round(now_ns)
+        return reason
+
+    def run_round(self, now_ns: cython.longlong) -> int:
+        """One round at a given time, whatever waits; returns 1 where a cycle needs Python, else 0."""
+        reason: cython.int
+        with cython.nogil:
+            reason = self.round(now_ns)
         return reason

@@ -22,9 +22,11 @@ class Loop:
     """Runs cycles in the calling thread, without the GIL, until Python is needed.
 
     Idling: ``max_spins`` pauses, then ``max_yields`` yields, then sleeps from ``min_park_ns`` doubling to ``max_park_ns``;
-    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``rounds`` and ``longest_round_ns`` are for counters.
+    ``max_park_ns=0`` never sleeps (with ``max_yields=0`` it spins). ``work`` is what the last round found; ``rounds`` and
+    ``longest_round_ns`` are for counters.
     """
 
+    work: int
     rounds: int
     longest_round_ns: int
     def __init__(
@@ -51,4 +53,6 @@ class Loop:
         0: the deadline, 1: a cycle needs Python, 2: woken, 3: a watch changed, 4: stopped.
         """
     def run_once(self, now_ns: int) -> int:
-        """One round at a given time, without idling; returns what ``run`` does."""
+        """One round at a given time, where there is no reason to come back before it; returns what ``run`` does."""
+    def run_round(self, now_ns: int) -> int:
+        """One round at a given time, whatever waits; returns 1 where a cycle needs Python, else 0."""

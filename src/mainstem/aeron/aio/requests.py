@@ -291,9 +291,7 @@ class AsyncReplier(AsyncResource):
                 raise TimedOut(f"no request came for {timeout:g} s", timeout=timeout)
         self._inner.raise_failure()
 
-    async def serve(
-        self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT
-    ) -> None:
+    async def serve(self, handler: Callable[[bytes], Awaitable[Any]], *, max_concurrent: int = MAX_CONCURRENT) -> None:
         """Replies to every request with what a coroutine function returns, until the replier is closed.
 
         Handlers run at once, each in a task of its own, so that one that waits keeps no other request waiting; replies may

@@ -1,9 +1,10 @@
-"""One driver put together: its shared memory, its agents, and the cycle that runs them all. No thread is started here."""
+"""One driver put together: its shared memory and its agents. Nothing runs them here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mainstem._core import layout
 from mainstem._core.driver.ipc_path import IpcCycle
 from mainstem._core.memory.counters import CountersManager
 from mainstem._version import __version__
@@ -34,12 +35,15 @@ from mainstem.clock import NS_PER_MS
 from mainstem.units import format_duration_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mainstem._core.driver.loop import Loop
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.settings import DriverSettings
 
 
 class DriverCore:
-    """The agents of one driver over its CnC file. ``do_work`` is all of them once: what INVOKER mode runs.
+    """The agents of one driver over its CnC file.
 
     Raises ActiveDriverError when the directory belongs to a driver that is alive.
     """
@@ -133,14 +137,16 @@ class DriverCore:
             refusals=None if source_filter is None else counters.allocate(endpoint_filter_refusals()),
         )
 
-    def do_work(self, now_ns: int) -> int:
-        """One duty cycle of every agent; how much work there was."""
-        return (
-            self.conductor.do_work(now_ns)
-            + self.ipc_cycle.do_work(now_ns)
-            + self.sender.do_work(now_ns)
-            + self.receiver.do_work(now_ns)
-        )
+    def attach(self, loop: Loop, agents: Iterable[str]) -> None:
+        """Has a compiled loop come back for what only the Python of these agents does."""
+        if "conductor" in agents:
+            ring = self.cnc.to_driver
+            loop.watch(ring.buffer, ring.capacity + layout.RING_TAIL_OFFSET)
+            self.to_conductor.on_append = loop.wake
+        if "sender" in agents:
+            self.sender.commands.on_append = loop.wake
+        if "receiver" in agents:
+            self.receiver.commands.on_append = loop.wake
 
     def close(self) -> None:
         """Ends the clients' sessions, closes sockets and memory, and removes the directory where the settings require it."""

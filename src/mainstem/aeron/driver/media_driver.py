@@ -42,6 +42,7 @@ class MediaDriver:
     def __init__(self, directory: str, running: DriverProcess | DriverThreads, *, temporary: bool) -> None:
         self._directory = directory
         self._running: DriverProcess | DriverThreads | None = running
+        self._invoke: Callable[[], int] | None = getattr(running, "invoke", None)
         self._remove: Callable[..., object] | None = None
         if temporary:
             # Now, since a finaliser may be too late to import.
@@ -128,16 +129,15 @@ class MediaDriver:
             How much work was done.
 
         Raises:
-            LocalProtocolError: The driver runs in a process or in threads of its own.
+            LocalProtocolError: The driver runs in a process or in threads of its own, or is closed.
 
         Example:
             >>> while running:
             ...     driver.do_work()
         """
-        invoke = getattr(self._running, "do_work", None)
-        if invoke is None:
-            raise LocalProtocolError("do_work belongs to a driver with threading mode INVOKER in this process")
-        return int(invoke())
+        if self._invoke is None:
+            raise LocalProtocolError("do_work belongs to an open driver with threading mode INVOKER in this process")
+        return self._invoke()
 
     def close(self) -> None:
         """Ends the driver; its clients see at once that it was shut down. May be called twice.
@@ -145,7 +145,7 @@ class MediaDriver:
         Example:
             >>> driver.close()
         """
-        running, self._running = self._running, None
+        running, self._running, self._invoke = self._running, None, None
         if running is not None:
             running.close()
             if self._remove is not None:
@@ -154,7 +154,7 @@ class MediaDriver:
 
     def _leave_to_parent(self) -> None:
         """Forgets the driver in a forked child: it runs on, and its directory stays."""
-        running, self._running = self._running, None
+        running, self._running, self._invoke = self._running, None, None
         self._left_to_parent = (
             running  # kept until the child ends: its finaliser would warn of a process that still runs
         )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mainstem._core import layout
 from mainstem._core.driver.loop import Loop
 from mainstem.aeron.driver.driver_core import DriverCore
+from mainstem.aeron.driver.invoker import Invoker
 from mainstem.aeron.driver.runner import AgentGroup, AgentThread, LoopIdle, duty_cycle_trackers
 from mainstem.aeron.driver.settings import ThreadingMode
 from mainstem.aeron.idle import BackoffIdle, SleepIdle, YieldIdle, idle_strategy
 from mainstem.clock import NEVER_NS
-from mainstem.errors import ConfigurationError, LocalProtocolError
+from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mainstem.aeron.driver.context import DriverContext
     from mainstem.aeron.driver.runner import DriverAgent
     from mainstem.aeron.driver.settings import DriverSettings
@@ -62,14 +64,16 @@ def _processor(settings: DriverSettings, agent: str) -> int:
 
 
 class DriverThreads:
-    """The agents, running. In INVOKER mode no thread runs them: ``do_work`` does."""
+    """The agents, running. In INVOKER mode no thread runs them: ``invoke``, which is None else, is their duty cycle."""
 
     def __init__(self, context: DriverContext) -> None:
         self._core: DriverCore | None = DriverCore(context)
         self._clock = context.clock
         self._threads: list[AgentThread] = []
+        self.invoke: Callable[[], int] | None = None
         mode = context.settings.threading_mode
         if mode is ThreadingMode.INVOKER:
+            self.invoke = Invoker(self._core, context.clock).do_work
             return
         try:
             self._start(self._core, mode)
@@ -87,23 +91,11 @@ class DriverThreads:
         """This process."""
         return os.getpid()
 
-    @property
-    def core(self) -> DriverCore:
-        """The agents. Raises LocalProtocolError once closed."""
-        if self._core is None:
-            raise LocalProtocolError("this driver is closed")
-        return self._core
-
-    def do_work(self) -> int:
-        """One duty cycle of all agents. Raises LocalProtocolError where threads run them."""
-        if self._threads:
-            raise LocalProtocolError("do_work belongs to a driver with threading mode INVOKER; threads run this one")
-        return self.core.do_work(self._clock.monotonic_ns())
-
     def close(self) -> None:
         """Stops the threads, then closes what they used; may be called twice."""
         while self._threads:
             self._threads.pop().close()
+        self.invoke = None
         core, self._core = self._core, None
         if core is not None:
             core.close()
@@ -125,14 +117,7 @@ class DriverThreads:
         deadlines = {"conductor": lambda: core.conductor.next_timer_ns}
         for names, cpu in zip(groups, cpus, strict=True):
             loop = Loop([cycles[name] for name in names], *pauses(settings, _IDLE_NAMES[names]))
-            if "conductor" in names:
-                tail = core.cnc.to_driver
-                loop.watch(tail.buffer, tail.capacity + layout.RING_TAIL_OFFSET)
-                core.to_conductor.on_append = loop.wake
-            if "sender" in names:
-                core.sender.commands.on_append = loop.wake
-            if "receiver" in names:
-                core.receiver.commands.on_append = loop.wake
+            core.attach(loop, names)
             self._threads.append(
                 AgentThread(
                     AgentGroup(

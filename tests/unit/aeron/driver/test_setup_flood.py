@@ -76,7 +76,7 @@ def test_a_duty_cycle_makes_few_images_and_what_is_asked_for_at_once_is_bounded(
             driver.network.send(ATTACKER, ADDRESS, setup(session))
         made = []
         for _ in range(1000):
-            driver.core.do_work(driver.clock.monotonic_ns())
+            driver.do_work()
             made.append(count(driver.poll(), responses.OnAvailableImage))
         assert max(made) == IMAGES_PER_CYCLE
         assert MAX_CREATING <= sum(made) < 500

@@ -43,6 +43,11 @@ class ClientCommandAdapter:
         self._head = resources.to_driver.consumer_position
         self._head_since_ns = now_ns
 
+    @property
+    def has_more(self) -> bool:
+        """Whether a command waits, or a client has claimed one that it is about to finish."""
+        return self._waiting is not None or self._resources.to_driver.size > 0
+
     def poll(self, now_ns: int) -> int:
         """Handles up to COMMANDS_PER_CYCLE commands; returns how many. Behind one that must wait, the others wait too."""
         self._now_ns = now_ns

@@ -67,6 +67,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# A client that has claimed a record finishes it soon, and nothing says when; one that died there holds it for seconds.
+COMMAND_PAUSE_NS = 1_000_000
+
 
 class DriverConductor:
     """The agent that clients talk to. ``do_work`` is its duty cycle; ``next_timer_ns`` is when it must run at the latest."""
@@ -137,7 +140,8 @@ class DriverConductor:
         """When there is something to do at the latest."""
         if self._resources.logs.has_deleted:
             return self._now_ns
-        return min(self._timer_due_ns, self._resources.names.deadline_ns)
+        due_ns = min(self._timer_due_ns, self._resources.names.deadline_ns)
+        return min(due_ns, self._now_ns + COMMAND_PAUSE_NS) if self._commands.has_more else due_ns
 
     def do_work(self, now_ns: int) -> int:
         """One duty cycle; how much work there was."""

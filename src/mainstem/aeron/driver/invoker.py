@@ -1,0 +1,48 @@
+"""A driver without threads: its duty cycles run in the caller's thread, one for each call.
+
+Theory of operation. Most calls find nothing but frames to move, and a program calls as often as it can, so that its next call is
+what a message waits for. So a call runs the compiled cycles of all agents at once, as a driver's thread does, and Python's part of
+the agents only where the loop gives a reason (a command, a message between agents, an event of a cycle) or where a timer is due.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem._core.driver.loop import Loop
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.driver_core import DriverCore
+    from mainstem.clock import Clock
+
+# What ``Loop.run_once`` returns where there is no reason, and where there was one before the cycles ran.
+QUIET = 0
+BEFORE = (2, 3)
+
+
+class Invoker:
+    """The agents of one driver, driven by ``do_work``."""
+
+    def __init__(self, core: DriverCore, clock: Clock) -> None:
+        self._loop = Loop([core.ipc_cycle, core.sender.cycle, core.receiver.cycle])
+        core.attach(self._loop, ("conductor", "sender", "receiver"))
+        self._conductor, self._sender, self._receiver = core.conductor, core.sender, core.receiver
+        self._monotonic_ns = clock.monotonic_ns
+        self._due_ns = 0
+
+    def do_work(self) -> int:
+        """One duty cycle of every agent; how much work there was."""
+        now_ns = self._monotonic_ns()
+        reason = self._loop.run_once(now_ns)
+        if reason == QUIET and now_ns < self._due_ns:
+            return self._loop.work
+        # Once in a call, since what it makes in a cycle is bounded.
+        decided = self._conductor.decide(now_ns) + self._decide(now_ns)
+        if reason in BEFORE and self._loop.run_round(now_ns):
+            decided += self._decide(now_ns)
+        # An agent that had something to do may have more of it.
+        self._due_ns = now_ns if decided else self._conductor.next_timer_ns
+        return self._loop.work + decided
+
+    def _decide(self, now_ns: int) -> int:
+        return self._sender.decide(now_ns) + self._receiver.decide(now_ns)
