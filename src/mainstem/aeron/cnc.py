@@ -35,6 +35,7 @@ CNC_VERSION_MAJOR = layout.CNC_VERSION >> 16
 NOT_READY = 0
 DRIVER_SHUT_DOWN = -1  # what the consumer heartbeat reads after a clean shutdown
 ATTACH_POLL_INTERVAL_NS = 16 * NS_PER_MS  # the reference client's interval
+WORD_LENGTH = 8  # every section begins where a word of 64 bits may lie
 MAX_CNC_LENGTH = (1 << 31) - 1  # readers in other languages index the file with 32 bits
 
 
@@ -62,6 +63,13 @@ class CncLayout:
             raise ConfigurationError(
                 f"counters: {self.counters_metadata_length} bytes of metadata do not cover {counters} counters"
             )
+        for name, length in (
+            ("counters' metadata", self.counters_metadata_length),
+            ("counters' values", self.counters_values_length),
+            ("error log", self.error_log_length),
+        ):
+            if length % WORD_LENGTH:
+                raise ConfigurationError(f"{name}: {length} bytes are not a whole number of {WORD_LENGTH}-byte words")
         if self.error_log_length < 0 or self.page_size < 1 or self.page_size & (self.page_size - 1):
             raise ConfigurationError(
                 f"page size {self.page_size} is not a power of two, or the error log has no length"

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from mainstem._core import layout
 from mainstem.aeron.cnc import ATTACH_POLL_INTERVAL_NS, CncAttach, CncFile, CncLayout
 from mainstem.aeron.files import MappedFiles, MemoryFiles
 from mainstem.errors import ConfigurationError, DriverTimeout
@@ -185,3 +186,15 @@ def test_attaching_takes_the_new_file_of_a_driver_that_started_anew(files):
     assert cnc is not None
     assert cnc.is_driver_active(now_ms=11_000, timeout_ms=10_000)
     assert not cnc.is_driver_active(now_ms=11_001, timeout_ms=10_000)
+
+
+@pytest.mark.parametrize("name", ["counters_metadata_length", "counters_values_length", "error_log_length"])
+def test_sections_whose_words_would_not_be_aligned_make_no_file(files, name):
+    driver = create(files)
+    driver.signal_ready()
+    offset = getattr(layout, f"CNC_{name.upper()}_OFFSET")
+    path = f"{DIRECTORY}/cnc.dat"
+    buffer = files.map(path)
+    buffer.put_i32(offset, buffer.get_i32(offset) + 4)
+    with pytest.raises(ConfigurationError, match="whole number of 8-byte words"):
+        CncFile.map(files, DIRECTORY)
