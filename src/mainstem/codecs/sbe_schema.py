@@ -26,6 +26,9 @@ PRIMITIVES: dict[str, tuple[str, Any]] = {
 }
 # A group announces its entries; more than this in one message is a corrupt count.
 MAX_ENTRIES = 65_534
+# More than any message has; without a limit an attribute could ask for more memory than there is.
+MAX_LENGTH = 1 << 24
+WHOLE = frozenset(name for name in PRIMITIVES if "int" in name)
 
 
 @dataclass
@@ -101,13 +104,19 @@ class SbeSchema:
         if _tag(root) != "messageSchema":
             raise ValueError(f"the schema's root is {_tag(root)!r}, not 'messageSchema'")
         self.order = ">" if root.get("byteOrder") == "bigEndian" else "<"
+        try:
+            self._read_root(root)
+        except RecursionError:
+            raise ValueError("the schema's types or groups are nested too deeply") from None
+
+    def _read_root(self, root: Element) -> None:
         self.types = {name: Type(name, primitive=name) for name in PRIMITIVES}
         for group in root:
             if _tag(group) == "types":
                 for element in group:
                     kind = self._type(element)
                     self.types[kind.name] = kind
-        self.header = self._named(root.get("headerType") or "messageHeader")
+        self.header = _with_numbers(self._named(root.get("headerType") or "messageHeader"), "blockLength", "templateId")
         messages = [self._block(element) for element in root if _tag(element) == "message"]
         self.messages = {block.template_id: block for block in messages}
 
@@ -123,19 +132,21 @@ class SbeSchema:
             members, at = [], 0
             for child in element:
                 part = self._named(child.get("type") or "") if _tag(child) == "ref" else self._type(child)
-                at = int(child.get("offset") or at)
+                at = _whole(child, "offset", at)
                 members.append((child.get("name") or "", at, part))
                 at += part.size
             return Type(name, members=members)
         if kind in ("enum", "set"):
             base = self._named(element.get("encodingType") or "")
+            if not base.primitive:
+                raise ValueError(f"{kind} {name!r} is of {base.name!r}, which is no primitive type")
             is_char = base.primitive == "char"
             names = {(item.text or "" if is_char else int(item.text or "")): item.get("name") or "" for item in element}
             return Type(name, primitive=base.primitive, names=names, is_set=kind == "set")
         primitive = element.get("primitiveType") or ""
         if primitive not in PRIMITIVES:
             raise ValueError(f"type {name!r} is of {primitive!r}, which is no primitive type")
-        value = Type(name, primitive=primitive, length=int(element.get("length") or 1))
+        value = Type(name, primitive=primitive, length=_whole(element, "length", 1))
         value.is_optional = element.get("presence") == "optional"
         number = float if primitive in ("float", "double") else int
         if element.get("nullValue") and primitive != "char":
@@ -152,16 +163,17 @@ class SbeSchema:
             kind, name = _tag(child), child.get("name") or ""
             if kind == "field":
                 of = self._field(child)
-                at = int(child.get("offset") or at)
+                at = _whole(child, "offset", at)
                 block.fields.append((name, at, of))
                 at += of.size
             elif kind == "group":
                 inner = self._block(child)
-                inner.dimension = self._named(child.get("dimensionType") or "groupSizeEncoding")
+                dimension = self._named(child.get("dimensionType") or "groupSizeEncoding")
+                inner.dimension = _with_numbers(dimension, "blockLength", "numInGroup")
                 block.groups.append(inner)
             elif kind == "data":
-                block.data.append((name, self._named(child.get("type") or "")))
-        block.length = int(element.get("blockLength") or at)
+                block.data.append((name, _with_numbers(self._named(child.get("type") or ""), "length")))
+        block.length = _whole(element, "blockLength", at)
         return block
 
     def _field(self, element: Element) -> Type:
@@ -195,8 +207,9 @@ class SbeSchema:
             assert group.dimension is not None
             size = group.dimension.read(data, at, self.order)
             at += group.dimension.size
-            if size["numInGroup"] > MAX_ENTRIES:
-                raise ValueError(f"group {group.name!r} announces {size['numInGroup']} entries")
+            if not 0 <= size["numInGroup"] <= MAX_ENTRIES or size["blockLength"] < 0:
+                announced = f"{size['numInGroup']} entries of {size['blockLength']} bytes"
+                raise ValueError(f"group {group.name!r} announces {announced}")
             entries = values[group.name] = []
             for _ in range(size["numInGroup"]):
                 entry, at = self._read(group, data, at, size["blockLength"])
@@ -204,7 +217,7 @@ class SbeSchema:
         for name, kind in block.data:
             count, size = self._announced(name, kind, data, at)
             at += size
-            if at + count > len(data):
+            if count < 0 or at + count > len(data):
                 raise ValueError(f"data {name!r} announces {count} bytes, and {len(data) - at} are left")
             values[name] = data[at : at + count]
             at += count
@@ -216,6 +229,24 @@ class SbeSchema:
             if part == "length":
                 return int(member.read(data, at + offset, self.order)), offset + member.size
         raise ValueError(f"the type {kind.name!r} of data {name!r} has no member 'length'")
+
+
+def _whole(element: Element, name: str, default: int) -> int:
+    """An attribute that is an offset or a length."""
+    value = int(element.get(name) or default)
+    if not 0 <= value <= MAX_LENGTH:
+        raise ValueError(f"{name} {value} of {element.get('name')!r} is not one from 0 to {MAX_LENGTH}")
+    return value
+
+
+def _with_numbers(kind: Type, *names: str) -> Type:
+    """The composite, if members with these names say how much follows: each one whole number, which is always there."""
+    members = {name: member for name, _, member in kind.members}
+    for name in names:
+        member = members.get(name)
+        if member is None or member.primitive not in WHOLE or member.length != 1 or member.names or member.is_optional:
+            raise ValueError(f"the type {kind.name!r} has no member {name!r} that is a whole number")
+    return kind
 
 
 def _tag(element: Element) -> str:

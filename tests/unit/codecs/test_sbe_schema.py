@@ -1,0 +1,51 @@
+"""Schemas of SBE that cannot be read by, and messages that announce what is not possible: an error names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.codecs.sbe_schema import SbeSchema
+
+HEADER = """<composite name="messageHeader"><type name="blockLength" primitiveType="uint16"/>
+<type name="templateId" primitiveType="uint16"/></composite>"""
+SIZE = """<composite name="size"><type name="blockLength" primitiveType="int16"/>
+<type name="numInGroup" primitiveType="int16"/></composite>"""
+TEXT = '<composite name="text"><type name="length" primitiveType="int32"/></composite>'
+GROUP = '<message name="m" id="1"><group name="g" dimensionType="size"/></message>'
+DATA = '<message name="m" id="1"><data name="d" type="text"/></message>'
+
+
+def schema(types: str, messages: str = "") -> SbeSchema:
+    return SbeSchema(f"<messageSchema><types>{types}</types>{messages}</messageSchema>")
+
+
+@pytest.mark.parametrize(
+    ("types", "messages", "error"),
+    [
+        (HEADER.replace("blockLength", "other"), "", "'messageHeader' has no member 'blockLength'"),
+        (HEADER.replace("uint16", "double"), "", "'messageHeader' has no member 'blockLength' that is a whole number"),
+        ('<type name="messageHeader" primitiveType="uint16"/>', "", "'messageHeader' has no member"),
+        (HEADER + SIZE.replace("numInGroup", "n"), GROUP, "'size' has no member 'numInGroup'"),
+        (HEADER + TEXT.replace("length", "n"), DATA, "'text' has no member 'length'"),
+        (HEADER + '<enum name="e" encodingType="messageHeader"/>', "", "enum 'e' is of 'messageHeader'"),
+        (HEADER + '<type name="t" primitiveType="char" length="-5"/>', "", "length -5 of 't'"),
+        (HEADER + '<type name="t" primitiveType="char" length="99999999999"/>', "", "length 99999999999 of 't'"),
+        ("<composite>" * 5000 + "</composite>" * 5000, "", "nested too deeply"),
+    ],
+)
+def test_a_schema_that_cannot_be_read_by_is_refused(types: str, messages: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        schema(types, messages)
+
+
+@pytest.mark.parametrize(
+    ("types", "messages", "body", "error"),
+    [
+        (HEADER + SIZE, GROUP, b"\0\0\xff\xff", "group 'g' announces -1 entries of 0 bytes"),
+        (HEADER + SIZE, GROUP, b"\xff\xff\1\0", "group 'g' announces 1 entries of -1 bytes"),
+        (HEADER + TEXT, DATA, b"\xff\xff\xff\xff", "data 'd' announces -1 bytes"),
+    ],
+)
+def test_a_message_with_less_than_nothing_is_refused(types: str, messages: str, body: bytes, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        schema(types, messages).decode(b"\0\0\1\0" + body)
