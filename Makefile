@@ -11,7 +11,7 @@ LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary fuzz bench instructions spark-versions \
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize fuzz bench instructions spark-versions \
   pythons wheel docs clean
 help:
 	@echo "to see it work"
@@ -30,7 +30,8 @@ help:
 	@echo "  make check           all that make test leaves out: long tests, style, more seeds, fuzzing, the documentation"
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
 	@echo "  make canary          plant each known bug, one at a time, and show what finds it"
-	@echo "  make fuzz            every fuzz target for a few seconds"
+	@echo "  make sanitize        unit, hostile and fuzz tests under AddressSanitizer and UBSan; shared memory under ThreadSanitizer"
+	@echo "  make fuzz            every fuzz target for a few seconds, guided by coverage where atheris is installed"
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
 	@echo "  make spark-versions  the tests of Spark under each version of PySpark that is supported"
@@ -62,6 +63,8 @@ check: lint
 	$(BIN)/python -m mainstem.sim --first 101 --seeds $(SEEDS)
 	@echo "== known bugs, $(CANARIES) of them chosen by the commit: each must be found"
 	$(BIN)/python -m tests.canary --sample $(CANARIES)
+	@echo "== the compiled part under the compiler's sanitizers: its unit tests, and fuzz targets for a second each"
+	$(BIN)/python tools/sanitize.py address --quick --seconds 1
 	@echo "== fuzz targets, $(FUZZ_SECONDS) s each"
 	$(BIN)/python fuzz/run.py --seconds $(FUZZ_SECONDS)
 	@if command -v valgrind >/dev/null; then \
@@ -114,6 +117,9 @@ sim: build
 
 canary: build
 	$(BIN)/python -m tests.canary
+
+sanitize: build
+	$(BIN)/python tools/sanitize.py
 
 fuzz: build
 	$(BIN)/python fuzz/run.py

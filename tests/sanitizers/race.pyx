@@ -1,0 +1,147 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The generated C of `_core`, called by threads without the interpreter's lock: what ThreadSanitizer is to see.
+
+A thread that takes the lock synchronises with the one that gave it back, and no race is left to see. So each loop below runs
+without it from its start to its end, in the product's own functions.
+"""
+
+from mainstem._core.layout cimport *
+from mainstem._core.log.append cimport Appender
+from mainstem._core.log.batch cimport Messages
+from mainstem._core.log.term cimport RunBatch, clean_to, scan_runs
+from mainstem._core.memory.atomics cimport *
+from mainstem._core.memory.buffer cimport AtomicBuffer
+from mainstem._core.memory.ring_buffer cimport ManyToOneRingBuffer
+
+cdef extern from *:
+    """
+    /* Methods that are declared to need the lock because their callers hold it, and touch nothing of Python. */
+    #define claim_of(a, framed, length) ((a)->__pyx_vtab->claim((a), (framed), (length)))
+    #define put_message_of(a, begin, source, length) ((a)->__pyx_vtab->put_message((a), (begin), (source), (length), 0))
+    #define framed_of(a, length) ((a)->__pyx_vtab->framed((a), (length)))
+    #define next_offset_of(a, length) ((a)->__pyx_vtab->next_offset((a), (length)))
+    #define claim_length_of(a, m, k, left) ((a)->__pyx_vtab->claim_length((a), (m), (k), (left)))
+    #define take_of(a, framed) ((a)->__pyx_vtab->take((a), (framed)))
+    #define fill_of(a, m, k, claimed) ((a)->__pyx_vtab->fill((a), (m), (k), (claimed)))
+    #define meet_term_end_of(a) ((a)->__pyx_vtab->meet_term_end((a)))
+    #define load_of(m, first) ((m)->__pyx_vtab->load((m), (first)))
+    """
+    long long claim_of(Appender a, long long framed, long long length) noexcept nogil
+    void put_message_of(Appender a, long long begin, const unsigned char *source, long long length) noexcept nogil
+    long long framed_of(Appender a, long long length) noexcept nogil
+    long long next_offset_of(Appender a, long long length) noexcept nogil
+    long long claim_length_of(Appender a, Messages m, long long k, long long left) noexcept nogil
+    long long take_of(Appender a, long long framed) noexcept nogil
+    long long fill_of(Appender a, Messages m, long long k, long long claimed) noexcept nogil
+    long long meet_term_end_of(Appender a) noexcept nogil
+    void load_of(Messages m, long long first) noexcept
+
+
+def publish(Appender appender, int count, int number):
+    """Appends so many messages of all lengths up to three frames, each full of the publisher's number."""
+    cdef unsigned char source[4096]
+    cdef int done = 0
+    cdef long long length, begin
+    for length in range(4096):
+        source[length] = <unsigned char> number
+    with nogil:
+        while done < count:
+            length = (done * 37) % appender.max_message_length
+            if length > 4000:
+                length = 4000
+            begin = claim_of(appender, framed_of(appender, length), length)
+            if begin >= 0:
+                put_message_of(appender, begin, source, length)
+                done += 1
+
+
+def publish_batches(Appender appender, Messages messages, int count):
+    """Appends a list of messages again and again, by runs of frames."""
+    cdef int done = 0
+    cdef long long k, total, offset, before
+    load_of(messages, 0)
+    with nogil:
+        while done < count:
+            k = 0
+            while k < messages.loaded:
+                offset = next_offset_of(appender, messages.length[k])
+                if offset < 0:
+                    continue
+                total = claim_length_of(appender, messages, k, appender.term_length - offset)
+                offset = take_of(appender, total)
+                before = k
+                k = fill_of(appender, messages, k, total)
+                done += <int> (k - before)
+                if offset + total > appender.term_length:
+                    meet_term_end_of(appender)
+
+
+def scan(AtomicBuffer log, AtomicBuffer counters, int limit_id, int stop_id, long long term_length, RunBatch batch):
+    """What the driver does: finds the frames, reads them, zeroes what is behind, and moves the publishers' limit.
+
+    Returns the bytes of payload that did not hold the number of one publisher throughout, and the frames.
+    """
+    cdef unsigned char *base = log.base
+    cdef unsigned char *values = counters.base
+    cdef long long position = 0, clean = 0, offset, term, advanced, at, end, i
+    cdef long long wrong = 0, frames = 0
+    cdef int n, length
+    with nogil:
+        while True:
+            offset = position & (term_length - 1)
+            term = ((position // term_length) % PARTITION_COUNT) * term_length
+            n = scan_runs(batch, base, term, offset, term_length, term_length, 1408, 64, 64)
+            if n == 0:
+                if ld64(values, stop_id * COUNTER_VALUE_LENGTH) == position:
+                    break
+                continue
+            advanced = batch.advance[n - 1]
+            at = term + offset
+            end = at + advanced
+            while at < end:
+                length = ld32(base, at)
+                if get16(base, at + FRAME_TYPE_OFFSET) == TYPE_DATA:
+                    frames += 1
+                    for i in range(DATA_HEADER_LENGTH, length):
+                        if get8(base, at + i) != get8(base, at + DATA_HEADER_LENGTH):
+                            wrong += 1
+                at += align_frame(length)
+            position += advanced
+            while clean < position:
+                clean = clean_to(base, term_length, clean, position)
+            st64(values, limit_id * COUNTER_VALUE_LENGTH, position + term_length // 2)
+    return wrong, frames
+
+
+def command(ManyToOneRingBuffer ring, int count, int number):
+    """Writes so many records, as ``try_claim`` and ``commit`` do around the claim."""
+    cdef int done = 0, i
+    cdef long long length, index
+    with nogil:
+        while done < count:
+            length = 8 + (done * 13) % 100
+            index = ring.claim_record(length)
+            if index < 0:
+                continue
+            mark32(ring.base, index, <int> -(length + RECORD_HEADER_LENGTH))
+            fence_release()
+            put32(ring.base, index + RECORD_TYPE_OFFSET, number)
+            for i in range(length):
+                put8(ring.base, index + RECORD_HEADER_LENGTH + i, <unsigned char> number)
+            st32(ring.base, index, <int> (length + RECORD_HEADER_LENGTH))
+            done += 1
+
+
+def race(AtomicBuffer memory, bint ordered):
+    """A planted race: a plain word of which another thread is notified with or without order."""
+    cdef int i
+    with nogil:
+        # Both at once: a thread that begins when the other has ended is ordered behind it by the interpreter's lock.
+        fadd64(memory.base, 8, 1)
+        while ld64(memory.base, 8) < 2:
+            pass
+        for i in range(1000):
+            if ordered:
+                fadd64(memory.base, 0, 1)
+            else:
+                put64(memory.base, 0, get64(memory.base, 0) + 1)
