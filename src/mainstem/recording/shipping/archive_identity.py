@@ -14,6 +14,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.catalog import open_file
 from mainstem.recording.shipping.layout import is_archive_id, nonce
+from mainstem.recording.shipping.pieces import MALFORMED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def identity_of(directory: Path) -> ArchiveIdentity:
     try:
         value = json.loads(path.read_text())
         identity = ArchiveIdentity(str(value["id"]), str(value["host"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise RecordingError(f"{path} holds no identity of an archive: {error}") from error
     if not is_archive_id(identity.id):
         raise RecordingError(f"{path}: {identity.id!r} is no archive id")

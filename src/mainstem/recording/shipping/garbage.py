@@ -16,6 +16,7 @@ from mainstem.errors import RecordingError
 from mainstem.recording.shipping.layout import checked_name, garbage_name
 from mainstem.recording.shipping.manifest import GarbageRef
 from mainstem.recording.shipping.page_tree import read_checked
+from mainstem.recording.shipping.pieces import MALFORMED
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -100,6 +101,6 @@ def garbage_names(chain: ManifestChain, ref: GarbageRef) -> list[str]:
         return []  # another program has just done it
     try:
         names = json.loads(read_checked(chain.store, chain.archive_id, ref.name, ref.length, ref.crc32))["names"]
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise RecordingError(f"{chain.store.url}: {ref.name} cannot be read: {error}") from error
     return [checked_name(name) for name in names]

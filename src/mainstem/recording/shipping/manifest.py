@@ -45,7 +45,7 @@ from mainstem.recording.shipping.layout import (
     recordings_page_name,
 )
 from mainstem.recording.shipping.page_tree import PieceTree, read_checked
-from mainstem.recording.shipping.pieces import UNKNOWN
+from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class Manifest:
                 pages=tuple(ObjectRef(**each) for each in value["pages"]),
                 garbage=tuple(GarbageRef(**each) for each in value["garbage"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except MALFORMED as error:
             raise RecordingError(f"{name} cannot be read: {error}") from error
         if manifest_number(name) != (manifest.archive_id, manifest.number):
             raise RecordingError(f"{name} is the manifest {manifest.number} of archive {manifest.archive_id!r}")
@@ -355,7 +355,7 @@ class RecordingPages:
             data = read_checked(self._store, self._archive_id, ref.name, ref.length, ref.crc32)
             try:
                 self._cache[ref.name] = tuple(ShippedRecording.of(each) for each in json.loads(data)["recordings"])
-            except (ValueError, KeyError, TypeError) as error:
+            except MALFORMED as error:
                 raise RecordingError(f"{self._store.url}: {ref.name} cannot be read: {error}") from error
         return self._cache[ref.name]
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import RecordingError
 from mainstem.recording.positions import ENTRY_LENGTH
 from mainstem.recording.shipping.layout import page_name
-from mainstem.recording.shipping.pieces import UNKNOWN, Piece, checked_row
+from mainstem.recording.shipping.pieces import MALFORMED, UNKNOWN, Piece, checked_row
 from mainstem.recording.shipping.verified_put import put_verified
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _decoded(data: bytes, ref: PageRef) -> tuple[Item, ...]:
         kind = Piece if page["level"] == 1 else PageRef
         items: tuple[Item, ...] = tuple(kind.of(row) for row in page["rows"])
         level = page["level"]
-    except (ValueError, KeyError, TypeError) as error:
+    except MALFORMED as error:
         raise RecordingError(f"page {ref.name} cannot be read: {error}") from error
     deeper = [item for item in items if isinstance(item, PageRef) and item.level != level - 1]
     if level != ref.level or not items or deeper:
