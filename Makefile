@@ -4,14 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 50
-FUZZ_SECONDS ?= 5
+FUZZ_SECONDS ?= 3
 CANARIES ?= 3
 WORKERS ?= 2
 LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize fuzz bench instructions spark-versions \
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize atheris fuzz bench instructions spark-versions \
   pythons wheel docs clean
 help:
 	@echo "to see it work"
@@ -66,6 +66,7 @@ check: lint
 	@echo "== the compiled part under the compiler's sanitizers: its unit tests, and fuzz targets for a second each"
 	$(BIN)/python tools/sanitize.py address --quick --seconds 1
 	@echo "== fuzz targets, $(FUZZ_SECONDS) s each"
+	@$(MAKE) --no-print-directory atheris
 	$(BIN)/python fuzz/run.py --seconds $(FUZZ_SECONDS)
 	@if command -v valgrind >/dev/null; then \
 	  echo "== instructions of the compiled paths" && $(BIN)/python tools/instruction_counts.py; \
@@ -121,7 +122,13 @@ canary: build
 sanitize: build
 	$(BIN)/python tools/sanitize.py
 
-fuzz: build
+# Coverage guides the fuzzer where there is a wheel of it; otherwise inputs are drawn without guidance.
+atheris: build
+	@$(BIN)/python -c "import atheris" 2>/dev/null || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group fuzz || \
+	echo "no wheel of atheris for this Python: inputs are drawn without guidance"
+
+fuzz: atheris
 	$(BIN)/python fuzz/run.py
 
 bench: build

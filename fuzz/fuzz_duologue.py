@@ -1,0 +1,60 @@
+"""What duologues exchange: requests, responses, errors and sealed messages are read, or refused by a named rule."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+from mainstem.duologue.messages import (
+    Connect,
+    Hello,
+    Refusal,
+    SealedHello,
+    decrypt_session,
+    encrypt_session,
+    error_of,
+    error_text,
+    parse_hello,
+    parse_response,
+)
+from mainstem.errors import MissingExtraError, RemoteProtocolError
+
+try:
+    from mainstem.duologue.crypto import Opener, ServerKey
+
+    KEY: ServerKey | None = ServerKey.generate(random.Random(1))
+except (ImportError, MissingExtraError):  # without the package cryptography
+    KEY = None
+
+_HELLOS = [Hello(0x1234ABCD), SealedHello(bytes(20), bytes(range(32)))]
+_RESPONSES = [
+    Connect(5, 40123, 40124, 99),
+    Connect(-5, 1, 65535, 0xFFFFFFFF, bytes(range(32)), bytes(16)),
+    Refusal(7, "no"),
+]
+SEEDS = [message.encode() for message in (*_HELLOS, *_RESPONSES)] + [error_text("the end")]
+
+
+def target(data: bytes) -> None:
+    """One input."""
+    hello = None
+    with suppress(RemoteProtocolError):
+        hello = parse_hello(data)
+        assert parse_hello(hello.encode()) == hello
+    with suppress(RemoteProtocolError):
+        response = parse_response(data)
+        # A text that is not UTF-8 grows where it is replaced, and is cut off.
+        if isinstance(response, Connect):
+            assert parse_response(response.encode()) == response
+            assert decrypt_session(encrypt_session(response.session_id, 5), 5) == response.session_id
+    error_of(data)
+    if KEY is None:
+        return
+    if isinstance(hello, SealedHello):
+        with suppress(RemoteProtocolError):
+            KEY.open_hello(hello)
+    try:
+        Opener(bytes(32), 5).open(data)
+    except RemoteProtocolError:
+        return
+    raise AssertionError("a message that nobody sealed was opened")

@@ -1,0 +1,70 @@
+"""Recordings: whatever a directory's files hold, they are read to their end, or refused by an error that names the file.
+
+The first byte chooses the file: catalog, segment or positions. The rest changes it (patching.py).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from patching import patch, patched
+from tests.support.many_recordings import make_recordings
+
+from mainstem.errors import RecordingError
+from mainstem.recording import open_recordings
+from mainstem.recording.catalog import decode_catalog
+from mainstem.recording.verify import end_fault, faults
+
+DIRECTORY = Path(tempfile.mkdtemp(prefix="mainstem-fuzz-")) / "recordings"
+make_recordings(DIRECTORY, 2)
+FILES = {path: path.read_bytes() for path in sorted(DIRECTORY.iterdir())}
+NAMES = list(FILES)
+SEEDS = [
+    bytes([number]) + patch(offset, value)
+    for number in range(len(NAMES))
+    for offset in (0, 8, 12, 32, 64, 128, 140, 4096)
+    for value in (b"\xff\xff\xff\xff", b"\0\0\0\0\0\0\0\x80", b"\1\0\0\0")
+]
+_changed: list[Path] = []
+
+
+def target(data: bytes) -> None:
+    """One input."""
+    if not data:
+        return
+    while _changed:
+        path = _changed.pop()
+        path.write_bytes(FILES[path])
+    path = NAMES[data[0] % len(NAMES)]
+    content = patched(FILES[path], data[1:])
+    _changed.append(path)
+    path.write_bytes(content)
+    if path.name.endswith(".catalog"):
+        try:
+            decode_catalog(content, path.name)
+        except RecordingError as error:
+            assert str(error)
+    try:
+        with open_recordings(DIRECTORY) as recordings:
+            for reader in recordings:
+                read(reader)
+            for batch in recordings.to_batches():
+                batch.validate(full=True)
+    except RecordingError as error:
+        assert str(error)
+
+
+def read(reader: object) -> None:
+    try:
+        end = reader.end_position()  # type: ignore[attr-defined]
+        list(faults(reader, reader.start_position, end))  # type: ignore[arg-type, attr-defined]
+        end_fault(reader)  # type: ignore[arg-type]
+        reader.recorded_time_ns(reader.start_position)  # type: ignore[attr-defined]
+        reader.position_at_time(1_700_000_000_500_000_000)  # type: ignore[attr-defined]
+    except RecordingError as error:
+        assert str(error)
+
+
+assert os.listdir(DIRECTORY)
