@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shlex
 import sys
 import threading
 import tomllib
@@ -39,6 +40,9 @@ MODULES.sort(
 )  # the longest first, so that no core waits for it at the end
 if os.environ.get("MAINSTEM_COMPILE") == "no":
     MODULES = []
+
+# What a build for a sanitizer adds (tools/sanitize.py); it lies in a tree of its own.
+FLAGS = shlex.split(os.environ.get("MAINSTEM_CFLAGS", ""))
 
 
 def processors() -> int:
@@ -117,7 +121,8 @@ setup(
         Extension(
             module_name(str(path)),
             [str(path)],
-            extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-Wno-unused-function"],
+            extra_compile_args=["-O2", "-g0", "-fno-strict-aliasing", "-Wno-unused-function", *FLAGS],
+            extra_link_args=FLAGS,
             define_macros=[("_GNU_SOURCE", None)],
         )
         for path in MODULES

@@ -35,7 +35,7 @@ MODULES = (
 )  # fmt: skip
 
 ATOMIC_STORES = {"st32", "st64"}
-PLAIN_STORES = {"put8", "put16", "put32", "put64", "copy_bytes", "zero_out", "zero_past_caches"}
+PLAIN_STORES = {"mark32", "mark64", "put8", "put16", "put32", "put64", "copy_bytes", "zero_out", "zero_past_caches"}
 FENCES = {"fence_release", "fence_acquire"}
 UPDATES = {"fadd64", "cas32", "cas64"}
 # Methods that store: a mutant may exchange a call of one with its neighbour too.
@@ -245,6 +245,8 @@ def primitives(holder: SimpleNamespace) -> dict[str, Any]:
         "put16": lambda b, o, v: _put(b, o, 2, v),
         "put32": lambda b, o, v: _put(b, o, 4, v),
         "put64": lambda b, o, v: _put(b, o, 8, v),
+        "mark32": lambda b, o, v: _put(b, o, 4, v),
+        "mark64": lambda b, o, v: _put(b, o, 8, v),
         "ld32": lambda b, o: _get(b, o, 4, True, False),
         "ld64": lambda b, o: _get(b, o, 8, True, False),
         "st32": lambda b, o, v: _put(b, o, 4, v, True),

@@ -306,7 +306,7 @@ EXCHANGES = [
 ]
 # What is no exchange of neighbours: the text that is replaced. The first is the code as it was before a fault was mended:
 # unblocking took payload for the next frame's length, where the writer had died in the second frame of a run.
-NEGATIVE_LENGTH = "put64(base, p, kind | -(length + DATA_HEADER_LENGTH) & LOW_32_BITS)"
+NEGATIVE_LENGTH = "mark64(base, p, kind | -(length + DATA_HEADER_LENGTH) & LOW_32_BITS)"
 PAYLOAD = "self.buffer.put_bytes(index + RECORD_HEADER_LENGTH, payload)"
 TAIL = "st64(base, capacity + BROADCAST_TAIL_OFFSET, position + required)"
 REPLACEMENTS = [

@@ -15,7 +15,22 @@ from tests.unit._core.logs import UNCOMPILED, Log
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STORES = ("put8", "put16", "put32", "put64", "st8", "st16", "st32", "st64", "copy_bytes", "zero_out", "cas32", "cas64")
+STORES = (
+    "mark32",
+    "mark64",
+    "put8",
+    "put16",
+    "put32",
+    "put64",
+    "st8",
+    "st16",
+    "st32",
+    "st64",
+    "copy_bytes",
+    "zero_out",
+    "cas32",
+    "cas64",
+)
 KINDS = ("concurrent", "exclusive")
 
 

@@ -25,6 +25,8 @@ REASON_AMOUNT = cython.declare(cython.int, 12)
 KEPT = cython.declare(cython.longlong, 16777216)
 # The largest header: a byte, an id of 8, an amount of 8.
 HEAD = cython.declare(cython.int, 17)
+# With the largest header it is still a number of 63 bits.
+LONGEST_BODY = cython.declare(cython.longlong, 9223372036854775790)
 # Packets in a row that make a beginning believable after bytes were lost.
 ENOUGH = cython.declare(cython.int, 4)
 
@@ -213,7 +215,7 @@ class MuxParser:
             return be16(self.head, at)
         if width == 4:
             return be32(self.head, at)
-        return (cython.cast(cython.longlong, be32(self.head, at)) << 32) | be32(self.head, at + 4)
+        return shift_left(be32(self.head, at), 32) | be32(self.head, at + 4)
 
     def understand_bymux(self) -> cython.int:
         first: cython.int = get8(self.head, 0)
@@ -237,7 +239,7 @@ class MuxParser:
             self.credit = self.number(1 + id_width, width)
         elif self.type == 1:
             self.body_length = self.number(1 + id_width, width)
-            if self.body_length < 0:
+            if self.body_length < 0 or self.body_length > LONGEST_BODY:
                 return REASON_AMOUNT
         return 0
 

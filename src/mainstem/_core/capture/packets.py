@@ -97,7 +97,7 @@ class Packet:
     def read(self, source: Buffer, offset: cython.longlong, captured: cython.longlong, link: cython.int) -> int:
         """Takes one packet apart. Raises IndexError when it lies outside the memory."""
         region: Region = Region(source)
-        if offset < 0 or captured < 0 or offset + captured > region.capacity:
+        if offset < 0 or captured < 0 or offset > region.capacity - captured:
             raise IndexError(f"a packet of {captured} bytes at {offset} lies outside {region.capacity} bytes")
         self.kind = self.parse(region.base, offset, captured, link)
         return self.kind

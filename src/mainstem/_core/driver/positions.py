@@ -66,7 +66,7 @@ class PositionSet:
         return self.count
 
     def add(self, counter_id: cython.longlong) -> None:
-        if counter_id < 0 or (counter_id + 1) * COUNTER_VALUE_LENGTH > self.counters.capacity:
+        if counter_id < 0 or counter_id >= self.counters.capacity // COUNTER_VALUE_LENGTH:
             raise IndexError(f"counter {counter_id} lies outside a buffer of {self.counters.capacity} bytes")
         position: cython.longlong = ld64(self.base, counter_id * COUNTER_VALUE_LENGTH)
         if position < 0:

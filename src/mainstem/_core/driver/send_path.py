@@ -484,7 +484,7 @@ class SendPath:
     def position_of(self, term_id: cython.int, offset: cython.longlong) -> cython.longlong:
         """The position in the stream of an offset in a term that is not before the first."""
         terms: cython.longlong = wrap32(cython.cast(cython.longlong, term_id) - self.initial_term_id)
-        return (terms << self.bits) + offset
+        return shift_left(terms, self.bits) + offset
 
     def work(self, now_ns: cython.longlong) -> cython.longlong:
         """One duty cycle; the bytes that left, and 1 for blocks that were taken."""

@@ -66,7 +66,7 @@ class PathTable:
         self.entries[index] = cython.cast(cython.p_void, path) if cython.compiled else path
 
     def key(self, session_id: cython.longlong, stream_id: cython.longlong) -> int:
-        result: cython.longlong = (session_id << 32) | (stream_id & 0xFFFFFFFF)
+        result: cython.longlong = shift_left(session_id, 32) | (stream_id & 0xFFFFFFFF)
         return result
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class PathTable:
         """The index of the path in ``entries``, -1 where there is none."""
         key: cython.longlong
         if cython.compiled:
-            key = (cython.cast(cython.longlong, session_id) << 32) | cython.cast(cython.uint, stream_id)
+            key = shift_left(session_id, 32) | cython.cast(cython.uint, stream_id)
         else:
             key = self.key(session_id, stream_id)
         if self.last_index < 0 or key != self.last_key:

@@ -324,7 +324,7 @@ class Appender:
         self.take(framed)
         if self.taken_offset + framed > self.term_length:
             return self.meet_term_end()
-        return (self.taken_count << self.bits) + self.taken_offset
+        return shift_left(self.taken_count, self.bits) + self.taken_offset
 
     @cython.exceptval(check=False)
     def meet_term_end(self) -> cython.longlong:
@@ -333,8 +333,8 @@ class Appender:
         # Only the claim that began before the end has something to pad; the later ones found the tail past it.
         left: cython.longlong = self.term_length - self.taken_offset
         if left > 0:
-            self.put_pad((self.taken_count << self.bits) + self.taken_offset, left)
-        if (self.taken_count + 1) << self.bits >= self.max_possible_position:
+            self.put_pad(shift_left(self.taken_count, self.bits) + self.taken_offset, left)
+        if shift_left(self.taken_count + 1, self.bits) >= self.max_possible_position:
             return OFFER_MAX_POSITION_EXCEEDED
         return self.rotate(self.taken_count)
 
@@ -469,17 +469,17 @@ class Appender:
         first_length: cython.longlong = length + DATA_HEADER_LENGTH
         longest: cython.longlong = self.max_payload_length
         mask: cython.longlong = self.term_length - 1
-        session: cython.longlong = cython.cast(cython.longlong, self.session_id) << 32
+        session: cython.longlong = shift_left(self.session_id, 32)
         offset: cython.longlong = begin & mask
         kind: cython.longlong = cython.cast(cython.longlong, (FLAG_UNFRAGMENTED << 8) | (TYPE_DATA << 16)) << 32
         term_id: cython.longlong = wrap_i32((begin >> self.bits) + self.initial_term_id)
-        stream: cython.longlong = (self.stream_id & LOW_32_BITS) | (term_id << 32)
+        stream: cython.longlong = (self.stream_id & LOW_32_BITS) | shift_left(term_id, 32)
         n: cython.longlong = messages.loaded
         while True:
             # One store of eight bytes: negative length, version, flags and type. What follows may not become visible before it:
             # if this process dies, the driver pads over one frame after the other by these lengths. Behind a length of 0 it
             # would take the first word of the payload that is not 0 for the next frame.
-            put64(base, p, kind | (-(length + DATA_HEADER_LENGTH) & LOW_32_BITS))
+            mark64(base, p, kind | (-(length + DATA_HEADER_LENGTH) & LOW_32_BITS))
             fence_release()
             # Pairs of fields as one store each: little-endian, as every Aeron program lays them out.
             put64(base, p + FRAME_TERM_OFFSET_OFFSET, session | offset)
@@ -630,7 +630,7 @@ class Appender:
             before = k
             k = self.fill(messages, k, total)
             if k > before:
-                position = (self.taken_count << self.bits) + self.taken_offset
+                position = shift_left(self.taken_count, self.bits) + self.taken_offset
                 done += k - before
             if offset + total > self.term_length:
                 offset = self.meet_term_end()
@@ -664,7 +664,7 @@ class Appender:
     def fill(self, messages: Messages, k: cython.longlong, claimed: cython.longlong) -> cython.longlong:
         """Writes whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next."""
         end: cython.longlong = min(self.taken_offset + claimed, self.term_length)
-        begin: cython.longlong = self.taken_count << self.bits
+        begin: cython.longlong = shift_left(self.taken_count, self.bits)
         length: cython.longlong
         framed: cython.longlong
         while k < messages.loaded:
@@ -704,8 +704,8 @@ class Appender:
         count: cython.longlong = ld32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET)
         raw: cython.longlong = ld64(self.base, self.meta + ((count & TERM_COUNT_MASK) % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
-        offset: cython.longlong = min(raw - (term_id << 32), self.term_length)
-        return (cython.cast(cython.longlong, wrap_i32(term_id - self.initial_term_id)) << self.bits) + offset
+        offset: cython.longlong = min(raw - shift_left(term_id, 32), self.term_length)
+        return shift_left(wrap_i32(term_id - self.initial_term_id), self.bits) + offset
 
     @property
     def position_limit(self) -> int:
@@ -738,7 +738,7 @@ class ConcurrentAppender(Appender):
         count: cython.longlong = ld32(base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET) & TERM_COUNT_MASK
         raw: cython.longlong = ld64(base, self.meta + (count % PARTITION_COUNT) * 8)
         term_id: cython.longlong = raw >> 32
-        offset: cython.longlong = raw - (term_id << 32)
+        offset: cython.longlong = raw - shift_left(term_id, 32)
         if count != wrap_i32(term_id - self.initial_term_id):
             return OFFER_ADMIN_ACTION  # count and tail were loaded on both sides of a rotation
         if offset > self.term_length:
@@ -757,7 +757,7 @@ class ConcurrentAppender(Appender):
         # The partition may have been rotated since ``next_offset``: what counts is the term that the claim fell into.
         term_id: cython.longlong = raw >> 32
         self.taken_count = wrap_i32(term_id - self.initial_term_id)
-        self.taken_offset = raw - (term_id << 32)
+        self.taken_offset = raw - shift_left(term_id, 32)
         return self.taken_offset
 
     @cython.exceptval(check=False)
@@ -769,7 +769,7 @@ class ConcurrentAppender(Appender):
         stale: cython.longlong = wrap_i32(next_term_id - PARTITION_COUNT)
         # Ends: a failed compare-and-set means that the tail was rotated, or that a late claim raised a stale tail once more.
         raw: cython.longlong = ld64(base, tail)
-        while (raw >> 32) == stale and not cas64(base, tail, raw, next_term_id << 32):
+        while (raw >> 32) == stale and not cas64(base, tail, raw, shift_left(next_term_id, 32)):
             raw = ld64(base, tail)
         # After the tail, never before: who loads the new count must find a tail of the new term.
         cas32(
@@ -796,7 +796,7 @@ class ExclusiveAppender(Appender):
         if count != wrap_i32(term_id - self.initial_term_id):
             raise ValueError(f"term {count} is active, and its tail has the id {term_id}")
         self.term_count = count
-        self.term_offset = min(raw - ((raw >> 32) << 32), self.term_length)
+        self.term_offset = min(raw - shift_left(raw >> 32, 32), self.term_length)
 
     @cython.exceptval(check=False)
     def next_offset(self, length: cython.longlong) -> cython.longlong:
@@ -822,7 +822,7 @@ class ExclusiveAppender(Appender):
     @cython.exceptval(check=False)
     def publish_tail(self, offset: cython.longlong) -> cython.void:
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
-        st64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, (term_id << 32) + offset)
+        st64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, shift_left(term_id, 32) + offset)
 
     @cython.exceptval(check=False)
     def rotate(self, count: cython.longlong) -> cython.longlong:
@@ -830,7 +830,7 @@ class ExclusiveAppender(Appender):
         self.term_offset = 0
         term_id: cython.longlong = wrap_i32(self.initial_term_id + self.term_count)
         # The tail before the count: who loads the new count finds the tail of that term.
-        put64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, term_id << 32)
+        put64(self.base, self.meta + (self.term_count % PARTITION_COUNT) * 8, shift_left(term_id, 32))
         st32(self.base, self.meta + LOG_ACTIVE_TERM_COUNT_OFFSET, cython.cast(cython.int, self.term_count))
         return OFFER_ADMIN_ACTION
 
@@ -868,11 +868,11 @@ class ExclusiveAppender(Appender):
             raise ValueError(f"a block of {length} bytes at offset {offset} runs over the term's {self.term_length}")
         self.check_block_header(source, offset)
         self.take(length)
-        p: cython.longlong = self.place((self.taken_count << self.bits) + offset)
+        p: cython.longlong = self.place(shift_left(self.taken_count, self.bits) + offset)
         # The first length is stored last, with release: before it a reader sees nothing of the block.
         copy_bytes(self.base, p + FRAME_VERSION_OFFSET, source, FRAME_VERSION_OFFSET, length - FRAME_VERSION_OFFSET)
         st32(self.base, p, get32(source, 0))
-        return (self.taken_count << self.bits) + offset + length
+        return shift_left(self.taken_count, self.bits) + offset + length
 
     @cython.exceptval(-1)
     def check_block(self, source: cython.p_const_uchar, length: cython.longlong) -> cython.int:

@@ -125,8 +125,8 @@ class MessageColumns(Messages):
         rows: cython.longlong = offsets_length // width - 1
         if count < 0:
             count = rows - first if rows > first else 0
-        if first < 0 or (count > 0 and first + count > rows):
-            raise ValueError(f"rows [{first}, {first + count}) lie outside a column of {max(rows, 0)}")
+        if first < 0 or (count > 0 and count > rows - first):
+            raise ValueError(f"{count} rows from {first} on lie outside a column of {max(rows, 0)}")
         self.wide = wide
         self.first = first
         self.count = count
@@ -160,13 +160,15 @@ class MessageColumns(Messages):
         start: cython.longlong = self.first * width
         before: cython.longlong = self.offset(0)
         after: cython.longlong
+        step: cython.longlong
         largest: cython.longlong = 0
         falls: cython.longlong = 0
         offsets = self.offsets
         for i in range(1, self.count + 1):
             after = get64(offsets, start + i * width) if width == 8 else get32(offsets, start + i * width)
-            falls |= after | (after - before)
-            largest = max(largest, after - before)
+            step = difference(after, before)
+            falls |= after | step
+            largest = max(largest, step)
             before = after
         self.largest = largest
         return falls >= 0

@@ -138,7 +138,7 @@ class Header:
         term_id: cython.longlong = get32(base, self.p + FRAME_TERM_ID_OFFSET)
         count: cython.longlong = wrap_i32(term_id - self.initial_term_id)
         end: cython.longlong = get32(base, self.p + FRAME_TERM_OFFSET_OFFSET) + align_frame(get32(base, self.p))
-        return (count << self.position_bits) + end
+        return shift_left(count, self.position_bits) + end
 
 
 @cython.cclass

@@ -371,7 +371,7 @@ def tail_position(
         base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * ((count & TERM_COUNT_MASK) % PARTITION_COUNT)
     )
     terms: cython.longlong = wrap32((raw >> 32) - initial_term_id)
-    offset: cython.longlong = raw - ((raw >> 32) << 32)
+    offset: cython.longlong = raw - shift_left(raw >> 32, 32)
     # Claims that met the end of the term have raised the tail past it.
     if offset > term_length:
         offset = term_length
@@ -391,7 +391,7 @@ def rotate(base: cython.p_uchar, meta: cython.longlong, term_count: cython.int, 
     # The next tail still holds its term of three terms ago. Where it does not, another thread has rotated it already.
     raw: cython.longlong = ld64(base, tail)
     while (raw >> 32) == expected:
-        if cas64(base, tail, raw, cython.cast(cython.longlong, following) << 32):
+        if cas64(base, tail, raw, shift_left(following, 32)):
             break
         raw = ld64(base, tail)
     return cas32(base, meta + LOG_ACTIVE_TERM_COUNT_OFFSET, term_count, term_count + 1)
@@ -457,7 +457,7 @@ def unblock(
         return bool(rotate(log.base, meta, active, cython.cast(cython.int, raw >> 32)))
     if active != count:
         raw = ld64(log.base, meta + LOG_TAIL_COUNTERS_OFFSET + 8 * index)
-    tail: cython.longlong = raw - ((raw >> 32) << 32)
+    tail: cython.longlong = raw - shift_left(raw >> 32, 32)
     if tail > term_length:
         tail = term_length
     term_id: cython.int = wrap32(cython.cast(cython.longlong, initial_term_id) + count)

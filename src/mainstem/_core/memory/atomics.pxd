@@ -3,6 +3,7 @@
 # The name of each gives its ordering:
 #   ld32 ld64        load-acquire          st32 st64        store-release
 #   get8 .. get64    plain load            put8 .. put64    plain store
+#   mark32 mark64    a store in no order (relaxed), but whole, as another thread may load the word meanwhile
 #   cas32 cas64      compare-and-set (acquire-release), true when it was set
 #   fadd64           fetch-and-add (acquire-release), the old value
 #   fence_release / fence_acquire          standalone fences
@@ -13,6 +14,7 @@
 #   prefetch prefetch_write                a hint that the line is needed soon; any address will do
 # The plain forms go through memcpy, so they may be unaligned (the receiver id of a status message is).
 #   wrap_i32 align_frame     arithmetic with the same result compiled or not
+#   shift_left difference    of any numbers, where C leaves a negative shift and an overflow undefined
 # plain.py has the same names for code that runs uncompiled.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
@@ -32,6 +34,8 @@ cdef extern from *:
     MS_INLINE int64_t ld64(const uint8_t *b, int64_t o) { return __atomic_load_n((const int64_t *)(b + o), __ATOMIC_ACQUIRE); }
     MS_INLINE void st32(uint8_t *b, int64_t o, int32_t v) { __atomic_store_n((int32_t *)(b + o), v, __ATOMIC_RELEASE); }
     MS_INLINE void st64(uint8_t *b, int64_t o, int64_t v) { __atomic_store_n((int64_t *)(b + o), v, __ATOMIC_RELEASE); }
+    MS_INLINE void mark32(uint8_t *b, int64_t o, int32_t v) { __atomic_store_n((int32_t *)(b + o), v, __ATOMIC_RELAXED); }
+    MS_INLINE void mark64(uint8_t *b, int64_t o, int64_t v) { __atomic_store_n((int64_t *)(b + o), v, __ATOMIC_RELAXED); }
     MS_INLINE uint8_t get8(const uint8_t *b, int64_t o) { return b[o]; }
     MS_INLINE uint16_t get16(const uint8_t *b, int64_t o) { uint16_t v; memcpy(&v, b + o, 2); return v; }
     MS_INLINE int32_t get32(const uint8_t *b, int64_t o) { int32_t v; memcpy(&v, b + o, 4); return v; }
@@ -51,7 +55,7 @@ cdef extern from *:
     /* Short messages are most messages: 16 to 64 bytes as pairs from both ends, which may overlap, without a call. */
     MS_INLINE void copy_bytes(uint8_t *d, int64_t o, const uint8_t *s, int64_t so, int64_t n) {
         uint8_t *to = d + o; const uint8_t *from = s + so; ms_pair head, tail, second, last;
-        if (n < 16 || n > 64) { memcpy(to, from, (size_t)n); return; }
+        if (n < 16 || n > 64) { if (n) memcpy(to, from, (size_t)n); return; } /* no bytes may have no address */
         memcpy(&head, from, 16); memcpy(&last, from + n - 16, 16);
         if (n > 32) {
             memcpy(&second, from + 16, 16); memcpy(&tail, from + n - 32, 16);
@@ -77,13 +81,16 @@ cdef extern from *:
     }
     MS_INLINE void prefetch(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 0, 3); }
     MS_INLINE void prefetch_write(const uint8_t *b, int64_t o) { __builtin_prefetch(b + o, 1, 3); }
-    MS_INLINE void touch(const uint8_t *b, int64_t o) { (void)*(const volatile uint8_t *)(b + o); }
+    /* Its value is not used, so it may race. */
+    MS_INLINE __attribute__((no_sanitize("thread"))) void touch(const uint8_t *b, int64_t o) { (void)*(const volatile uint8_t *)(b + o); }
     #ifndef MADV_POPULATE_WRITE
     #define MADV_POPULATE_WRITE 23
     #endif
     MS_INLINE int populate(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0; }
     MS_INLINE int back_pages(uint8_t *b, int64_t o, int64_t n) { return madvise(b + o, (size_t)n, MADV_POPULATE_WRITE) == 0 ? 0 : errno; }
     MS_INLINE int32_t wrap_i32(int64_t v) { return (int32_t)(uint32_t)v; }
+    MS_INLINE int64_t shift_left(int64_t v, int n) { return (int64_t)((uint64_t)v << n); }
+    MS_INLINE int64_t difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
     MS_INLINE int64_t align_frame(int64_t n) { return (n + 31) & ~(int64_t)31; }
     #endif
     """
@@ -91,6 +98,8 @@ cdef extern from *:
     int64_t ld64(const uint8_t *b, int64_t o) noexcept nogil
     void st32(uint8_t *b, int64_t o, int32_t v) noexcept nogil
     void st64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
+    void mark32(uint8_t *b, int64_t o, int32_t v) noexcept nogil
+    void mark64(uint8_t *b, int64_t o, int64_t v) noexcept nogil
     uint8_t get8(const uint8_t *b, int64_t o) noexcept nogil
     uint16_t get16(const uint8_t *b, int64_t o) noexcept nogil
     int32_t get32(const uint8_t *b, int64_t o) noexcept nogil
@@ -113,4 +122,6 @@ cdef extern from *:
     bint populate(uint8_t *b, int64_t o, int64_t n) noexcept nogil
     int back_pages(uint8_t *b, int64_t o, int64_t n) noexcept nogil
     int32_t wrap_i32(int64_t v) noexcept nogil
+    int64_t shift_left(int64_t v, int n) noexcept nogil
+    int64_t difference(int64_t a, int64_t b) noexcept nogil
     int64_t align_frame(int64_t n) noexcept nogil

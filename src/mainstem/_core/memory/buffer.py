@@ -50,8 +50,8 @@ class AtomicBuffer:
             raise BufferError("AtomicBuffer needs writable memory")
         if length < 0:
             length = view.nbytes - offset
-        if offset < 0 or length < 0 or offset + length > view.nbytes:
-            raise IndexError(f"region [{offset}, {offset + length}) lies outside a buffer of {view.nbytes} bytes")
+        if offset < 0 or length < 0 or offset > view.nbytes - length:
+            raise IndexError(f"{length} bytes from {offset} on lie outside a buffer of {view.nbytes} bytes")
         part = view[offset : offset + length]
         self.owner = part
         self.capacity = length
@@ -89,8 +89,8 @@ class AtomicBuffer:
 
     @cython.exceptval(-1)
     def check(self, offset: cython.longlong, length: cython.longlong) -> cython.int:
-        if offset < 0 or length < 0 or offset + length > self.capacity:
-            raise IndexError(f"access [{offset}, {offset + length}) lies outside a buffer of {self.capacity} bytes")
+        if offset < 0 or length < 0 or offset > self.capacity - length:
+            raise IndexError(f"{length} bytes from {offset} on lie outside a buffer of {self.capacity} bytes")
         return 0
 
     @cython.exceptval(-1)

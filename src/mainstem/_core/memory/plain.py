@@ -78,6 +78,7 @@ def le32(b: Memory, o: int) -> int:
 
 
 ld32, ld64, st32, st64 = get32, get64, put32, put64
+mark32, mark64 = put32, put64
 
 
 def fadd64(b: Memory, o: int, v: int) -> int:
@@ -155,6 +156,14 @@ def nap(ns: int) -> None:
 
 def wrap_i32(v: int) -> int:
     return ((v + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def shift_left(v: int, n: int) -> int:
+    return v << n
+
+
+def difference(a: int, b: int) -> int:
+    return a - b
 
 
 def align_frame(n: int) -> int:

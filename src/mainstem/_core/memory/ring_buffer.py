@@ -135,7 +135,7 @@ class ManyToOneRingBuffer:
                 break
         if padding:
             # The padding is this producer's own record at the old tail; its states are those of any other.
-            put32(base, index, cython.cast(cython.int, -padding))
+            mark32(base, index, cython.cast(cython.int, -padding))
             fence_release()
             put32(base, index + RECORD_TYPE_OFFSET, RECORD_TYPE_PADDING)
             st32(base, index, cython.cast(cython.int, padding))
@@ -152,7 +152,7 @@ class ManyToOneRingBuffer:
         index: cython.longlong = self.claim_record(length)
         if index < 0:
             return INSUFFICIENT_CAPACITY
-        put32(self.base, index, cython.cast(cython.int, -(length + RECORD_HEADER_LENGTH)))
+        mark32(self.base, index, cython.cast(cython.int, -(length + RECORD_HEADER_LENGTH)))
         # The negative length must be seen before anything of the record: unblocking relies on it.
         fence_release()
         put32(self.base, index + RECORD_TYPE_OFFSET, type_id)
