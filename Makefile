@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 SEEDS ?= 50
 FUZZ_SECONDS ?= 3
 CANARIES ?= 3
+ROUNDS ?= 60
 WORKERS ?= 2
 LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize atheris fuzz bench instructions spark-versions \
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize faults atheris fuzz bench instructions spark-versions \
   pythons wheel docs clean
 help:
 	@echo "to see it work"
@@ -31,6 +32,7 @@ help:
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
 	@echo "  make canary          plant each known bug, one at a time, and show what finds it"
 	@echo "  make sanitize        unit, hostile and fuzz tests under AddressSanitizer and UBSan; shared memory under ThreadSanitizer"
+	@echo "  make faults ROUNDS=500  programs of every kind of connection killed, stopped and restarted; what arrives is checked"
 	@echo "  make fuzz            every fuzz target for a few seconds, guided by coverage where atheris is installed"
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
@@ -121,6 +123,9 @@ canary: build
 
 sanitize: build
 	$(BIN)/python tools/sanitize.py
+
+faults: build
+	$(BIN)/python -m tests.faults --rounds $(ROUNDS)
 
 # Coverage guides the fuzzer where there is a wheel of it; otherwise inputs are drawn without guidance.
 atheris: build

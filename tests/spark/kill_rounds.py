@@ -23,16 +23,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.cluster import EXECUTOR, HOME, descendants
+from tests.support.held_publisher import HeldPublisher
 
-from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError
-from mainstem.recording import PositionHold, Recorder, open_recordings
+from mainstem.recording import Recorder, open_recordings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 CHANNEL, STREAM = "aeron:ipc?term-length=256k", 1001
 TOKEN = "0123456789abcdef-token"
-BATCH, PAUSE_S = 40, 0.004
 PATIENCE_S = 1200.0
 # The driver of Spark takes longest to come back.
 VICTIMS = {"shipper": 3, "recorder": 3, "server": 3, "query": 3, "executor": 3, "driver": 1}
@@ -107,46 +105,6 @@ def start(spark: Any, folder: Path, options: dict[str, str]) -> Any:
     )
 
 
-class Publisher:
-    """Publishes numbers up to a goal from a thread of its own, and holds the stream for its recorder."""
-
-    def __init__(self, directory: str, recordings: Path) -> None:
-        self._directory, self._recordings = directory, recordings
-        self._end = threading.Event()
-        self.goal = self.published = 0
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._publish()
-        except BaseException as error:
-            self.error = error
-
-    def _publish(self) -> None:
-        from mainstem import Aeron
-
-        with (
-            Aeron.connect(self._directory) as aeron,
-            aeron.add_subscription(CHANNEL, STREAM) as held,
-            aeron.add_exclusive_publication(CHANNEL, STREAM) as publication,
-            PositionHold(self._recordings) as anchor,
-        ):
-            anchor.add_subscription(held)
-            while not self._end.is_set():
-                anchor.do_work(SYSTEM_CLOCK.monotonic_ns())
-                for _ in range(min(BATCH, self.goal - self.published)):
-                    if publication.offer(payload(self.published)) < 0:
-                        break
-                    self.published += 1
-                time.sleep(PAUSE_S)
-
-    def close(self) -> None:
-        self._end.set()
-        self._thread.join(30)
-
-
 class Trial:
     """The programs of one run, in one folder."""
 
@@ -165,7 +123,9 @@ class Trial:
         (folder / "token").write_text(TOKEN)
         (folder / "token").chmod(0o600)
         Recorder(folder / "recordings").close()
-        self.publisher = Publisher(directory, folder / "recordings")
+        self.publisher = HeldPublisher(
+            directory, folder / "recordings", channel=CHANNEL, stream_id=STREAM, payload=payload
+        )
 
     def begin(self) -> None:
         """Starts everything, and waits until rows arrive."""

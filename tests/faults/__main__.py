@@ -1,0 +1,45 @@
+"""``python -m tests.faults [--rounds 500] [--seed 1] [KIND ...]``: rounds of real faults, spread over the kinds of connection.
+
+Prints a line for each round and one for each kind; ``make faults ROUNDS=500``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.faults.rounds import kinds_of, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="kill, stop and restart programs, and check what arrives")
+    parser.add_argument("kinds", nargs="*")
+    parser.add_argument("--rounds", type=int, default=60, help="in all")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    kinds = kinds_of(given.kinds)
+    failed = 0
+    for place, kind in enumerate(kinds):
+        rounds = given.rounds // len(kinds) + (place < given.rounds % len(kinds))
+        with tempfile.TemporaryDirectory(prefix="mainstem-faults-") as folder:
+            try:
+                result = run(
+                    kind,
+                    Path(folder),
+                    rounds=rounds,
+                    seed=given.seed,
+                    say=lambda line: print(json.dumps(line), flush=True),
+                )
+            except AssertionError as error:
+                failed += 1
+                print(f"FAILED: {error}", flush=True)
+            else:
+                print(json.dumps(result), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Messages that name their predecessor by its SHA-256, and a check of what arrived that needs hashlib and nothing of Mainstem.
+
+A message is the digest of the one before it (zeroes in the first), eight bytes that are its chain's, its number, and a filler. A
+log is a file of records: a length, a tag, a message. All records with one tag came over one connection, or from one image: there
+each message must be the successor of the one before. What came over another connection may begin later, or at the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RECORD = struct.Struct("<Iq")
+HEAD = struct.Struct("<32s8sQ")
+FRAME = struct.Struct("<iBBHiiii")  # of a segment file, as docs/protocols/aeron.md has it
+BEGIN, END, DATA, PAD = 0x80, 0x40, 1, 0
+
+
+class Broken(AssertionError):
+    """What arrived is not what was sent."""
+
+
+class Chain:
+    """Makes the messages, one after the other."""
+
+    def __init__(self, nonce: bytes) -> None:
+        self._nonce, self._link, self._number = nonce, bytes(32), 0
+
+    def next(self) -> bytes:
+        """The next message; ask again only when it was taken."""
+        filler = hashlib.sha256(self._link).digest() * 48
+        message = HEAD.pack(self._link, self._nonce, self._number) + filler[: self._number * 37 % 1400]
+        self._link, self._number = hashlib.sha256(message).digest(), self._number + 1
+        return message
+
+
+@dataclass
+class Follower:
+    """Checks one connection's messages as they come."""
+
+    where: str
+    from_start: bool = False
+    link: bytes | None = None
+    number: int = -1
+    nonce: bytes = b""
+    count: int = field(default=0)
+
+    def take(self, message: bytes) -> None:
+        if len(message) < HEAD.size:
+            raise Broken(f"{self.where}: a message of {len(message)} bytes behind number {self.number}")
+        link, nonce, number = HEAD.unpack_from(message)
+        filler = hashlib.sha256(link).digest() * 48
+        if message[HEAD.size :] != filler[: number * 37 % 1400]:
+            raise Broken(f"{self.where}: number {number} is not as it was sent")
+        if self.link is None:
+            if self.from_start and number != 0:
+                raise Broken(f"{self.where}: begins with number {number}")
+        elif link != self.link or number != self.number + 1 or nonce != self.nonce:
+            raise Broken(f"{self.where}: number {number} behind number {self.number}: not its successor")
+        self.link, self.number, self.nonce, self.count = hashlib.sha256(message).digest(), number, nonce, self.count + 1
+
+
+class Logs:
+    """The logs of a folder, each checked from where the last check ended."""
+
+    def __init__(self, folder: Path, *, from_start: bool) -> None:
+        self._folder, self._from_start = folder, from_start
+        self._offsets: dict[Path, int] = {}
+        self._followers: dict[tuple[Path, int], Follower] = {}
+
+    def check(self) -> int:
+        """How many messages have arrived in all. Raises Broken."""
+        for path in sorted(self._folder.glob("*.log")):
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                data = file.read()
+            at = 0
+            # The last record of a program that was killed may be there in part.
+            while at + RECORD.size <= len(data):
+                length, tag = RECORD.unpack_from(data, at)
+                if at + RECORD.size + length > len(data):
+                    break
+                key = (path, tag)
+                follower = self._followers.setdefault(key, Follower(f"{path.name}, {tag}", self._from_start))
+                follower.take(data[at + RECORD.size : at + RECORD.size + length])
+                at += RECORD.size + length
+            self._offsets[path] = self._offsets.get(path, 0) + at
+        return sum(follower.count for follower in self._followers.values())
+
+
+def write_record(file: int, tag: int, message: bytes) -> None:
+    """One write, so that a program that is killed leaves at most the last one unfinished."""
+    os.write(file, RECORD.pack(len(message), tag) + message)
+
+
+def recorded_messages(paths: list[Path], end: int) -> Iterator[bytes]:
+    """The messages of a recording's segments, up to position ``end``, by the frames' own lengths and flags."""
+    position, parts = 0, b""
+    for path in paths:
+        data, at = path.read_bytes(), 0
+        while at + 32 <= len(data) and position < end:
+            length, _, flags, kind, *_ = FRAME.unpack_from(data, at)
+            if length < 32:
+                raise Broken(f"{path.name}: a frame of {length} bytes at {at}, position {position}")
+            if kind == DATA:
+                parts = (b"" if flags & BEGIN else parts) + data[at + 32 : at + length]
+                if flags & END:
+                    yield parts
+            step = (length + 31) & ~31
+            at, position = at + step, position + step

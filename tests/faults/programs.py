@@ -1,0 +1,147 @@
+"""The programs that are killed, stopped and started again: ``python -m tests.faults.programs ROLE ARGUMENTS``.
+
+Each runs until it is ended, or until what it needs has gone; then it ends, and is started again from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.faults.chain import Chain, write_record
+
+STREAM = 1001
+PAUSE_S = 0.001
+# As short as a busy machine allows, so that a program that is stopped for three seconds is over each of them.
+TIMEOUTS = {
+    "client_liveness_timeout_ns": 10**9,
+    "image_liveness_timeout_ns": 10**9,
+    "publication_connection_timeout_ns": 10**9,
+    "publication_unblock_timeout_ns": 2 * 10**9,
+    "publication_linger_timeout_ns": 10**9,
+    "driver_timeout_ns": 2 * 10**9,
+    "timer_interval_ns": 50 * 10**6,
+}
+
+
+def open_log(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def driver(directory: str, descriptors: str = "") -> None:
+    """The driver; with a limit of open files where one is given."""
+    from mainstem import MediaDriver
+
+    if descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(descriptors), int(descriptors)))
+
+    with MediaDriver.launch(directory, threads=True, **TIMEOUTS):
+        while True:
+            time.sleep(1)
+
+
+def client(directory: str) -> Any:
+    from mainstem import Aeron
+
+    return Aeron.connect(directory, driver_timeout_ns=TIMEOUTS["driver_timeout_ns"])
+
+
+def publisher(directory: str, channel: str) -> None:
+    with client(directory) as aeron, aeron.add_exclusive_publication(channel, STREAM) as publication:
+        chain = Chain(os.urandom(8))
+        message = chain.next()
+        while not publication.is_closed:
+            if publication.offer(message) > 0:
+                message = chain.next()
+            time.sleep(PAUSE_S)
+
+
+def subscriber(directory: str, channel: str, log: str) -> None:
+    file = open_log(log)
+    with client(directory) as aeron, aeron.add_subscription(channel, STREAM) as subscription:
+        while not subscription.is_closed:
+            for message in subscription.messages(timeout=0.1, metadata=True):
+                # Each image of a stream is one sequence, and the next one may begin elsewhere.
+                write_record(file, message.image.correlation_id, message.payload)
+
+
+async def mux_server(protocol: str, port: str, log: str) -> None:
+    from mainstem.mux import bymux, jmux
+
+    file = open_log(log)
+
+    async def serve(stream: Any) -> None:
+        """One stream's messages, each behind its length."""
+        tag, data = time.monotonic_ns(), b""
+        while part := await stream.read(65536):
+            data += part
+            while len(data) >= 4 and len(data) >= 4 + int.from_bytes(data[:4], "big"):
+                end = 4 + int.from_bytes(data[:4], "big")
+                write_record(file, tag, data[4:end])
+                data = data[end:]
+
+    listen = bymux.serve if protocol == "bymux" else jmux.serve
+    async with await listen(serve, "127.0.0.1", int(port)):
+        await asyncio.Event().wait()
+
+
+async def mux_client(protocol: str, port: str) -> None:
+    from mainstem.mux import bymux, jmux
+
+    chain = Chain(os.urandom(8))
+    if protocol == "bymux":
+        async with await bymux.connect("127.0.0.1", int(port)) as connection, await connection.open_stream() as stream:
+            await send(stream, chain)
+    async with await jmux.connect("127.0.0.1", int(port)) as connection, await connection.open_session() as session:
+        await send(session, chain)
+
+
+async def send(stream: Any, chain: Chain) -> None:
+    while True:
+        message = chain.next()
+        stream.write(len(message).to_bytes(4, "big") + message)
+        await stream.drain()
+        await asyncio.sleep(PAUSE_S)
+
+
+async def aqueduct_server(files: str, port: str, log: str) -> None:
+    from mainstem import aqueduct
+
+    file = open_log(log)
+
+    async def serve(connection: Any) -> None:
+        tag = time.monotonic_ns()
+        async for message in connection.receiver:
+            write_record(file, tag, bytes(message))
+
+    certificate, key = Path(files, "cert.pem"), Path(files, "key.pem")
+    async with await aqueduct.serve(serve, port=int(port), certificate=certificate, key=key):
+        await asyncio.Event().wait()
+
+
+async def aqueduct_client(files: str, port: str) -> None:
+    from mainstem import aqueduct
+
+    chain = Chain(os.urandom(8))
+    async with await aqueduct.connect(f"aqueduct://localhost:{port}", ca=Path(files, "ca.pem")) as connection:
+        while True:
+            await connection.sender.send(chain.next())
+            await asyncio.sleep(PAUSE_S)
+
+
+def main() -> None:
+    role, *arguments = sys.argv[1:]
+    program = globals()[role]
+    if asyncio.iscoroutinefunction(program):
+        asyncio.run(program(*arguments))
+    else:
+        program(*arguments)
+
+
+if __name__ == "__main__":
+    main()

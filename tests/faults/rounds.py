@@ -1,0 +1,293 @@
+"""Seeded rounds of real faults: SIGKILL, SIGSTOP beyond every time-out, and programs that are started again.
+
+A trial keeps the programs of one kind of connection running; each round ends or stops one to three of them and waits until messages
+arrive again. What arrived is checked by its hash chain (chain.py), which knows nothing of Mainstem.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.faults.chain import Chain, Follower, Logs, recorded_messages
+from tests.faults.programs import STREAM
+from tests.support.held_publisher import HeldPublisher
+from tests.support.patience import wait_for
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[2]
+STOPPED_S = (1.5, 3.0)  # beyond the time-outs of programs.TIMEOUTS, which are a second or two
+AWAY_S = (0.0, 1.0)
+FRESH = 200  # messages that must arrive after the faults
+POLL_S = 0.05
+
+
+class Trial:
+    """Programs that are started again whenever they end, and the logs of what arrived."""
+
+    from_start = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.commands: dict[str, list[str]] = {}
+        self.faults = {"killed": 0, "stopped": 0}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._starts = 0
+        (folder / "logs").mkdir()
+        self.logs = Logs(folder / "logs", from_start=self.from_start)
+
+    def role(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "tests.faults.programs", *map(str, arguments)]
+
+    def start(self, name: str) -> None:
+        self._starts += 1
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+        # Each start has a log of its own, {log}.
+        command = [
+            part.replace("{log}", str(self.folder / "logs" / f"{self._starts:06d}.log")) for part in self.commands[name]
+        ]
+        with (self.folder / f"{name}.out").open("ab") as out:
+            self._processes[name] = subprocess.Popen(
+                command, env=os.environ | {"PYTHONPATH": paths}, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def pid(self, name: str) -> int:
+        """The process of a program."""
+        return self._processes[name].pid
+
+    def keep_alive(self) -> None:
+        """Starts what has ended: a client whose driver has gone, an end whose peer has gone."""
+        for name in self.commands:
+            if name not in self._processes or self._processes[name].poll() is not None:
+                self.start(name)
+
+    def arrived(self) -> int:
+        """How many messages; raises Broken."""
+        self.keep_alive()
+        return self.logs.check()
+
+    def wait_for_fresh(self) -> int:
+        goal = self.arrived() + FRESH
+        wait_for(lambda: self.arrived() >= goal, progress=self.arrived, poll_s=POLL_S)
+        return goal
+
+    def begin(self) -> None:
+        for name in self.commands:
+            self.start(name)
+        self.wait_for_fresh()
+
+    def round(self, chance: random.Random) -> list[str]:
+        """One to three faults, then messages must arrive again; what was done."""
+        done = []
+        for _ in range(chance.randrange(1, 4)):
+            name = chance.choice(sorted(self.commands))
+            if chance.random() < 0.5:
+                self._signal(name, signal.SIGKILL)
+                self._processes[name].wait()
+                self.faults["killed"] += 1
+                done.append(f"kill {name}")
+                time.sleep(chance.uniform(*AWAY_S))
+                self.start(name)
+            else:
+                self._signal(name, signal.SIGSTOP)
+                self.faults["stopped"] += 1
+                done.append(f"stop {name}")
+                time.sleep(chance.uniform(*STOPPED_S))
+                self._signal(name, signal.SIGCONT)
+        self.wait_for_fresh()
+        return done
+
+    def _signal(self, name: str, number: int) -> None:
+        if self._processes[name].poll() is not None:
+            self.start(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._processes[name].pid, number)
+
+    def outputs(self) -> str:
+        """The end of what each program wrote."""
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in self.folder.glob("*.out")
+        )
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+class Stream(Trial):
+    """A publisher, a subscriber, and the driver that both need."""
+
+    channel = "aeron:udp?endpoint=127.0.0.1:{port}|term-length=64k"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        directory, channel = folder / "driver", self.channel.format(port=free_port())
+        self.commands = {
+            "driver": self.role("driver", directory),
+            "publisher": self.role("publisher", directory, channel),
+            "subscriber": self.role("subscriber", directory, channel, "{log}"),
+        }
+
+
+class Ipc(Stream):
+    """The same over IPC."""
+
+    channel = "aeron:ipc?term-length=64k"
+
+
+class Mux(Trial):
+    """Both ends of a bymux connection: what arrives over a stream begins with its first message."""
+
+    from_start = True
+    protocol = "bymux"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        port = free_port()
+        self.commands = {
+            "server": self.role("mux_server", self.protocol, port, "{log}"),
+            "client": self.role("mux_client", self.protocol, port),
+        }
+
+
+class Jmux(Mux):
+    """Both ends of a Jmux connection."""
+
+    protocol = "jmux"
+
+
+class Aqueduct(Trial):
+    """Client and server of an Aqueduct."""
+
+    from_start = True
+
+    def __init__(self, folder: Path) -> None:
+        from mainstem.aqueduct import make_certificates
+
+        super().__init__(folder)
+        port = free_port()
+        make_certificates(folder / "certificates")
+        self.commands = {
+            "server": self.role("aqueduct_server", folder / "certificates", port, "{log}"),
+            "client": self.role("aqueduct_client", folder / "certificates", port),
+        }
+
+
+class Recording(Trial):
+    """A recorder and a shipper; the publisher holds the stream for them, and each message is recorded and shipped once."""
+
+    def __init__(self, folder: Path) -> None:
+        from mainstem import MediaDriver
+        from mainstem.recording import Recorder
+
+        super().__init__(folder)
+        channel = "aeron:ipc?term-length=256k"
+        self.recordings = folder / "recordings"
+        self.recordings.mkdir()
+        Recorder(self.recordings).close()
+        self.driver = MediaDriver.launch()
+        chain, self._made = Chain(b"recorded"), dict[int, bytes]()
+
+        def payload(number: int) -> bytes:
+            if number not in self._made:
+                self._made.clear()
+                self._made[number] = chain.next()
+            return self._made[number]
+
+        self.publisher = HeldPublisher(
+            self.driver.directory, self.recordings, channel=channel, stream_id=STREAM, payload=payload
+        )
+        mainstem = [sys.executable, "-m", "mainstem"]
+        recorded = ["--out", str(self.recordings), "--stream", str(STREAM), "--dir", self.driver.directory]
+        shipped = ["--roll-after", "1s", "--piece-length", "64k"]
+        self.commands = {
+            "recorder": [*mainstem, "record", channel, *recorded, "--segment-length", "256k"],
+            "shipper": [*mainstem, "ship", str(self.recordings), str(folder / "place"), *shipped],
+        }
+
+    def arrived(self) -> int:
+        """Messages in the place: all from the first, each the successor of the one before."""
+        from mainstem.errors import RecordingError
+        from mainstem.recording import messages, open_recordings
+
+        self.keep_alive()
+        if self.publisher.error is not None:
+            raise self.publisher.error
+        follower = Follower("the place", from_start=True)
+        try:
+            with open_recordings(self.folder / "place") as recordings:
+                for reader in recordings:
+                    for _, message in messages(reader, reader.start_position, reader.end_position()):
+                        follower.take(message)
+        except RecordingError:
+            return 0  # nothing is shipped yet
+        return follower.count
+
+    def wait_for_fresh(self) -> int:
+        self.publisher.goal += FRESH
+        wait_for(
+            lambda: self.arrived() >= self.publisher.goal,
+            progress=lambda: (self.publisher.published, self.arrived()),
+            poll_s=POLL_S,
+        )
+        self.check_segments()
+        return self.publisher.goal
+
+    def check_segments(self) -> None:
+        """The segment files by the frames in them alone."""
+        segments = sorted(self.recordings.glob("0-*.rec"), key=lambda path: int(path.stem.partition("-")[2]))
+        follower = Follower("the segments", from_start=True)
+        for message in recorded_messages(segments, 1 << 62):
+            follower.take(message)
+            if follower.count == self.publisher.published:
+                return
+        raise AssertionError(f"{follower.count} messages of {self.publisher.published} are recorded")
+
+    def close(self) -> None:
+        self.publisher.close()
+        super().close()
+        self.driver.close()
+
+
+KINDS: dict[str, type[Trial]] = {
+    "udp": Stream,
+    "ipc": Ipc,
+    "bymux": Mux,
+    "jmux": Jmux,
+    "aqueduct": Aqueduct,
+    "recording": Recording,
+}
+
+
+def run(kind: str, folder: Path, *, rounds: int, seed: int, say: Any = lambda _: None) -> dict[str, Any]:
+    """So many rounds of one kind; what came of them. Raises AssertionError."""
+    trial = KINDS[kind](folder)
+    try:
+        trial.begin()
+        for number in range(rounds):
+            begun = time.monotonic()
+            try:
+                done = trial.round(random.Random(f"{seed} {kind} {number}"))
+            except AssertionError as error:
+                raise AssertionError(f"{kind}, seed {seed}, round {number}: {error}\n{trial.outputs()}") from error
+            say({"kind": kind, "round": number, "faults": done, "seconds": round(time.monotonic() - begun, 1)})
+        return {"kind": kind, "rounds": rounds, "messages": trial.arrived(), **trial.faults}
+    finally:
+        trial.close()
+
+
+def kinds_of(names: Sequence[str]) -> list[str]:
+    """All kinds, or those that are named."""
+    return list(names) or list(KINDS)
