@@ -29,6 +29,10 @@ TIMEOUTS = {
 }
 
 
+# Of an Aqueduct; the default is a minute.
+IDLE_S = 1.4
+
+
 def open_log(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -120,7 +124,8 @@ async def aqueduct_server(files: str, port: str, log: str) -> None:
             write_record(file, tag, bytes(message))
 
     certificate, key = Path(files, "cert.pem"), Path(files, "key.pem")
-    async with await aqueduct.serve(serve, port=int(port), certificate=certificate, key=key):
+    settings = aqueduct.QuicSettings(certificate=str(certificate), key=str(key), idle_timeout=IDLE_S)
+    async with await aqueduct.serve(serve, port=int(port), settings=settings):
         await asyncio.Event().wait()
 
 
@@ -128,7 +133,8 @@ async def aqueduct_client(files: str, port: str) -> None:
     from mainstem import aqueduct
 
     chain = Chain(os.urandom(8))
-    async with await aqueduct.connect(f"aqueduct://localhost:{port}", ca=Path(files, "ca.pem")) as connection:
+    settings = aqueduct.QuicSettings(ca=str(Path(files, "ca.pem")), idle_timeout=IDLE_S)
+    async with await aqueduct.connect(f"aqueduct://localhost:{port}", settings=settings) as connection:
         while True:
             await connection.sender.send(chain.next())
             await asyncio.sleep(PAUSE_S)
