@@ -154,3 +154,12 @@ def rows_of_bytes(tmp_path: Path, data: bytes, **wanted: Any) -> list[dict[str, 
     path = tmp_path / "capture.pcap"
     path.write_bytes(data)
     return rows_of(path, **wanted)
+
+
+def loss() -> bytes:
+    """Three frames of a stream, of which the second was lost, asked for, and sent again."""
+    sent = [data_frame(at=at, payload=bytes(64)) for at in (0, 96, 192)]
+    here, there = {"source": 40001, "to": 20361}, {"source": 20361, "to": 40001}
+    request = ip(udp(nak_frame(at=96, length=96), **there), source="10.0.0.2", to="10.0.0.1")
+    data = [ip(udp(frame, **here)) for frame in sent]
+    return pcap([link(packet, ETHERNET) for packet in (data[0], data[2], request, data[1])])

@@ -7,6 +7,8 @@ stands in a comment before the block, which no reader sees:
 * ``<!-- run: background NAME -->``: the block runs on, as in a terminal of its own;
 * ``<!-- run: output NAME -->``: the block is the output of that terminal, once it has come;
 * ``<!-- run: stop NAME -->``, ``<!-- run: wait NAME -->``, without a block: Ctrl-C there; it must end by itself;
+* ``<!-- run: session NAME -->``: the ``python`` blocks with this name share one interpreter, which begins with the program
+  ``tests/support/page_parts/NAME.py``: what the page takes for granted;
 * ``<!-- run: if COMMAND -->``: the block runs where there is that command, and is only parsed elsewhere;
 * ``<!-- run: no; REASON -->``: the block is only parsed.
 """
@@ -39,6 +41,23 @@ BLOCK = re.compile(
     r"|(?:^(?:<!-- run: (?P<how>[^\n]*?) -->\n+)?```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?[^\n]*\n(?P<code>.*?)^```$)",
     re.MULTILINE | re.DOTALL,
 )
+
+
+# Runs the blocks that come as lines of JSON, and returns what each printed or raised.
+SESSION = """
+import contextlib, io, json, runpy, sys, traceback
+out, namespace = sys.stdout, {"__name__": "__main__"}
+try:
+    with contextlib.redirect_stdout(sys.stderr):
+        namespace |= runpy.run_module(f"tests.support.page_parts.{sys.argv[1]}")
+    for line in sys.stdin:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(json.loads(line), "<page>", "exec", dont_inherit=True), namespace)
+        print(json.dumps({"printed": printed.getvalue()}), file=out, flush=True)
+except Exception:
+    print(json.dumps({"error": traceback.format_exc()}), file=out, flush=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -87,12 +106,13 @@ class Reader:
         self.directory = directory
         self.aeron = Path("/dev/shm") / f"mainstem-page-{os.getpid()}-{time.monotonic_ns()}"
         self.terminals: dict[str, subprocess.Popen[str]] = {}
+        self.sessions: dict[str, subprocess.Popen[str]] = {}
         self.environment = {
             **os.environ,
             "AERON_DIR": str(self.aeron),
             "HOME": str(directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}",
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "100",
             "TERM": "dumb",
@@ -120,6 +140,9 @@ class Reader:
             elif block.title:
                 parse(block)
                 (self.directory / block.title).write_text(block.code)
+            elif word == "session":
+                assert block.language == "python", f"{place}: a session runs Python"
+                printed = self.run_in_session(rest, block, place)
             elif word == "background":
                 self.terminals[rest] = self.start(block, self.directory / f"{rest}.output")
             elif word == "if" and shutil.which(rest) is None:
@@ -149,6 +172,30 @@ class Reader:
         )
         assert result.returncode == 0, f"{place}: {result.stdout}\n{result.stderr}\n{self.outputs()}"
         return result.stdout
+
+    def run_in_session(self, name: str, block: Block, place: str) -> str:
+        if name not in self.sessions:
+            with (self.directory / f"session-{name}.log").open("w") as log:
+                self.sessions[name] = subprocess.Popen(
+                    [sys.executable, "-c", SESSION, name],
+                    cwd=self.directory,
+                    env=self.environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                    text=True,
+                )
+        process = self.sessions[name]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(block.code) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        reply = json.loads(line) if line else {"error": f"the interpreter ended: {process.wait(20)}"}
+        assert "error" not in reply, f"{place}: {reply['error']}"
+        printed: str = reply["printed"]
+        return printed
 
     def start(self, block: Block, output: Path) -> subprocess.Popen[str]:
         with output.open("w") as file:
@@ -196,6 +243,16 @@ class Reader:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait(20)
+        for process in self.sessions.values():
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(20)
+            assert process.stdout is not None
+            process.stdout.close()
         shutil.rmtree(self.aeron, ignore_errors=True)
 
 

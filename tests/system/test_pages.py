@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from tests.support.captures import ETHERNET, data_frame, ip, link, nak_frame, pcap, udp
-from tests.support.pages import ROOT, Reader, command_lines
+from tests.support.captures import loss
+from tests.support.pages import ROOT, Reader, blocks, command_lines
 
 from mainstem import cli
 
@@ -20,15 +20,12 @@ pytestmark = [pytest.mark.system, pytest.mark.long]
 DOCS = ROOT / "docs"
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever typer has it from
 FOLLOWED = sorted(page for folder in ("tutorial", "how-to", "coming-from") for page in (DOCS / folder).glob("*.md"))
-
-
-def capture_of_a_loss() -> bytes:
-    """Three frames of a stream, of which the second was lost, asked for, and sent again."""
-    sent = [data_frame(at=at, payload=bytes(64)) for at in (0, 96, 192)]
-    here, there = {"source": 40001, "to": 20361}, {"source": 20361, "to": 40001}
-    request = ip(udp(nak_frame(at=96, length=96), **there), source="10.0.0.2", to="10.0.0.1")
-    data = [ip(udp(frame, **here)) for frame in sent]
-    return pcap([link(packet, ETHERNET) for packet in (data[0], data[2], request, data[1])])
+# Pages that are looked up: their blocks run too, or say why they cannot. Those of addressing.md run in test_addressing_guide.py.
+CONSULTED = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if page not in FOLLOWED and page.stem != "addressing" and "```" in page.read_text()
+)
 
 
 @pytest.fixture
@@ -39,10 +36,10 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", [*FOLLOWED, *CONSULTED], ids=lambda page: str(page.relative_to(DOCS)))
 def test_every_block_of_a_page_runs_as_it_stands(page: Path, reader: Reader) -> None:
     if page.stem == "bad-day":  # the page says that its capture is one of a loss
-        (reader.directory / "bad-day.pcap").write_bytes(capture_of_a_loss())
+        (reader.directory / "bad-day.pcap").write_bytes(loss())
     reader.read(page.read_text())
 
 
@@ -62,6 +59,28 @@ def test_every_command_on_every_page_is_one_that_there_is() -> None:
             except UsageError as error:
                 wrong.append(f"{page.relative_to(ROOT)}: mainstem {' '.join(words)}: {error}")
     assert wrong == [], "\n".join(wrong)
+
+
+def test_every_block_of_every_page_has_a_language_that_says_what_it_is() -> None:
+    """A block without one would be neither run nor parsed."""
+    nameless = [
+        f"{page.relative_to(ROOT)}, line {block.line}"
+        for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+        for block in blocks(page.read_text())
+        if block.code and not block.language and block.how.partition(" ")[0] != "no;"
+    ]
+    assert nameless == []
+
+
+def test_a_session_keeps_names_and_reports_what_a_block_raises(reader: Reader) -> None:
+    block = "<!-- run: session tides -->\n```python\n{}\n```\n\n"
+    reader.read(
+        block.format("from pathlib import Path")
+        + block.format("print(Path('tides').is_dir())")
+        + "```text\nTrue\n```\n"
+    )
+    with pytest.raises(AssertionError, match=r"(?s)line 2: .*ZeroDivisionError"):
+        reader.read("\n" + block.format("print(len(payloads) // 0)"))
 
 
 def test_a_command_that_there_is_not_is_noticed() -> None:

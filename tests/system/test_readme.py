@@ -25,7 +25,17 @@ def test_the_example_prints_what_was_sent() -> None:
     assert result.stdout.splitlines() == ["tide 0", "tide 1", "tide 2"]
 
 
-def test_every_link_into_the_repository_leads_somewhere() -> None:
-    for name in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
-        if "://" not in name:
-            assert (README.parent / name).exists(), name
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# Links of the site's own pages are checked as it is built (test_site.py).
+@pytest.mark.parametrize("page", sorted(README.parent.glob("*.md")), ids=lambda page: page.name)
+def test_every_link_into_the_repository_leads_somewhere(page: Path) -> None:
+    for name, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        if ":" not in name:
+            target = page.parent / name if name else page
+            assert target.exists(), name
+            assert not anchor or anchor in anchors(target), f"{name}#{anchor}"
