@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.faults.chain import Chain, Follower, Logs, recorded_messages
-from tests.faults.programs import STREAM
+from tests.faults.programs import STREAM, TIMEOUTS
 from tests.support.held_publisher import HeldPublisher
 from tests.support.patience import wait_for
 from tests.support.ports import free_port
@@ -36,6 +36,7 @@ class Trial:
     """Programs that are started again whenever they end, and the logs of what arrived."""
 
     from_start = False
+    stopped_s = STOPPED_S
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,7 +103,7 @@ class Trial:
                 self._signal(name, signal.SIGSTOP)
                 self.faults["stopped"] += 1
                 done.append(f"stop {name}")
-                time.sleep(chance.uniform(*STOPPED_S))
+                time.sleep(chance.uniform(*self.stopped_s))
                 self._signal(name, signal.SIGCONT)
         self.wait_for_fresh()
         return done
@@ -188,6 +189,8 @@ class Aqueduct(Trial):
 class Recording(Trial):
     """A recorder and a shipper; the publisher holds the stream for them, and each message is recorded and shipped once."""
 
+    stopped_s = (4.5, 6.0)
+
     def __init__(self, folder: Path) -> None:
         from mainstem import MediaDriver
         from mainstem.recording import Recorder
@@ -197,7 +200,9 @@ class Recording(Trial):
         self.recordings = folder / "recordings"
         self.recordings.mkdir()
         Recorder(self.recordings).close()
-        self.driver = MediaDriver.launch()
+        # The publisher is a thread of this process, and must not be taken for gone where the machine is busy.
+        patient = {"client_liveness_timeout_ns": 4 * 10**9, "publication_unblock_timeout_ns": 5 * 10**9}
+        self.driver = MediaDriver.launch(**TIMEOUTS | patient)
         chain, self._made = Chain(b"recorded"), dict[int, bytes]()
 
         def payload(number: int) -> bytes:
