@@ -1,6 +1,6 @@
 """How much of bare QUIC is left when channels run on it, and what does opening one cost?
 
-``python benchmarks/aqueduct.py [--json] [--quick] [--backend=aioquic] [--only=PART] [--pairs=N]``.
+``python benchmarks/aqueduct.py [--json] [--quick] [--pairs N] [--only PART] [--backend aioquic]``.
 
 Beside the same QUIC library alone, driven through the same socket with the same batches, and beside gRPC's asyncio
 streaming (no TLS), in turn, in one run. The bare peer puts its messages together and takes them apart in Python, Aqueduct
@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-import sys
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.options import check_options
+from harness.options import Options, parse_options
 from harness.processes import Role, RoleFailed, running
-from harness.report import Report, wants_json
+from harness.report import Report
 
 from mainstem.aqueduct import make_certificates
+from mainstem.aqueduct.quic import BACKENDS
 
-QUICK = "--quick" in sys.argv
-BACKEND = next((word.partition("=")[2] for word in sys.argv if word.startswith("--backend=")), "qh3")
-ONLY = next((word.partition("=")[2] for word in sys.argv if word.startswith("--only=")), "")
-PAIRS = int(next((word.partition("=")[2] for word in sys.argv if word.startswith("--pairs=")), "2" if QUICK else "5"))
-SECONDS = 0.5 if QUICK else 1.5
+if TYPE_CHECKING:
+    import argparse
+
+SECONDS, QUICK_SECONDS = 1.5, 0.5
 ONE_WAY = 0.01
 BULK = 64 << 10
 SMALL = 64
@@ -50,11 +49,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def measure(script: str, directory: str, **question: Any) -> dict[str, float]:
+def measure(options: Options, script: str, directory: str, **question: Any) -> dict[str, float]:
     """One peer's figures for one question."""
-    options = {"port": free_port(), "directory": directory, "backend": BACKEND}
-    with running(script, "serve", options):
-        role = Role(script, "ask", {**options, "seconds": SECONDS, **question})
+    words = {"port": free_port(), "directory": directory, "backend": options.values.backend}
+    with running(script, "serve", words):
+        role = Role(script, "ask", {**words, "seconds": options.either(SECONDS, QUICK_SECONDS), **question})
         try:
             return role.result()
         finally:
@@ -67,14 +66,21 @@ def ask_all(report: Report, directory: str) -> None:
         report.skipped["grpc"] = "grpcio is not installed: pip install grpcio"
     for name, question, unit, goal in QUESTIONS:
         smaller = unit == "p50_us"
-        for _ in range(PAIRS):
-            ours = measure("aqueduct_channels", directory, **question)[unit]
-            bare = measure("bare_quic", directory, **question)[unit]
+        for _ in range(report.options.pairs):
+            ours = measure(report.options, "aqueduct_channels", directory, **question)[unit]
+            bare = measure(report.options, "bare_quic", directory, **question)[unit]
             report.figure(f"{name}: aqueduct, {unit}", ours)
-            report.figure(f"{name}: bare {BACKEND}, {unit}", bare)
-            report.pair(name, peer=f"bare {BACKEND}", ours=ours, theirs=bare, goal=goal, smaller_is_better=smaller)
+            report.figure(f"{name}: bare {report.options.values.backend}, {unit}", bare)
+            report.pair(
+                name,
+                peer=f"bare {report.options.values.backend}",
+                ours=ours,
+                theirs=bare,
+                goal=goal,
+                smaller_is_better=smaller,
+            )
             if has_grpc and question["what"] in GRPC_ANSWERS:
-                grpc = measure("grpc_streams", directory, **question)[unit]
+                grpc = measure(report.options, "grpc_streams", directory, **question)[unit]
                 report.figure(f"{name}: grpc, {unit}", grpc)
                 report.pair(f"{name}, beside grpc", peer="grpc", ours=ours, theirs=grpc, smaller_is_better=smaller)
 
@@ -82,10 +88,10 @@ def ask_all(report: Report, directory: str) -> None:
 def opening_costs_no_round_trip(report: Report, directory: str) -> None:
     """Over a path of 20 ms a round trip, the time of an answer through a new channel beside one through an open one: a
     round trip more would halve the ratio."""
-    for _ in range(PAIRS):
+    for _ in range(report.options.pairs):
         times = {}
         for what in ("open", "again"):
-            options = {"port": free_port(), "directory": directory, "backend": BACKEND}
+            options = {"port": free_port(), "directory": directory, "backend": report.options.values.backend}
             near = free_port()
             path = {"port": near, "to": options["port"], "delay": ONE_WAY}
             with running("aqueduct_channels", "serve", options), running("slow_path", "serve", path):
@@ -110,32 +116,40 @@ def with_live_channels(report: Report, directory: str) -> None:
     """The same with other channels open: each has a control stream; the peer has as many open streams."""
     for live in (1, 100, 1000):
         question = {"what": "ordered", "size": SMALL, "live": live}
-        for _ in range(PAIRS):
-            ours = measure("aqueduct_channels", directory, **question)["messages"]
-            bare = measure("bare_quic", directory, **question)["messages"]
+        for _ in range(report.options.pairs):
+            ours = measure(report.options, "aqueduct_channels", directory, **question)["messages"]
+            bare = measure(report.options, "bare_quic", directory, **question)["messages"]
             report.figure(f"ordered, 64 B, {live} live channels: messages", ours)
-            report.pair(f"ordered, 64 B, {live} live", peer=f"bare {BACKEND}", ours=ours, theirs=bare, goal=0.8)
+            report.pair(
+                f"ordered, 64 B, {live} live",
+                peer=f"bare {report.options.values.backend}",
+                ours=ours,
+                theirs=bare,
+                goal=0.8,
+            )
         report.figure(
             f"open and be answered, {live} live channels: p50_us",
-            measure("aqueduct_channels", directory, what="open", live=live)["p50_us"],
+            measure(report.options, "aqueduct_channels", directory, what="open", live=live)["p50_us"],
         )
-    memory = measure("aqueduct_channels", directory, what="memory", live=1000)
+    memory = measure(report.options, "aqueduct_channels", directory, what="memory", live=1000)
     report.figure("memory of a channel at the client: bytes", memory["bytes"])
 
 
+def _of_backends(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backend", choices=BACKENDS, default="qh3", help="the QUIC library")
+
+
 def main() -> None:
-    check_options(__doc__)
-    report = Report()
+    parts = {part.__name__: part for part in (ask_all, opening_costs_no_round_trip, with_live_channels)}
+    report = Report(options=parse_options(__doc__, parts, quick_pairs=2, more=_of_backends))
     with tempfile.TemporaryDirectory() as directory:
         make_certificates(directory)
-        for part in (ask_all, opening_costs_no_round_trip, with_live_channels):
-            if ONLY not in part.__name__:
-                continue
+        for name in report.options.parts:
             try:
-                part(report, directory)
+                parts[name](report, directory)
             except RoleFailed as failure:
-                report.skipped[part.__name__] = str(failure)
-    report.print(as_json=wants_json())
+                report.skipped[name] = str(failure)
+    report.print()
 
 
 if __name__ == "__main__":

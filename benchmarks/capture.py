@@ -1,6 +1,6 @@
 """How fast is a capture read, and how fast do others read it? ``mainstem.capture`` beside tshark and scapy on the same file.
 
-``python benchmarks/capture.py [--json] [--quick] [--size 256m] [--only library|spark|growth]``. The file is made anew.
+``python benchmarks/capture.py [--json] [--quick] [--pairs N] [--size 256m] [--only library,spark,growth]``. The file is made anew.
 tshark prints the fields that we read as columns, and then all it knows as JSON; scapy takes each packet apart to UDP, for
 it does not know Aeron. Our times include making the frame index. Peers that are slow read a smaller file of the same
 making: a ratio is of packets a second.
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.make_capture import DATA_PORT, MUX_PORT, make
-from harness.options import check_options
-from harness.report import Report, wants_json
+from harness.options import parse_options
+from harness.report import Report
 
 from mainstem.capture.index import build
 from mainstem.capture.planning import FrameSelection, Part, plan
@@ -31,9 +31,9 @@ from mainstem.capture.reading import read
 from mainstem.units import parse_size
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
-PAIRS = 3
 CORES = 2
 COLUMNS = ("packet", "time", "src", "src_port", "frame_type", "session_id", "term_offset", "nak_length")
 FIELDS = [
@@ -192,21 +192,23 @@ def by_spark(report: Report, made: Made) -> None:
         spark.stop()
 
 
+def _of_captures(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=parse_size, metavar="BYTES", help="of the capture, as in 32m")
+
+
 def main() -> None:
-    check_options(__doc__)
-    quick = "--quick" in sys.argv
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    size = parse_size(sys.argv[sys.argv.index("--size") + 1] if "--size" in sys.argv else "32m" if quick else "256m")
-    report = Report()
+    options = parse_options(__doc__, ("library", "spark", "growth"), pairs=3, more=_of_captures)
+    size = options.values.size or parse_size(options.either("256m", "32m"))
+    report = Report(options=options)
     with tempfile.TemporaryDirectory(prefix="mainstem-capture-") as folder, ProcessPoolExecutor(CORES) as pool:
-        made = Made(Path(folder), size, 1 if quick else PAIRS)
-        if only in "library":
+        made = Made(Path(folder), size, options.pairs)
+        if "library" in options.parts:
             by_library(report, pool, made)
-        if only in "spark":
+        if "spark" in options.parts:
             by_spark(report, made)
-        if only in "growth":
+        if "growth" in options.parts:
             growth(report, pool, Path(folder), size)
-    report.print(as_json=wants_json())
+    report.print()
 
 
 def growth(report: Report, pool: ProcessPoolExecutor, folder: Path, size: int) -> None:
@@ -214,7 +216,7 @@ def growth(report: Report, pool: ProcessPoolExecutor, folder: Path, size: int) -
     small, mixed = folder / "small.pcap", folder / "mixed.pcap"
     make(small, size // 4)
     make(mixed, size, mux=True)
-    for _ in range(PAIRS):
+    for _ in range(report.options.pairs):
         few = library(pool, small)[0]
         many = library(pool, folder / "whole.pcap")[0]
         report.pair(

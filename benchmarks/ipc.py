@@ -1,6 +1,6 @@
 """How fast do two processes on one machine exchange messages over IPC, and how long does a round trip take?
 
-``python benchmarks/ipc.py [--json] [--quick] [--pairs=N] [--peer=NAME]``.
+``python benchmarks/ipc.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``.
 
 Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over ipc://
 and plain AF_UNIX sockets, in turn, in one run.
@@ -8,9 +8,9 @@ and plain AF_UNIX sockets, in turn, in one run.
 
 from __future__ import annotations
 
-from harness.comparison import Question, compare
-from harness.options import check_options
-from harness.report import Report, wants_json
+from harness.comparison import Question, compare, of_peers
+from harness.options import parse_options
+from harness.report import Report
 
 # The goals, as ratios to pyaeron: what the README promises.
 QUESTIONS = [
@@ -25,10 +25,9 @@ QUESTIONS = [
 
 
 def main() -> None:
-    check_options(__doc__)
-    report = Report()
+    report = Report(options=parse_options(__doc__, [question.name for question in QUESTIONS], more=of_peers))
     compare(report, QUESTIONS, transport="ipc")
-    report.print(as_json=wants_json())
+    report.print()
 
 
 if __name__ == "__main__":

@@ -1,23 +1,22 @@
 """What does a multiplexer cost, and what do others? bymux and Jmux beside raw asyncio TCP, h2, rsocket and gRPC's aio.
 
-``python benchmarks/mux.py [--json] [--quick] [--only WORD]``. Two processes over one loopback connection without TLS, the
-same event loop on both sides (asyncio's own); each ratio is taken between two runs that followed one another.
+``python benchmarks/mux.py [--json] [--quick] [--pairs N] [--only TEXT]``. Two processes over one loopback connection without TLS,
+the same event loop on both sides (asyncio's own); each ratio is taken between two runs that followed one another.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import socket
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.options import check_options
+from harness.options import parse_options
 from harness.processes import Role, RoleFailed, running
-from harness.report import Report, wants_json
+from harness.report import Report
 
-PAIRS = 5
 SECONDS = 1.5
+BESIDE = "beside bulk, and idle streams"
 
 
 @dataclass(kw_only=True)
@@ -74,15 +73,13 @@ def measure(peer: str, mode: str, streams: int, seconds: float) -> dict[str, Any
 
 
 def main() -> None:
-    check_options(__doc__)
-    quick = "--quick" in sys.argv
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    pairs, seconds = (1, 0.5) if quick else (PAIRS, SECONDS)
-    report = Report()
+    options = parse_options(__doc__, [*(question.name for question in QUESTIONS), BESIDE])
+    pairs, seconds = options.pairs, options.either(SECONDS, 0.5)
+    report = Report(options=options)
     missing = {peer for peer, module in NEEDS.items() if module and importlib.util.find_spec(module) is None}
     report.skipped.update({peer: f"the package {NEEDS[peer]} is not installed" for peer in sorted(missing)})
     for question in QUESTIONS:
-        if only not in question.name:
+        if question.name not in options.parts:
             continue
         for peer, goal in question.peers.items():
             if peer in missing:
@@ -97,9 +94,9 @@ def main() -> None:
                 report.pair(f"{question.name} / {peer}", peer=peer, ours=ours, theirs=theirs, goal=goal)
                 report.figure(f"{question.name}: mainstem, {question.unit}", ours)
                 report.figure(f"{question.name}: {peer}, {question.unit}", theirs)
-    if only in "beside":
+    if BESIDE in options.parts:
         beside(report, pairs, seconds)
-    report.print(as_json=wants_json())
+    report.print()
 
 
 def beside(report: Report, pairs: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """What do recordings cost elsewhere: over ``mainstem serve``, in an object store, while they are shipped, and by the thousand?
 
-``python benchmarks/places.py [--json] [--quick] [--only serve,s3,shipping,planning,live]``.
+``python benchmarks/places.py [--json] [--quick] [--pairs N] [--only serve,s3,shipping,planning,live]``.
 
 The peer of a scan over a server is the scan of the mapped files; of one in an object store, pyarrow's scan of the same rows in
 Parquet in the same store. ``MAINSTEM_S3_SERVER`` is a command with ``{folder}`` and ``{port}`` that starts an S3 server; without it
@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.options import check_options
+from harness.options import parse_options
 from harness.recordings import make
-from harness.report import Report, wants_json
+from harness.report import Report
 
 import mainstem
 from mainstem import MediaDriver
@@ -33,15 +33,13 @@ from mainstem import MediaDriver
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-QUICK = "--quick" in sys.argv
-SIZE = (256 << 20) if QUICK else (1 << 30)
-PAIRS = 2 if QUICK else 5
+SIZE, QUICK_SIZE = 1 << 30, 256 << 20
 SCAN_GOAL = 0.7
 SHIPPING_GOAL = 0.95
 LIVE_GOAL = 1 / 1.3
 PLAN_GOAL_S, IDLE_GOAL_S = 5.0, 0.2
 RECORDINGS, GROWING, FILES = 10_000, 100, 1024
-RECORD_SECONDS = 3 if QUICK else 6
+RECORD_SECONDS, QUICK_SECONDS = 6, 3
 # A second, and more than a recorder takes: the publisher is held back by it, and by no rate of its own.
 MOST_MESSAGES = 100_000_000
 PEERS = Path(__file__).parent / "peers"
@@ -101,15 +99,16 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 def serve(folder: Path, report: Report) -> None:
     path = folder / "rec"
-    rows = make(path, SIZE)
+    size = report.options.either(SIZE, QUICK_SIZE)
+    rows = make(path, size)
     with served(path) as url:
         for place in (path, url):
             assert scan_seconds(place)[1] == rows
-        for _ in range(PAIRS):
+        for _ in range(report.options.pairs):
             (mapped, _), (fetched, _) = scan_seconds(path), scan_seconds(url)
             report.pair("scan over serve", peer="mapped", ours=rows / fetched, theirs=rows / mapped, goal=SCAN_GOAL)
-            report.figure("mapped: scan [MB/s]", SIZE / mapped / 1e6)
-            report.figure("serve: scan [MB/s]", SIZE / fetched / 1e6)
+            report.figure("mapped: scan [MB/s]", size / mapped / 1e6)
+            report.figure("serve: scan [MB/s]", size / fetched / 1e6)
 
 
 def s3(folder: Path, report: Report) -> None:
@@ -119,7 +118,8 @@ def s3(folder: Path, report: Report) -> None:
     from pyarrow import dataset, fs
 
     path = folder / "rec-s3"
-    rows = make(path, SIZE)
+    size = report.options.either(SIZE, QUICK_SIZE)
+    rows = make(path, size)
     with s3_server(folder / "s3") as options:
         files = fs.S3FileSystem(**options)
         with mainstem.open_recordings(path) as recordings:
@@ -143,14 +143,14 @@ def s3(folder: Path, report: Report) -> None:
 
         assert scan_seconds("s3://tides/x", options)[1] == rows
         parquet_seconds()
-        for _ in range(PAIRS):
+        for _ in range(report.options.pairs):
             (ours, _), theirs = scan_seconds("s3://tides/x", options), parquet_seconds()
             report.pair("scan in S3", peer="Parquet in S3", ours=rows / ours, theirs=rows / theirs, goal=SCAN_GOAL)
-            report.figure("recording in S3: scan [MB/s]", SIZE / ours / 1e6)
-            report.figure("Parquet in S3: scan [MB/s]", SIZE / theirs / 1e6)
+            report.figure("recording in S3: scan [MB/s]", size / ours / 1e6)
+            report.figure("Parquet in S3: scan [MB/s]", size / theirs / 1e6)
 
 
-def recorded_rate(folder: Path, *, ships: bool) -> float:
+def recorded_rate(folder: Path, seconds: int, *, ships: bool) -> float:
     """Messages a second that a recorder takes of a publisher that offers more."""
     out, store = folder / "shipping" / "rec", folder / "shipping" / "store"
     with MediaDriver.launch() as driver:
@@ -160,7 +160,7 @@ def recorded_rate(folder: Path, *, ships: bool) -> float:
         publisher = subprocess.run(
             [
                 sys.executable, str(PEERS / "paced_stream.py"), driver.directory, "aeron:ipc", "1001",
-                str(MOST_MESSAGES), str(RECORD_SECONDS), "256",
+                str(MOST_MESSAGES), str(seconds), "256",
             ],
             input="\n", stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
@@ -172,10 +172,12 @@ def recorded_rate(folder: Path, *, ships: bool) -> float:
 
 
 def shipping(folder: Path, report: Report) -> None:
-    recorded_rate(folder, ships=True)
-    for pair in range(PAIRS):
+    seconds = report.options.either(RECORD_SECONDS, QUICK_SECONDS)
+    recorded_rate(folder, seconds, ships=True)
+    for pair in range(report.options.pairs):
         # Now one first, now the other.
-        rates = {ships: recorded_rate(folder, ships=ships) for ships in ((True, False) if pair % 2 else (False, True))}
+        order = (True, False) if pair % 2 else (False, True)
+        rates = {ships: recorded_rate(folder, seconds, ships=ships) for ships in order}
         report.pair(
             "recorder that ships", peer="that does not", ours=rates[True], theirs=rates[False], goal=SHIPPING_GOAL
         )
@@ -198,7 +200,7 @@ def planning(folder: Path, report: Report) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
     names = {"position": False, "payload": False}
     try:
-        for _ in range(PAIRS):
+        for _ in range(report.options.pairs):
             reader = RecordingStreamReader(parse_options({"path": str(folder / "many"), "parallelism": "2"}), names)
             started = time.perf_counter()
             begin = reader.initialOffset()
@@ -225,7 +227,7 @@ def live(folder: Path, report: Report) -> None:
 
     from mainstem.spark import create_session
     from mainstem.spark.session import stop
-    from spark import LATENCY_RATE, LIVE_SECONDS, recorded
+    from spark import LATENCY_RATE, recorded
 
     session = create_session("benchmark", config={"spark.local.dir": str(folder), "spark.sql.shuffle.partitions": "2"})
 
@@ -247,12 +249,15 @@ def live(folder: Path, report: Report) -> None:
         return float(np.median(np.concatenate(taken[len(taken) // 4 :])))
 
     try:
-        for pair in range(PAIRS // 2 + 1):
+        for pair in range(report.options.pairs // 2 + 1):
             delays = {}
             for kind in ("local", "serve") if pair % 2 else ("serve", "local"):
                 own = folder / f"live-{pair}-{kind}"
                 own.mkdir()
-                with recorded(own, LATENCY_RATE // 5, min(LIVE_SECONDS, 12)) as (path, publish), served(path) as url:
+                with (
+                    recorded(own, LATENCY_RATE // 5, report.options.either(12, 8)) as (path, publish),
+                    served(path) as url,
+                ):
                     place = url if kind == "serve" else str(path)
                     delays[kind] = offer_to_row(place, own / "checkpoint", publish)
                 report.figure(f"{kind}: offer to row, p50 [ms]", delays[kind] * 1e3)
@@ -266,17 +271,15 @@ def live(folder: Path, report: Report) -> None:
 
 
 def main() -> None:
-    check_options(__doc__)
     parts = {"serve": serve, "s3": s3, "shipping": shipping, "planning": planning, "live": live}
-    chosen = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else list(parts)
-    report = Report()
+    report = Report(options=parse_options(__doc__, parts, quick_pairs=2))
     try:
-        for name in chosen:
+        for name in report.options.parts:
             with tempfile.TemporaryDirectory(prefix="mainstem-bench-", dir=os.environ.get("MAINSTEM_BENCH")) as folder:
                 parts[name](Path(folder), report)
     finally:
         # What was measured before something went wrong counts all the same.
-        report.print(as_json=wants_json())
+        report.print()
 
 
 if __name__ == "__main__":

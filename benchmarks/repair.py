@@ -1,10 +1,10 @@
 """What does the repair of loss cost: time, requests and bytes that are sent again?
 
-``python benchmarks/repair.py [--json] [--table] [--quick] [--seeds=N] [--loss=0.01,...] [--ways=unicast,multicast]
-[--delays=0,50] [--senders=reference,mainstem]``.
+``python benchmarks/repair.py [--json] [--table] [--quick] [--pairs N] [--loss 0.01,...]
+[--ways unicast,multicast] [--delays 0,50] [--senders reference,mainstem]``.
 
 A publication under a reference driver, or under Mainstem's (``--senders``), sends through a relay that loses data and nothing
-else. The same frames are lost for Mainstem's receiver and for the reference's, one after the other, in one run: seed by seed.
+else. The same frames are lost for Mainstem's receiver and for the reference's, one after the other, in one run: a pair a seed.
 Over multicast three receivers lose frames independently of one another. Every driver runs with its defaults. The binary of the
 reference driver is named by MAINSTEM_AERONMD.
 """
@@ -23,22 +23,23 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from harness.comparison import chosen
-from harness.options import check_options
+from harness.options import parse_options
 from harness.processes import PEERS
-from harness.report import Report, wants_json
+from harness.report import Report
 
 import mainstem
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import argparse
+    from collections.abc import Callable, Iterator
 
-LOSSES = "0.01,0.02,0.05,0.1,0.2"
+T = TypeVar("T")
+LOSSES = [0.01, 0.02, 0.05, 0.1, 0.2]
 # Three take a quarter of an hour; most of it is the reference's receiver, one gap at a time.
-SEEDS, QUICK_SEEDS = 3, 1
+SEEDS = 3
 LENGTH = 200
 STREAM = 1001
 # A round trip of 100 ms leaves no more than ten windows a second, and the reference's receiver repairs ten gaps a second.
@@ -88,7 +89,7 @@ class Cost:
 
 @dataclass
 class Outcome:
-    """The transfers of one case: receiver, then seed by seed."""
+    """The transfers of one case: receiver, then one pair for each seed."""
 
     costs: dict[str, list[Cost]] = field(default_factory=lambda: {"mainstem": [], "reference": []})
 
@@ -227,12 +228,12 @@ def add(report: Report, case: Case, outcome: Outcome) -> None:
 def row(case: Case, outcome: Outcome) -> str:
     """A line of the table in docs/performance.md: medians of the seeds, and the reference's divided by Mainstem's."""
     cells = [case.sender, case.way, f"{case.delay_ms} ms", f"{case.loss:.0%}"]
-    for read in (
+    for figure in (
         lambda cost: cost.seconds,
         lambda cost: cost.naks,
         lambda cost: cost.bytes_again / 1e6,
     ):
-        ours, theirs = ([read(cost) for cost in outcome.costs[kind]] for kind in ("mainstem", "reference"))
+        ours, theirs = ([figure(cost) for cost in outcome.costs[kind]] for kind in ("mainstem", "reference"))
         ratio = statistics.median(their / max(our, 1e-6) for our, their in zip(ours, theirs, strict=True))
         shown = [
             f"{statistics.median(each):,.2f}" if max(theirs) < 1000 else f"{statistics.median(each):,.0f}"
@@ -242,38 +243,62 @@ def row(case: Case, outcome: Outcome) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _several(convert: Callable[[str], T]) -> Callable[[str], list[T]]:
+    """Reads values with commas between them; argparse names the one that is wrong."""
+
+    def several(text: str) -> list[T]:
+        return [convert(word) for word in text.split(",")]
+
+    return several
+
+
+def _of_repair(parser: argparse.ArgumentParser) -> None:
+    several = "several with commas between them"
+    parser.add_argument(
+        "--loss", type=_several(float), default=LOSSES, metavar="SHARE,...", help=f"of the data; {several}"
+    )
+    parser.add_argument(
+        "--delays", type=_several(int), default=[0, 50], metavar="MS,...", help=f"of the way; {several}"
+    )
+    parser.add_argument("--ways", type=_several(str), default=["unicast", "multicast"], metavar="WAY,...", help=several)
+    parser.add_argument(
+        "--senders", type=_several(str), default=["reference"], metavar="KIND,...", help="reference, mainstem"
+    )
+    parser.add_argument("--port", type=int, default=FIRST_PORT, help="the first port of those that are used")
+    parser.add_argument("--table", action="store_true", help="print rows for docs/performance.md")
+
+
 def main() -> None:
-    check_options(__doc__)
-    report = Report()
+    options = parse_options(__doc__, (), pairs=SEEDS, more=_of_repair)
+    report = Report(options=options)
     if not os.environ.get("MAINSTEM_AERONMD"):
         report.skipped["reference"] = "MAINSTEM_AERONMD names no reference driver"
-        report.print(as_json=wants_json())
+        report.print()
         return
-    quick = "--quick" in sys.argv
-    seeds = int(chosen("seeds", str(QUICK_SEEDS if quick else SEEDS)))
+    values = options.values
     cases = [
-        Case(sender, way, int(delay), float(loss))
-        for sender in chosen("senders", "reference").split(",")
-        for way in chosen("ways", "unicast,multicast").split(",")
-        for delay in chosen("delays", "0,50").split(",")
-        for loss in chosen("loss", LOSSES).split(",")
+        Case(sender, way, delay, loss)
+        for sender in values.senders
+        for way in values.ways
+        for delay in values.delays
+        for loss in values.loss
     ]
-    ports = iter(range(int(chosen("port", str(FIRST_PORT))), 32_000, 2))
+    ports = iter(range(values.port, 32_000, 2))
     with ExitStack() as held:
         senders = {kind: held.enter_context(driver(kind)) for kind in {case.sender for case in cases}}
         drivers = {kind: held.enter_context(driver(kind)) for kind in ("mainstem", "reference")}
         for case in cases:
-            outcome = compare(case, drivers, senders[case.sender], seeds, ports)
+            outcome = compare(case, drivers, senders[case.sender], options.pairs, ports)
             add(report, case, outcome)
-            if "--table" in sys.argv:
+            if values.table:
                 print(row(case, outcome), flush=True)
             else:
                 print(
                     json.dumps({case.name: {k: [c.__dict__ for c in v] for k, v in outcome.costs.items()}}),
                     file=sys.stderr,
                 )
-    if "--table" not in sys.argv:
-        report.print(as_json=wants_json())
+    if not values.table:
+        report.print()
 
 
 if __name__ == "__main__":

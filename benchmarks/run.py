@@ -1,4 +1,7 @@
-"""Every benchmark, one after the other, in one run: ``python benchmarks/run.py [--json]``."""
+"""Every benchmark, one after the other, in one run.
+
+``python benchmarks/run.py [--json] [--quick] [--pairs N]``.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.options import check_options
+from harness.options import parse_options
 
 HERE = Path(__file__).resolve().parent
 SELF = {"run.py"}
 
 
 def main() -> int:
-    check_options(__doc__)
+    parse_options(__doc__, ())
     worst = 0
     for path in sorted(HERE.glob("*.py")):
         if path.name not in SELF:

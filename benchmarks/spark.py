@@ -1,6 +1,6 @@
 """How fast do recordings become rows of Spark, and how long after its offer is a message a row?
 
-``python benchmarks/spark.py [--json] [--quick] [--only scan,stream,live,latency]``.
+``python benchmarks/spark.py [--json] [--quick] [--pairs N] [--only scan,stream,live,latency]``.
 
 The scan stands beside Spark's own readers on the same rows in Parquet (payloads that do not compress) and on the same bytes by
 binaryFile; what is live runs beside its own publisher, driver and recorder on the same cores.
@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.options import check_options
+from harness.options import parse_options
 from harness.recordings import make
-from harness.report import Report, wants_json
+from harness.report import Report
 
 from mainstem import MediaDriver
 from mainstem.recording import Recorder, open_recordings
@@ -29,20 +29,18 @@ from mainstem.spark.session import stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-QUICK = "--quick" in sys.argv
-SIZE = (256 << 20) if QUICK else (1 << 30)
-PAIRS = 1 if QUICK else 5
+SIZE, QUICK_SIZE = 1 << 30, 256 << 20
 # A JVM compiles what runs often, for as long as it is new to it: on two cores the first eight readings of each get quicker.
 # How well it does so is chance: so the scan is measured in several.
-WARM_UPS = 1 if QUICK else 8
-SCAN_SESSIONS = 1 if QUICK else 3
+WARM_UPS = 8
+SCAN_SESSIONS = 3
 FRAME = 288
 # The goals of the pipeline.
 SCAN_GOAL = 1.0
 CATCH_UP_GOAL = 700_000
 LIVE_GOAL = 300_000
 LATENCY_GOAL_S = 1.0
-LIVE_SECONDS = 8 if QUICK else 30
+LIVE_SECONDS, QUICK_SECONDS = 30, 8
 LATENCY_RATE = 50_000
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:24517|term-length=64m|rcv-wnd=2m|so-rcvbuf=2m|so-sndbuf=2m"
 PEERS = Path(__file__).parent / "peers"
@@ -58,9 +56,9 @@ def noop(df: Any) -> Callable[[], object]:
     return lambda: df.write.format("noop").mode("overwrite").save()
 
 
-def prepare(spark: Any, folder: Path, _: Report) -> None:
+def prepare(spark: Any, folder: Path, report: Report) -> None:
     """The recording, and the same rows in Parquet, in files of the size that Spark's own sources like best."""
-    rows = make(folder / "recordings", SIZE)
+    rows = make(folder / "recordings", report.options.either(SIZE, QUICK_SIZE))
     recording = (
         spark.read.format("mainstem.recording").option("partitionBytes", "128m").load(str(folder / "recordings"))
     )
@@ -74,10 +72,10 @@ def scan(spark: Any, folder: Path, report: Report) -> None:
     recording = spark.read.format("mainstem.recording").load(str(path))
     parquet = spark.read.parquet(str(folder / "rows"))
     rows = recording.count()
-    for df in WARM_UPS * (recording, parquet):
+    for df in report.options.either(WARM_UPS, 1) * (recording, parquet):
         noop(df)()
     megabytes = rows * FRAME / 1e6
-    for _ in range(PAIRS):
+    for _ in range(report.options.pairs):
         ours, theirs = seconds(noop(recording)), seconds(noop(parquet))
         report.pair("scan, all columns, 256 B", peer="Parquet", ours=rows / ours, theirs=rows / theirs, goal=SCAN_GOAL)
         report.figure("recording: scan [rows/s]", rows / ours)
@@ -94,9 +92,9 @@ def other_scans(spark: Any, folder: Path, report: Report) -> None:
     narrow = spark.read.schema("position bigint, length int").format("mainstem.recording").load(str(path))
     rows = recording.count()
     megabytes = rows * FRAME / 1e6
-    for df in WARM_UPS * (recording, narrow):
+    for df in report.options.either(WARM_UPS, 1) * (recording, narrow):
         noop(df)()
-    for _ in range(PAIRS):
+    for _ in range(report.options.pairs):
         ours, whole = seconds(noop(recording)), seconds(lambda: files.selectExpr("sum(length(content))").collect())
         report.pair("scan, bytes/s", peer="binaryFile", ours=1 / ours, theirs=1 / whole)
         report.figure("binaryFile: the same bytes [MB/s]", megabytes / whole)
@@ -114,8 +112,8 @@ def stream(spark: Any, folder: Path, report: Report) -> None:
     """A streaming query that begins far behind."""
     path = folder / "recordings"
     if not path.exists():
-        make(path, SIZE)
-    for number in range(PAIRS + 1):
+        make(path, report.options.either(SIZE, QUICK_SIZE))
+    for number in range(report.options.pairs + 1):
         source = spark.readStream.format("mainstem.recording").option("maxBytesPerTrigger", "256m").load(str(path))
         writer = source.writeStream.format("noop").option("checkpointLocation", str(folder / f"caught-up-{number}"))
         started = time.perf_counter()
@@ -166,7 +164,7 @@ def is_recorded(path: Path, position: int) -> bool:
 
 def live(spark: Any, folder: Path, report: Report) -> None:
     """At the rate of the goal: how far is the query behind when the publisher ends?"""
-    with recorded(folder, LIVE_GOAL, LIVE_SECONDS) as (path, publish):
+    with recorded(folder, LIVE_GOAL, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
         query = source.writeStream.format("noop").option("checkpointLocation", str(folder / "live")).start()
         query.processAllAvailable()
@@ -205,7 +203,7 @@ def latency(spark: Any, folder: Path, report: Report) -> None:
             offered = np.frombuffer(stamps.buffers()[2], "<i8", len(stamps), 0)
             taken.append((now - offered) / 1e9)
 
-    with recorded(folder, LATENCY_RATE, LIVE_SECONDS) as (path, publish):
+    with recorded(folder, LATENCY_RATE, report.options.either(LIVE_SECONDS, QUICK_SECONDS)) as (path, publish):
         source = spark.readStream.format("mainstem.recording").load(str(path))
         narrow = source.select("payload").writeStream.foreachBatch(look)
         query = narrow.option("checkpointLocation", str(folder / "latency")).start()
@@ -227,21 +225,20 @@ def latency(spark: Any, folder: Path, report: Report) -> None:
 
 
 def main() -> None:
-    check_options(__doc__)
+    options = parse_options(__doc__, ("scan", "stream", "live", "latency"))
     parts: dict[str, list[Any]] = {
-        "scan": [prepare, *SCAN_SESSIONS * [scan], other_scans],
+        "scan": [prepare, *options.either(SCAN_SESSIONS, 1) * [scan], other_scans],
         "stream": [stream],
         "live": [live],
         "latency": [latency],
     }
-    chosen = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else list(parts)
-    report = Report()
+    report = Report(options=options)
     with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as folder:
         config = {"spark.driver.memory": "2g", "spark.local.dir": folder, "spark.sql.shuffle.partitions": "2"}
         # Rows are counted from the progress of every micro-batch.
         config["spark.sql.streaming.numRecentProgressUpdates"] = "100000"
         try:
-            for part in (part for name in chosen for part in parts[name]):
+            for part in (part for name in options.parts for part in parts[name]):
                 spark = create_session("benchmark", config=config)
                 try:
                     part(spark, Path(folder), report)
@@ -249,7 +246,7 @@ def main() -> None:
                     stop(spark)
         finally:
             # What was measured before something went wrong is told all the same.
-            report.print(as_json=wants_json())
+            report.print()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast do two processes exchange messages over UDP on loopback, and how long does a round trip take?
 
-``python benchmarks/udp.py [--json] [--quick] [--pairs=N] [--peer=NAME]``.
+``python benchmarks/udp.py [--json] [--quick] [--pairs N] [--only TEXT] [--peer NAME]``.
 
 Beside pyaeron (when MAINSTEM_PYAERON_PYTHON names a Python that has it), pyzmq over tcp://
 and plain UDP sockets (which lose: only what arrives counts), in turn, in one run. Every Aeron driver runs with its defaults.
@@ -8,9 +8,9 @@ and plain UDP sockets (which lose: only what arrives counts), in turn, in one ru
 
 from __future__ import annotations
 
-from harness.comparison import Question, compare
-from harness.options import check_options
-from harness.report import Report, wants_json
+from harness.comparison import Question, compare, of_peers
+from harness.options import parse_options
+from harness.report import Report
 
 QUESTIONS = [
     Question(name="32 B, a call a message", size=32, mode="call"),
@@ -25,10 +25,9 @@ QUESTIONS = [
 
 
 def main() -> None:
-    check_options(__doc__)
-    report = Report()
+    report = Report(options=parse_options(__doc__, [question.name for question in QUESTIONS], more=of_peers))
     compare(report, QUESTIONS, transport="udp")
-    report.print(as_json=wants_json())
+    report.print()
 
 
 if __name__ == "__main__":

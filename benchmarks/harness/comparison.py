@@ -13,10 +13,9 @@ from harness.processes import RoleFailed
 from harness.streams import Peer, mainstem, peers, round_trip_us, throughput
 
 if TYPE_CHECKING:
-    from harness.report import Report
+    import argparse
 
-PAIRS = 5
-QUICK_PAIRS = 1
+    from harness.report import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,45 +38,52 @@ class Question:
         return "us" if self.mode == "round trip" else "messages/s"
 
 
-def chosen(name: str, default: str) -> str:
-    """The value of ``--name=VALUE`` on the command line."""
-    found = [argument.partition("=")[2] for argument in sys.argv if argument.startswith(f"--{name}=")]
-    return found[-1] if found else default
+def of_peers(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a comparison."""
+    parser.add_argument("--peer", choices=[peer.name for peer in peers()], help="only this peer")
+    parser.add_argument("--any-python", action="store_true", help="also a peer under another version of Python")
 
 
 def compare(report: Report, questions: list[Question], *, transport: str) -> None:
-    """Runs every question ``PAIRS`` times: ourselves, then each peer, and again.
-
-    ``--quick`` runs it once, ``--pairs=N`` so many times; ``--peer=NAME`` leaves the others out.
-    """
-    pairs = int(chosen("pairs", str(QUICK_PAIRS if "--quick" in sys.argv else PAIRS)))
-    only = chosen("peer", "")
+    """Runs every question that was asked for, in pairs: ourselves, then each peer, and again."""
+    only = report.options.values.peer
     available = []
     for peer in peers():
         if only and peer.name != only:
             report.skipped[peer.name] = f"only {only} was asked for"
         elif peer.unavailable:
             report.skipped[peer.name] = peer.unavailable
+        elif why := _compares_pythons(report, peer):
+            report.skipped[peer.name] = why
         else:
             available.append(peer)
-            _note_interpreter(report, peer)
     for question in questions:
-        for _ in range(pairs):
-            _ask(report, question, available, transport)
+        if question.name in report.options.parts:
+            for _ in range(report.options.pairs):
+                _ask(report, question, available, transport)
 
 
-def _note_interpreter(report: Report, peer: Peer) -> None:
-    """Says when a ratio would compare two Pythons as well: a call a message costs mostly what the interpreter does."""
+def _compares_pythons(report: Report, peer: Peer) -> str:
+    """Why a ratio would compare two Pythons: a call a message costs mostly what the interpreter does. Empty where it would not.
+
+    Another build of the same version is noted.
+    """
     if peer.python == sys.executable:
-        return
+        return ""
     ask = "import platform, sysconfig; print(platform.python_version(), sysconfig.get_config_var('CONFIG_ARGS'))"
     version, _, build = subprocess.check_output([peer.python, "-c", ask], text=True).strip().partition(" ")
     ours = platform.python_version()
+    if version.split(".")[:2] != ours.split(".")[:2] and not report.options.values.any_python:
+        return (
+            f"it runs under Python {version}, Mainstem under {ours}: install Mainstem beside it and run this there, or add"
+            " --any-python to compare both"
+        )
     if (version, build) != (ours, str(sysconfig.get_config_var("CONFIG_ARGS"))):
         report.notes.append(
             f"{peer.name} runs under Python {version}, Mainstem under {ours}, or one built in another way: these ratios compare"
-            f" both. Install Mainstem beside {peer.name} and run this there to compare the libraries alone."
+            " both"
         )
+    return ""
 
 
 def _ask(report: Report, question: Question, available: list[Peer], transport: str) -> None:

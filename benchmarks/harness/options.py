@@ -1,34 +1,74 @@
-"""Options of the benchmarks: ``--help`` prints help, and a word that no benchmark has is refused before anything runs."""
+"""The command line that the benchmarks share. Help runs nothing; a word that a benchmark does not know is refused before that."""
 
 from __future__ import annotations
 
-import sys
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-OPTIONS = """\
-  --help, -h         print this, and run nothing
-  --json             print the results as JSON
-  --quick            fewer and shorter runs
-  --only PART        only the parts whose name has this text
-  --pairs=N          how many runs of each beside its peer
-  --peer=NAME        only this peer
-  --backend=NAME     the QUIC library: qh3, aioquic
-  --size BYTES       the size of a capture, as in 32m
-  --table            rows for docs/performance.md (repair.py)
-  --seeds=, --senders=, --ways=, --delays=, --loss=, --port=   see repair.py
-"""
-KNOWN = {
-    word.rstrip("=,") for line in OPTIONS.splitlines() for word in line.replace(",", " ").split() if word[:1] == "-"
-}
-KNOWN = {word.partition("=")[0] for word in KNOWN}
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
 
 
-def check_options(doc: str | None) -> None:
-    """Prints help and exits where it is asked for; exits with 2 for an option that no benchmark has."""
-    words = [word.partition("=")[0] for word in sys.argv[1:] if word.startswith("-")]
-    if "--help" in words or "-h" in words:
-        print(f"{(doc or '').strip()}\n\nOptions (each benchmark reads those that apply to it):\n{OPTIONS}", end="")
-        sys.exit(0)
-    unknown = [word for word in words if word not in KNOWN]
-    if unknown:
-        print(f"{unknown[0]} is no option of the benchmarks; --help lists them", file=sys.stderr)
-        sys.exit(2)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What was asked for. ``values`` has the options that only one benchmark has."""
+
+    json: bool
+    quick: bool
+    pairs: int
+    parts: tuple[str, ...]
+    values: argparse.Namespace
+
+    def either(self, usual: T, quick: T) -> T:
+        """A size or a time, which is smaller in a quick run."""
+        return quick if self.quick else usual
+
+
+def parse_options(
+    doc: str | None,
+    parts: Iterable[str],
+    *,
+    pairs: int = 5,
+    quick_pairs: int = 1,
+    more: Callable[[argparse.ArgumentParser], object] = lambda _: None,
+) -> Options:
+    """Reads the command line; exits with 0 after help, with 2 where a word is refused. ``more`` adds options of one benchmark."""
+    names = tuple(parts)
+    parser = argparse.ArgumentParser(
+        usage="%(prog)s [OPTIONS]",
+        description=doc,
+        epilog=f"Parts: {'; '.join(names)}." if names else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument("--pairs", type=_count, metavar="N", help="how many runs of each beside its peer")
+    if names:
+        parser.add_argument("--only", metavar="TEXT,...", help="only the parts whose names have one of these texts")
+    more(parser)
+    values = parser.parse_args()
+    return Options(
+        json=values.json,
+        quick=values.quick,
+        pairs=values.pairs or (quick_pairs if values.quick else pairs),
+        parts=_chosen(parser, names, getattr(values, "only", None)),
+        values=values,
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of pairs")
+    return int(text)
+
+
+def _chosen(parser: argparse.ArgumentParser, names: tuple[str, ...], only: str | None) -> tuple[str, ...]:
+    texts = names if only is None else tuple(only.split(","))
+    for text in texts:
+        if not any(text in name for name in names):
+            parser.error(f"--only: no part has {text!r} in its name; there are {'; '.join(names)}")
+    return tuple(name for name in names if any(text in name for text in texts))

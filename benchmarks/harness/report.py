@@ -6,10 +6,12 @@ import json
 import os
 import platform
 import statistics
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.options import Options
 
 
 @dataclass(kw_only=True)
@@ -35,8 +37,9 @@ class Ratio:
 
 @dataclass(kw_only=True)
 class Report:
-    """What one benchmark found."""
+    """What one benchmark was asked, and its results."""
 
+    options: Options
     ratios: dict[str, Ratio] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     figures: dict[str, Any] = field(default_factory=dict)
@@ -68,8 +71,8 @@ class Report:
             "notes": self.notes,
         }
 
-    def print(self, *, as_json: bool) -> None:
-        if as_json:
+    def print(self) -> None:
+        if self.options.json:
             print(json.dumps(self.as_dict()))
             return
         facts = self.as_dict()
@@ -96,8 +99,11 @@ def machine() -> dict[str, Any]:
         ),
         platform.machine(),
     )
-    return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
-
-
-def wants_json() -> bool:
-    return "--json" in sys.argv
+    limits = {name: int(Path(f"/proc/sys/net/core/{name}").read_text()) for name in ("rmem_max", "wmem_max")}
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        **limits,
+    }

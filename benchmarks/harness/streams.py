@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FIRST_PORT = 24_500
-PAIRS = 3  # ratios are taken pair by pair: one after the other, so that both see the same minute of the machine
 
 
 @dataclass(frozen=True, kw_only=True)

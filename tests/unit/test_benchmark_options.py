@@ -19,12 +19,23 @@ def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_is_help(path: Path) -> None:
     done = run(path, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Options" in done.stdout
+    assert "--pairs" in done.stdout
     assert f"python benchmarks/{path.name}" in done.stdout
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
-def test_an_unknown_option_is_refused(path: Path) -> None:
-    done = run(path, "--quik")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["--quik"], "unrecognized arguments: --quik"), (["--pairs", "0"], "'0' is no number of pairs")],
+)
+def test_a_word_that_is_not_known_is_refused(path: Path, words: list[str], sentence: str) -> None:
+    done = run(path, *words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "--quik is no option of the benchmarks; --help lists them\n"
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_part_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    done = run(BENCHMARKS[0].parent / "places.py", "--only", "serve,sheep")
+    assert done.returncode == 2
+    assert "no part has 'sheep' in its name; there are serve; s3; shipping; planning; live" in done.stderr
