@@ -13,7 +13,7 @@ LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize faults atheris fuzz bench instructions spark-versions \
-  pythons wheel docs clean
+  pythons audit wheel docs clean
 help:
 	@echo "to see it work"
 	@echo "  make demo            publish, lose, repair, record and analyse 336,776 real flights (out/demo/report.html)"
@@ -38,6 +38,7 @@ help:
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
 	@echo "  make spark-versions  the tests of Spark under each version of PySpark that is supported"
 	@echo "  make wheel           build, repair and test the wheel, into dist/"
+	@echo "  make audit           the bill of materials, into dist/, and known advisories against it"
 	@echo "  make pythons         tests/unit under Python 3.12 to 3.14 and 3.14t, as far as they can be had"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
@@ -53,6 +54,8 @@ test: build
 check: lint
 	@echo "== the documentation"
 	$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "== what is installed with it: bill of materials, advisories"
+	$(BIN)/python tools/audit.py
 	@echo "== the wheel, in an empty environment"
 	$(BIN)/python tools/wheel.py
 	@echo "== the long tests"
@@ -146,6 +149,9 @@ instructions: build
 
 spark-versions: build
 	$(BIN)/python tools/pyspark_versions.py
+
+audit: build
+	$(BIN)/python tools/audit.py --strict
 
 wheel: build
 	$(BIN)/python tools/wheel.py --keep dist

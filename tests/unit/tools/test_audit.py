@@ -1,0 +1,34 @@
+"""Which packages are in the bill of materials."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+pytest.importorskip("packaging")
+TOOL = Path(__file__).resolve().parents[3] / "tools" / "audit.py"
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("audit", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_materials_are_what_extras_require_directly_or_not_and_nothing_of_development(tool: ModuleType) -> None:
+    materials = tool.materials()
+    assert materials["pyarrow"] == version("pyarrow")
+    # Of typer and of aiohttp alone.
+    assert {"shellingham", "frozenlist"} <= set(materials)
+    assert not {"pytest", "ruff", "mypy", "moto"} & set(materials)
