@@ -160,7 +160,10 @@ async def test_streams_without_a_handler_wait_to_be_accepted() -> None:
         await bymux.serve(echo, "127.0.0.1", 0, on_connection=greet) as listener,
         await bymux.connect("127.0.0.1", listener.port) as connection,
     ):
-        seen = [await stream.read(-1) async for stream in connection.streams()]
+        seen = []
+        async for stream in connection.streams():
+            async with stream:
+                seen.append(await stream.read(-1))
         assert seen == [b"0", b"1", b"2"]
 
 
