@@ -185,7 +185,7 @@ SMALL = "the scenarios are too small to show it"
 # Survivors: function, regular expression of the change, reason. Everything else must be found.
 SURVIVORS = [
     ("Appender.put_header", r".*", DEATH),
-    ("Appender.put_run", r"fence_release.*|mark64.* before fence_release.*|relaxed fence_release.*", DEATH),
+    ("Appender.put_run", r"fence_release.*|put64.* before fence_release.*|relaxed fence_release.*", DEATH),
     ("Appender.put_run", r"if p != first.*|relaxed st64.*", COVERED),
     ("Appender.put_pad", r"relaxed st32.*", "a reader needs nothing of padding but its length: 0 is its type already"),
     ("ConcurrentAppender.next_offset", r"relaxed ld64\(base, .*", "the fetch-and-add finds a tail that moved"),
@@ -202,7 +202,7 @@ SURVIVORS = [
     ("ManyToOneRingBuffer.claim_record", r".*fence_release.*", DEATH),
     ("ManyToOneRingBuffer.claim_record", r"relaxed (ld|cas)64\(base, capacity \+ RING_TAIL_OFFSET.*", ATOMIC),
     ("ManyToOneRingBuffer.claim_record", r"relaxed .*RING_HEAD.* \(2\)", SMALL),
-    ("ManyToOneRingBuffer.try_claim", r"mark32.* before fence_release.*", DEATH),
+    ("ManyToOneRingBuffer.try_claim", r"put32.* before fence_release.*", DEATH),
     ("ManyToOneRingBuffer.try_claim", r"relaxed ld64.*", NUMBER),
     (
         "ManyToOneRingBuffer.unblock_record",
