@@ -6,7 +6,7 @@ import os
 import random
 import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from tests.support.patience import STALL_S
 from tests.support.recording_server import RunningServer
 from tests.unit.serve.conftest import Live
 
@@ -24,7 +25,7 @@ from mainstem.store.http import HttpStore
 from mainstem.store.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 TOKEN = "0123456789abcdef-token"
@@ -251,38 +252,43 @@ class RangeServer:
         self.data, self.cuts = data, list(cuts)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self._hung: list[socket.socket] = []
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._start(self._serve)
+
+    def _start(self, target: Callable[..., None], *arguments: object) -> None:
+        self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self._threads[-1].start()
 
     def _serve(self) -> None:
-        while True:
-            try:
-                peer, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._respond, args=(peer,), daemon=True).start()
+        with suppress(OSError):
+            while True:
+                self._start(self._respond, self._listening.accept()[0])
 
     def _respond(self, peer: socket.socket) -> None:
-        requests = peer.makefile("rb")
-        while head := [*iter(lambda: requests.readline().strip(), b"")]:
-            first, last = (int(part) for part in next(x for x in head if b"Range" in x).split(b"=")[1].split(b"-"))
-            body = self.data[first : last + 1]
-            lines = f"Content-Range: bytes {first}-{last}/{len(self.data)}\r\nContent-Length: {len(body)}\r\n\r\n"
-            peer.sendall(b"HTTP/1.1 206 Partial Content\r\n" + lines.encode())
-            cut = self.cuts.pop(0) if self.cuts else len(body)
-            peer.sendall(body[: cut if cut is not None else len(body) // 2])
-            if cut is None:
-                self._hung.append(peer)
-                return
-            if cut < len(body):
-                requests.close()
-                peer.close()
-                return
+        with peer, peer.makefile("rb") as requests, suppress(ConnectionError):
+            while head := [*iter(lambda: requests.readline().strip(), b"")]:
+                first, last = (int(part) for part in next(x for x in head if b"Range" in x).split(b"=")[1].split(b"-"))
+                body = self.data[first : last + 1]
+                lines = f"Content-Range: bytes {first}-{last}/{len(self.data)}\r\nContent-Length: {len(body)}\r\n\r\n"
+                peer.sendall(b"HTTP/1.1 206 Partial Content\r\n" + lines.encode())
+                cut = self.cuts.pop(0) if self.cuts else len(body)
+                peer.sendall(body[: cut if cut is not None else len(body) // 2])
+                if cut is None:
+                    self._closing.wait()
+                    return
+                if cut < len(body):
+                    return
 
     def close(self) -> None:
+        """After the clients' ends are closed: every thread and socket of it has gone then."""
+        self._closing.set()
+        # What only closes it leaves a thread in accept.
+        self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        for peer in self._hung:
-            peer.close()
+        for thread in self._threads:
+            thread.join(STALL_S)
+            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("length", [1, 70_000, 700_000, 5_000_000])
