@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from mainstem.aeron.driver.driver_core import DriverCore
     from mainstem.clock import Clock
 
-# What ``Loop.run_once`` returns where there is no reason, and where there was one before the cycles ran.
+# What ``Loop.run_once`` returns: there was no reason; woken, or a watched place changed, before any cycle ran.
 QUIET = 0
-BEFORE = (2, 3)
+WOKEN, WATCHED = 2, 3
 
 
 class Invoker:
@@ -38,7 +38,7 @@ class Invoker:
             return self._loop.work
         # Once in a call, since what it makes in a cycle is bounded.
         decided = self._conductor.decide(now_ns) + self._decide(now_ns)
-        if reason in BEFORE and self._loop.run_round(now_ns):
+        if reason in (WOKEN, WATCHED) and self._loop.run_round(now_ns):
             decided += self._decide(now_ns)
         # An agent that had something to do may have more of it.
         self._due_ns = now_ns if decided else self._conductor.next_timer_ns

@@ -1,6 +1,6 @@
 """What the sender and the receiver share: commands, a compiled cycle, its events, a check once a second.
 
-``do_work`` runs in one thread, always the same. A compiled loop may drive ``cycle`` itself; then ``decide`` does the rest.
+A compiled loop drives ``cycle``; ``decide`` does the rest, in the loop's thread, where the loop has a reason to come back.
 """
 
 from __future__ import annotations
@@ -36,21 +36,12 @@ class NetworkAgent(Generic[C, E]):
         self._check_due_ns = now_ns + CHECK_INTERVAL_NS
         self.cycle.set_deadline(self._check_due_ns)
 
-    def do_work(self, now_ns: int) -> int:
-        """Runs one duty cycle at the monotonic time ``now_ns``. Returns how much there was to do."""
+    def decide(self, now_ns: int) -> int:
+        """Runs commands and the events of the compiled cycle at the monotonic time ``now_ns``; returns how many there were."""
         self._now_ns = now_ns
         work = self.commands.run()
-        work += self.cycle.run_cycle(now_ns)
-        return work + self._decide(now_ns)
-
-    def decide(self, now_ns: int) -> int:
-        """Runs commands and the events of the compiled cycle; for a thread whose compiled loop drives ``cycle`` itself."""
-        self._now_ns = now_ns
-        return self.commands.run() + self._decide(now_ns)
-
-    def _decide(self, now_ns: int) -> int:
         if not self.cycle.due(now_ns):
-            return 0
+            return work
         events = self.cycle.events.take()
         self._on_events(events, now_ns)
         if now_ns >= self._check_due_ns:
@@ -60,7 +51,7 @@ class NetworkAgent(Generic[C, E]):
             if resolves:
                 self._resolve_due_ns = now_ns + self._resolve_interval_ns
             self._check(now_ns, resolves=resolves)
-        return len(events)
+        return work + len(events)
 
     def _on_events(self, events: list[tuple[Any, ...]], now_ns: int) -> None:
         """Handles the events of the cycle, then runs the timers that are due."""

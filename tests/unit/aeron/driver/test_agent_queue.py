@@ -58,5 +58,5 @@ def test_a_proxy_changes_nothing_before_the_agent_s_next_cycle() -> None:
     calls: list[object] = []
     proxy.call(lambda agent, value: calls.append((agent, value)), 5)
     assert calls == []
-    sender.do_work(1)
+    sender.decide(1)
     assert calls == [(sender, 5)]

@@ -72,11 +72,17 @@ class World:
     def value(self, counter_id: int) -> int:
         return self.counters.get_i64(128 * counter_id)
 
+    def turn(self, agent: Sender | Receiver) -> None:
+        """What a driver's loop does with one agent."""
+        agent.decide(self.now_ns)
+        agent.cycle.run_cycle(self.now_ns)
+        agent.decide(self.now_ns)
+
     def run(self, milliseconds: int = 1) -> None:
         for _ in range(milliseconds):
             for _ in range(3):
-                self.sender.do_work(self.now_ns)
-                self.receiver.do_work(self.now_ns)
+                self.turn(self.sender)
+                self.turn(self.receiver)
                 self.network.step()
             self.now_ns += MS
 
@@ -346,7 +352,7 @@ def test_a_measurement_is_echoed_but_not_to_one_who_asks_too_often(world: World)
     peer.take()
     for _ in range(10):
         world.network.send(peer, world.address_of(publication), request.encode())
-    world.sender.do_work(world.now_ns)
+    world.turn(world.sender)
     world.network.step()
     answers = [datagram for datagram in peer.take() if Header.read(datagram).type == layout.TYPE_RTTM]
     assert answers == [request.reply().encode()]

@@ -72,7 +72,7 @@ COMMAND_PAUSE_NS = 1_000_000
 
 
 class DriverConductor:
-    """The agent that clients talk to. ``do_work`` is its duty cycle; ``next_timer_ns`` is when it must run at the latest."""
+    """The agent that clients talk to. ``decide`` is its duty cycle; ``next_timer_ns`` is when it must run at the latest."""
 
     def __init__(self, resources: Resources, to_conductor: DriverConductorProxy, now_ns: int) -> None:
         self._resources = resources
@@ -143,7 +143,7 @@ class DriverConductor:
         due_ns = min(self._timer_due_ns, self._resources.names.deadline_ns)
         return min(due_ns, self._now_ns + COMMAND_PAUSE_NS) if self._commands.has_more else due_ns
 
-    def do_work(self, now_ns: int) -> int:
+    def decide(self, now_ns: int) -> int:
         """One duty cycle; how much work there was."""
         self._now_ns = now_ns
         work = self._commands.poll(now_ns) + self._messages.poll(now_ns) + self._resources.names.do_work(now_ns)
@@ -152,8 +152,6 @@ class DriverConductor:
             self._on_timer(now_ns)
             work += 1
         return work
-
-    decide = do_work
 
     def close(self) -> None:
         """Stores the heartbeat that means "shut down", and unmaps every log; the files go with the directory."""
