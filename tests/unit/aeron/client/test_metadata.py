@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, wait_for
 
 import mainstem
 from mainstem.errors import LocalProtocolError, TimedOut
@@ -80,6 +80,8 @@ async def test_a_cancelled_iterator_loses_nothing(aeron: mainstem.Aeron, metadat
     inner = aeron.add_subscription(CHANNEL, 1001)
     publication = aeron.add_publication(CHANNEL, 1001)
     subscription = mainstem.aio.AsyncSubscription(inner, aeron.context.clock)
+    # Nothing reads while this thread waits for room, so the client must have noticed the image before the window is full.
+    wait_for(lambda: inner.is_connected)
     got: list[bytes] = []
 
     async def read(steps: int) -> None:
