@@ -277,17 +277,20 @@ class Appender:
 
     # -- where things are ------------------------------------------------------------------------------------------
 
+    @cython.final
     @cython.exceptval(check=False)
     def framed(self, length: cython.longlong) -> cython.longlong:
         """The bytes that a message takes in the term, header and fragments included."""
         return framed_length(length, self.max_payload_length)
 
+    @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
         """The offset in the file of a position, inside the log even where another process spoilt the tail."""
         count: cython.longlong = (position >> self.bits) & TERM_COUNT_MASK
         return (count % PARTITION_COUNT) * self.term_length + (position & (self.term_length - 1))
 
+    @cython.final
     @cython.exceptval(check=False)
     def refusal(self, position: cython.longlong, length: cython.longlong) -> cython.longlong:
         """Why there is no room at ``position``."""
@@ -313,6 +316,7 @@ class Appender:
         """Makes the partition after term ``count`` the active one."""
         return OFFER_CLOSED
 
+    @cython.final
     @cython.exceptval(check=False)
     def claim(self, framed: cython.longlong, length: cython.longlong) -> cython.longlong:
         """The position where a claim of ``framed`` bytes begins, or a negative status."""
@@ -326,6 +330,7 @@ class Appender:
             return self.meet_term_end()
         return shift_left(self.taken_count, self.bits) + self.taken_offset
 
+    @cython.final
     @cython.exceptval(check=False)
     def meet_term_end(self) -> cython.longlong:
         """The last take ran over the end of its term: pads what is left of it and rotates."""
@@ -340,6 +345,7 @@ class Appender:
 
     # -- writing frames --------------------------------------------------------------------------------------------
 
+    @cython.final
     @cython.exceptval(check=False)
     def put_header(
         self,
@@ -364,12 +370,14 @@ class Appender:
         put32(base, p + FRAME_TERM_ID_OFFSET, wrap_i32((begin >> self.bits) + self.initial_term_id))
         put64(base, p + FRAME_RESERVED_VALUE_OFFSET, reserved)
 
+    @cython.final
     @cython.exceptval(check=False)
     def put_pad(self, begin: cython.longlong, length: cython.longlong) -> cython.void:
         p: cython.longlong = self.place(begin)
         self.put_header(p, length, FLAG_UNFRAGMENTED, TYPE_PAD, begin, 0)
         st32(self.base, p, cython.cast(cython.int, length))
 
+    @cython.final
     @cython.exceptval(check=False)
     def put_message(
         self, begin: cython.longlong, source: cython.p_const_uchar, length: cython.longlong, reserved: cython.longlong
@@ -400,6 +408,7 @@ class Appender:
             done += part
             flags = 0
 
+    @cython.final
     @cython.exceptval(check=False)
     def expect_next(self, p: cython.longlong, framed: cython.longlong) -> cython.void:
         """Asks for the cache lines of a next message like this one, which arrive while the caller makes it."""
@@ -451,6 +460,7 @@ class Appender:
             flags = 0
         return 0
 
+    @cython.final
     @cython.exceptval(check=False)
     def put_run(
         self, begin: cython.longlong, messages: Messages, k: cython.longlong, end: cython.longlong
@@ -506,6 +516,7 @@ class Appender:
 
     # -- the public methods ---------------------------------------------------------------------------------------
 
+    @cython.final
     @cython.exceptval(-1)
     def check_length(self, length: cython.longlong) -> cython.int:
         if length > self.max_message_length:
@@ -638,6 +649,7 @@ class Appender:
                     break
         return done, position if done > 0 or messages.count == 0 else offset
 
+    @cython.final
     @cython.exceptval(check=False)
     def claim_length(self, messages: Messages, k: cython.longlong, left: cython.longlong) -> cython.longlong:
         """The bytes of one claim for messages from ``k`` on, with ``left`` bytes to the term's end.
@@ -660,6 +672,7 @@ class Appender:
                 break
         return total
 
+    @cython.final
     @cython.exceptval(check=False)
     def fill(self, messages: Messages, k: cython.longlong, claimed: cython.longlong) -> cython.longlong:
         """Writes whole messages into the claim, up to the end of the term; moves ``taken_offset`` and returns the next."""

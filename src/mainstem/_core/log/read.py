@@ -174,6 +174,7 @@ class ImageReader:
         """How many connections feed this image (more than one for a multi-destination subscription)."""
         return 0 if self.is_closed else ld32(self.base, self.meta + LOG_ACTIVE_TRANSPORT_COUNT_OFFSET)
 
+    @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
         """The offset in the file of a position in the stream.
@@ -184,6 +185,7 @@ class ImageReader:
             position & (self.term_length - 1)
         )
 
+    @cython.final
     @cython.exceptval(check=False)
     def has_data(self) -> cython.bint:
         if self.is_closed:
@@ -193,6 +195,7 @@ class ImageReader:
 
     # -- the walks -------------------------------------------------------------------------------------------------
 
+    @cython.final
     @cython.exceptval(-1)
     def enter(self) -> cython.bint:
         """False when there is nothing to read from any more."""
@@ -206,6 +209,7 @@ class ImageReader:
         self.busy = True
         return True
 
+    @cython.final
     @cython.exceptval(-1)
     def check_position(self) -> cython.int:
         position: cython.longlong = get64(self.position_base, self.position_offset)
@@ -213,6 +217,7 @@ class ImageReader:
             raise self.corrupt_position(position)
         return 0
 
+    @cython.final
     @cython.exceptval(check=False)
     def leave(self, passed: cython.longlong) -> cython.void:
         """Ends a walk that passed so many bytes."""
@@ -623,6 +628,7 @@ class SubscriptionReader:
                 raise TypeError(f"{image!r} is not an image")
         self.images = replacement
 
+    @cython.final
     @cython.exceptval(check=False)
     def start(self) -> cython.longlong:
         """Which image is polled first this time."""
@@ -717,25 +723,27 @@ class SubscriptionReader:
 
         It returns after ``timeout_ns`` or 10 ms, whichever is shorter, so that new images and signals are noticed.
         """
-        if self.has_data():
-            return True
+        images: tuple = self.images
+        image: ImageReader
         if cython.compiled:
-            image: ImageReader
             # Watches the length words of the next frames. Of more than 64 images the first ones are watched: the time-out covers
-            # the rest.
+            # the rest, and the loop checks all of them.
             watched = cython.declare(cython.p_uchar[64])
             count: cython.int = 0
             has_arrived: cython.bint
+            for image in images:
+                if image.has_data():
+                    return True
+                if count < 64 and not image.is_closed:
+                    watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
+                    count += 1
             # No code of Python's runs until the GIL is let go, so none of these can close in between.
-            open_images: list = [image for image in self.images if not image.is_closed][:64]
-            for image in open_images:
-                watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
+            for image in images:
                 image.waiters += 1
-                count += 1
             with cython.nogil:
                 has_arrived = watch(watched, count, min(timeout_ns, 10_000_000))
-            for image in open_images:
+            for image in images:
                 image.waiters -= 1
             return has_arrived
         else:
-            return False
+            return self.has_data()

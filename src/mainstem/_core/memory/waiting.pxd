@@ -21,16 +21,19 @@ cdef extern from *:
     MS_WAIT void pause_core(void) { MS_PAUSE(); }
     MS_WAIT void yield_core(void) { sched_yield(); }
     MS_WAIT void nap(int64_t ns) { struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)}; nanosleep(&t, 0); }
-    /* Polls the lengths of n frames until one is positive: a few pauses, then yields, then naps of up to 1 ms. */
+    #define MS_SPIN_NS 10000  /* a reply over shared memory takes a fraction of it; longer, and a driver would miss the core */
+    #define MS_YIELD_NS 100000
+    /* Polls the lengths of n frames until one is positive: pauses for 10 us, then yields, then naps of up to 1 ms. */
     MS_WAIT int watch(uint8_t **at, int n, int64_t timeout_ns) {
         int64_t start = steady_ns(), waited = 0, rest = 20000;
-        for (int round = 0; ; round++) {
+        for (unsigned round = 1; ; round++) {
             for (int i = 0; i < n; i++)
                 if (__atomic_load_n((const int32_t *)at[i], __ATOMIC_ACQUIRE) > 0) return 1;
-            if (round < 100) { for (int i = 0; i < 4; i++) MS_PAUSE(); continue; }
+            if (waited < MS_SPIN_NS && round % 16) { MS_PAUSE(); continue; }
             waited = steady_ns() - start;
             if (waited >= timeout_ns) return 0;
-            if (round < 300) { sched_yield(); continue; }
+            if (waited < MS_SPIN_NS) continue;
+            if (waited < MS_YIELD_NS) { sched_yield(); continue; }
             nap(rest < timeout_ns - waited ? rest : timeout_ns - waited);
             if (rest < 1000000) rest *= 2;
         }
