@@ -16,6 +16,7 @@ cdef class Cycle:
     cdef long long timer_ns
 
     cdef int cycle(self, long long now_ns) noexcept nogil
+    cdef long long next_due_ns(self) noexcept nogil
 
 
 cdef class Loop:

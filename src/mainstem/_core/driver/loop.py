@@ -50,6 +50,10 @@ class Cycle:
         self.next_python_ns = self.timer_ns
         return 0
 
+    def next_due_ns(self) -> cython.longlong:
+        """When there is something to do at the latest, where nothing arrives and no one writes until then."""
+        return self.next_python_ns
+
     def run_cycle(self, now_ns: cython.longlong) -> int:
         """One duty cycle at ``now_ns``; how much work it found."""
         work: cython.int
@@ -245,6 +249,18 @@ class Loop:
         with cython.nogil:
             reason = self.turn(deadline_ns, steady_ns())
         return reason
+
+    def due_ns(self) -> int:
+        """When a cycle has something to do at the latest, where nothing arrives and no one writes until then; 0 for now."""
+        i: cython.int
+        result: cython.longlong = NEVER_NS
+        if self.awake:
+            return 0
+        for i in range(self.count):
+            if cython.cast(Cycle, self.cycles[i]).attention:
+                return 0
+            result = min(result, cython.cast(Cycle, self.cycles[i]).next_due_ns())
+        return result
 
     def run_once(self, now_ns: cython.longlong) -> int:
         """One round at a given time, where there is no reason to come back before it; returns what ``run`` does."""

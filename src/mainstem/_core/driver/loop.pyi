@@ -52,6 +52,8 @@ class Loop:
 
         0: the deadline, 1: a cycle needs Python, 2: woken, 3: a watch changed, 4: stopped.
         """
+    def due_ns(self) -> int:
+        """When a cycle has something to do at the latest, where nothing arrives and no one writes until then; 0 for now."""
     def run_once(self, now_ns: int) -> int:
         """One round at a given time, where there is no reason to come back before it; returns what ``run`` does."""
     def run_round(self, now_ns: int) -> int:

@@ -12,4 +12,5 @@ cdef class ReceiverCycle(Cycle):
     cdef PathTable path_table
     cdef PathTable endpoint_table
 
+    cdef long long next_due_ns(self) noexcept nogil
     cdef int cycle(self, long long now_ns) noexcept nogil

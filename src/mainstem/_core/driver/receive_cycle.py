@@ -49,6 +49,13 @@ class ReceiverCycle(Cycle):
     def remove_path(self, path: ReceivePath) -> None:
         self.path_table.remove(path.key, 0)
 
+    def next_due_ns(self) -> cython.longlong:
+        i: cython.int
+        result: cython.longlong = self.next_python_ns
+        for i in range(self.path_table.count):
+            result = min(result, cython.cast(ReceivePath, self.path_table.entries[i]).next_due_ns())
+        return result
+
     def cycle(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
         work: cython.int = 0

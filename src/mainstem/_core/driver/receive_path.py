@@ -690,6 +690,15 @@ class ReceivePath:
             work = 1
         return work
 
+    def next_due_ns(self) -> cython.longlong:
+        """When ``work`` has something to do at the latest, where nothing arrives and no one writes until then."""
+        result: cython.longlong = min(self.next_python_ns, min(self.status_due_ns, self.detector.deadline_ns))
+        if self.noticed_gap != NO_END and (self.filled or self.high_water_mark != self.noticed_mark):
+            result = min(result, self.gap_scan_due_ns)
+        if self.bytes_lost > 0:
+            result = min(result, self.loss_due_ns)
+        return result
+
     def rebuild(self, now_ns: cython.longlong) -> cython.void:
         """Moves the position up to which the stream is whole, and notices the first gap behind it."""
         position: cython.longlong = min(self.subscribers.highest(self.rebuild_position), self.high_water_mark)

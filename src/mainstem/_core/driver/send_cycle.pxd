@@ -20,4 +20,6 @@ cdef class SenderCycle(Cycle):
     cdef readonly int status_poll_ratio
     cdef readonly long long status_poll_interval_ns
 
+    cdef long long next_due_ns(self) noexcept nogil
+    cdef long long path_due_ns(self, SendPath path) noexcept nogil
     cdef int cycle(self, long long now_ns) noexcept nogil

@@ -64,6 +64,23 @@ class SenderCycle(Cycle):
         path.endpoint.paths.remove(path.session_id, path.stream_id)
         self.path_table.remove(path.key, 0)
 
+    def next_due_ns(self) -> cython.longlong:
+        i: cython.int
+        result: cython.longlong = self.next_python_ns
+        for i in range(self.path_table.count):
+            result = min(result, self.path_due_ns(cython.cast(SendPath, self.path_table.entries[i])))
+        return result
+
+    def path_due_ns(self, path: SendPath) -> cython.longlong:
+        due_ns: cython.longlong = min(path.retransmit.deadline_ns, path.expiry_due_ns)
+        if path.setup_elicited or not path.has_initial_connection:
+            due_ns = min(due_ns, path.setup_due_ns)
+        if path.has_initial_connection:
+            due_ns = min(due_ns, path.heartbeat_due_ns)
+            if path.batch.blocked:
+                due_ns = min(due_ns, path.probe_due_ns)
+        return due_ns
+
     def cycle(self, now_ns: cython.longlong) -> cython.int:
         i: cython.int
         which: cython.int

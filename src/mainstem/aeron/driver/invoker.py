@@ -44,5 +44,10 @@ class Invoker:
         self._due_ns = now_ns if decided else self._conductor.next_timer_ns
         return self._loop.work + decided
 
+    @property
+    def next_due_ns(self) -> int:
+        """When ``do_work`` has something to do at the latest, where nothing arrives and no one writes until then."""
+        return min(self._due_ns, self._loop.due_ns())
+
     def _decide(self, now_ns: int) -> int:
         return self._sender.decide(now_ns) + self._receiver.decide(now_ns)

@@ -71,9 +71,11 @@ class DriverThreads:
         self._clock = context.clock
         self._threads: list[AgentThread] = []
         self.invoke: Callable[[], int] | None = None
+        self.invoker: Invoker | None = None
         mode = context.settings.threading_mode
         if mode is ThreadingMode.INVOKER:
-            self.invoke = Invoker(self._core, context.clock).do_work
+            self.invoker = Invoker(self._core, context.clock)
+            self.invoke = self.invoker.do_work
             return
         try:
             self._start(self._core, mode)
@@ -95,7 +97,7 @@ class DriverThreads:
         """Stops the threads, then closes what they used; may be called twice."""
         while self._threads:
             self._threads.pop().close()
-        self.invoke = None
+        self.invoke = self.invoker = None
         core, self._core = self._core, None
         if core is not None:
             core.close()
