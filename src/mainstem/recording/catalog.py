@@ -15,9 +15,9 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
-from mainstem.access import create_file
 from mainstem.clock import NS_PER_MS
 from mainstem.errors import RecordingError
+from mainstem.recording.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -275,44 +275,29 @@ def _entries(file: IO[bytes], name: str, size: int) -> Iterator[tuple[int, int, 
         offset += (ENTRY_HEADER_LENGTH + length + grain - 1) // grain * grain
 
 
-def open_file(path: Path) -> int:
-    """Opens a file for reading and writing, creates it where it is missing, and returns its descriptor.
-
-    Raises RecordingError for what is no file; OSError where the disk refuses.
-    """
-    try:
-        return create_file(path, os.O_RDWR)
-    except IsADirectoryError as error:
-        raise RecordingError(f"{path}: {error.strerror}") from error
-
-
-def open_whole(path: Path, header: bytes) -> int:
-    """As ``open_file``; a file that is missing or shorter than its header has it from its first moment.
-
-    A reader may come at any time, so the header is written under another name first.
-    """
-    if not path.exists() or path.stat().st_size < len(header):
-        fresh = path.with_name(f"{path.name}.new")
-        with open(fresh, "wb", opener=create_file) as file:
-            file.write(header)
-        fresh.replace(path)
-    return open_file(path)
-
-
 class Catalog:
-    """The catalog of one directory, open for writing. One process writes: the recorder's lock sees to it."""
+    """The catalog of one directory, open for writing. One process writes: the recorder's lock sees to it.
 
-    def __init__(self, directory: Path) -> None:
+    With ``durable`` each change is on the device when its call returns.
+    """
+
+    def __init__(self, directory: Path, *, durable: bool = False, disk: Disk = DISK) -> None:
         self.directory = directory
+        self._durable = durable
+        self._disk = disk
         self._fd = -1
         self._path = directory / CATALOG_FILE
         header = _HEADER.pack(CATALOG_VERSION, HEADER_LENGTH, 0, ALIGNMENT)
-        self._fd = open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"))
+        self._fd = disk.open_whole(self._path, header.ljust(HEADER_LENGTH, b"\0"), durable=durable)
+
+    def _settle(self) -> None:
+        if self._durable:
+            self.sync()
 
     def close(self) -> None:
         """Closes the file; may be called twice."""
         if self._fd >= 0:
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = -1
 
     def recordings(self) -> list[RecordingDescriptor]:
@@ -334,32 +319,36 @@ class Catalog:
             raise RecordingError(f"recording {next_id}: its channel is too long for a catalog of the older form")
         length = whole - ENTRY_HEADER_LENGTH
         entry = _ENTRY_HEADER.pack(0, STATE_VALID, 0).ljust(ENTRY_HEADER_LENGTH, b"\0") + body
-        os.ftruncate(self._fd, end)
-        os.pwrite(self._fd, entry.ljust(whole, b"\0"), end)
-        os.pwrite(self._fd, struct.pack("<q", next_id + 1), 8)
-        os.pwrite(self._fd, _LENGTH.pack(length), end)
+        disk = self._disk
+        disk.resize(self._fd, end)
+        disk.write(self._fd, entry.ljust(whole, b"\0"), end)
+        disk.write(self._fd, struct.pack("<q", next_id + 1), 8)
+        disk.write(self._fd, _LENGTH.pack(length), end)
+        self._settle()
         return added
 
     def _store(self, descriptor: RecordingDescriptor, field_offset: int, value: int) -> None:
         at = descriptor.entry_offset + ENTRY_HEADER_LENGTH + field_offset
-        os.pwrite(self._fd, struct.pack("<q", value), at)
+        self._disk.write(self._fd, struct.pack("<q", value), at)
 
     def stop(self, descriptor: RecordingDescriptor, stop_position: int, timestamp_ms: int) -> RecordingDescriptor:
         """Marks a recording as ended at ``stop_position``."""
         self._store(descriptor, _STOP_POSITION, stop_position)
         self._store(descriptor, _STOP_TIMESTAMP, timestamp_ms)
+        self._settle()
         return replace(descriptor, stop_position=stop_position, stop_timestamp=timestamp_ms)
 
     def extend(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
         """Marks an ended recording as active again; it goes on at the position where it had stopped."""
         self._store(descriptor, _STOP_TIMESTAMP, NULL)
         self._store(descriptor, _STOP_POSITION, NULL)
+        self._settle()
         return replace(descriptor, stop_position=NULL, stop_timestamp=NULL)
 
     def delete(self, descriptor: RecordingDescriptor) -> None:
         """Marks a recording as deleted; its id is not used again."""
-        os.pwrite(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
+        self._disk.write(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
 
     def sync(self) -> None:
         """Waits until the catalog is on the device."""
-        os.fsync(self._fd)
+        self._disk.sync(self._fd)

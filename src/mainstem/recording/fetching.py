@@ -16,9 +16,10 @@ that iterates touches the memory.
 
 from __future__ import annotations
 
+import mmap as maps
 from collections import deque
 from contextlib import suppress
-from mmap import MADV_DONTNEED, MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
+from mmap import MADV_DONTNEED, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
 from typing import TYPE_CHECKING
 
 from mainstem._core.layout import WALK_TORN
@@ -50,7 +51,8 @@ def _ring_of(length: int) -> mmap:
                 return ring
             ring.close()
     ring = mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    ring.madvise(MADV_HUGEPAGE)
+    if (huge := getattr(maps, "MADV_HUGEPAGE", None)) is not None:  # Linux has it
+        ring.madvise(huge)
     return ring
 
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import FRAME_ALIGNMENT
 from mainstem._core.memory.buffer import AtomicBuffer
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import MAX_POSITION, open_whole
+from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,16 +76,20 @@ class IndexEntry:
 class PositionsWriter:
     """The recorder's side. Opening cuts entries past ``position``, and creates the file where it is missing."""
 
-    def __init__(self, directory: Path, recording_id: int, position: int) -> None:
+    def __init__(
+        self, directory: Path, recording_id: int, position: int, *, durable: bool = False, disk: Disk = DISK
+    ) -> None:
         path = positions_file(directory, recording_id)
         header = _HEADER.pack(MAGIC, recording_id, position, 0).ljust(HEADER_LENGTH, b"\0")
-        self._fd = open_whole(path, header)
+        self._disk = disk
+        self._fd = disk.open_whole(path, header, durable=durable)
         written = max(os.fstat(self._fd).st_size - HEADER_LENGTH, 0) // ENTRY_LENGTH
         retained = _entries_until(written, lambda index: _entry(self._fd, index), position)
-        os.pwrite(self._fd, header, 0)
+        disk.write(self._fd, header, 0)
         self._end = HEADER_LENGTH + retained * ENTRY_LENGTH
-        os.ftruncate(self._fd, self._end)
+        disk.resize(self._fd, self._end)
         self.last = _entry(self._fd, retained - 1) if retained else None
+        self._has_new_entries = False
         self._map = mmap(self._fd, HEADER_LENGTH, flags=MAP_SHARED, prot=PROT_READ | PROT_WRITE)
         self._header = AtomicBuffer(self._map)
 
@@ -95,20 +100,28 @@ class PositionsWriter:
 
     def append(self, entry: IndexEntry) -> None:
         """Adds an entry to the index, before anything past its position is written."""
-        os.pwrite(self._fd, _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, 0), self._end)
+        packed = _ENTRY.pack(entry.position, entry.time_ns, entry.messages, entry.checksum, 0)
+        self._disk.write(self._fd, packed, self._end)
         self._end += ENTRY_LENGTH
         self.last = entry
+        self._has_new_entries = True
 
     def sync(self) -> None:
         """Waits until the file is on the device."""
-        os.fsync(self._fd)
+        self._disk.sync(self._fd)
+        self._has_new_entries = False
+
+    def sync_entries(self) -> None:
+        """Waits until all entries of the index are on the device."""
+        if self._has_new_entries:
+            self.sync()
 
     def close(self) -> None:
         """Closes the file; may be called twice."""
         if self._fd >= 0:
             self._header.close()
             self._map.close()
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = -1
 
 

@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +49,8 @@ from mainstem._core.log.columns import FrameWalk
 from mainstem.access import RECORDINGS_MODE, make_directory
 from mainstem.clock import NS_PER_MS, SYSTEM_CLOCK, Clock
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor, open_file
+from mainstem.recording.catalog import NULL, Catalog, RecordingDescriptor
+from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.ends import find_end
 from mainstem.recording.positions import PositionsReader, positions_file
 from mainstem.recording.reader import Progress, RecordingReader
@@ -123,6 +123,7 @@ class Recorder:
         clock: The time that is recorded.
         mode: The exact mode of the directory, as ``0o770``, whether it is there or not.
         group: Its group, by name or number.
+        disk: What files are written through; a simulation's may fail at any step.
 
     Raises:
         RecordingError: Another recorder has the directory.
@@ -141,25 +142,27 @@ class Recorder:
         clock: Clock = SYSTEM_CLOCK,
         mode: int | None = None,
         group: str = "",
+        disk: Disk = DISK,
     ) -> None:
         self.directory = Path(directory)
         make_directory(self.directory, default=RECORDINGS_MODE, mode=mode, group=group)
         self._segment_length = segment_length
         self._durable = durable
         self._clock = clock
-        self._lock = open_file(self.directory / LOCK_FILE)
+        self._disk = disk
+        self._lock = disk.open(self.directory / LOCK_FILE)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._lock)
+            disk.close(self._lock)
             raise RecordingError(f"another recorder is at work in {self.directory}") from error
         self._subscriptions: list[RecordableSubscription] = []
         self._images: dict[int, ImageRecording] = {}
         self._writers: dict[int, RecordingWriter] = {}
         self._closed = False
         with ExitStack() as stack:
-            stack.callback(os.close, self._lock)
-            self._catalog = Catalog(self.directory)
+            stack.callback(disk.close, self._lock)
+            self._catalog = Catalog(self.directory, durable=durable, disk=disk)
             stack.callback(self._catalog.close)
             self._recover()
             stack.pop_all()
@@ -261,7 +264,13 @@ class Recorder:
             )
         whole = count.position == position
         writer = RecordingWriter(
-            self.directory, descriptor, position, messages=count.messages, whole=whole, durable=self._durable
+            self.directory,
+            descriptor,
+            position,
+            messages=count.messages,
+            whole=whole,
+            durable=self._durable,
+            disk=self._disk,
         )
         # Active in the catalog only once its positions are published: a reader of an active recording trusts those.
         writer.descriptor = self._catalog.extend(descriptor)
@@ -370,4 +379,4 @@ class Recorder:
         for writer in list(self._writers.values()):
             self.stop(writer)
         self._catalog.close()
-        os.close(self._lock)
+        self._disk.close(self._lock)

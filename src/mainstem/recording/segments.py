@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT
 from mainstem.errors import RecordingError
-from mainstem.recording.catalog import MAX_POSITION, open_file
+from mainstem.recording.catalog import MAX_POSITION
+from mainstem.recording.disk import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,7 +135,13 @@ class SegmentWriter:
     """
 
     def __init__(
-        self, directory: Path, descriptor: RecordingDescriptor, position: int, *, durable: bool = False
+        self,
+        directory: Path,
+        descriptor: RecordingDescriptor,
+        position: int,
+        *,
+        durable: bool = False,
+        disk: Disk = DISK,
     ) -> None:
         descriptor.check()
         if position % FRAME_ALIGNMENT:
@@ -142,6 +149,7 @@ class SegmentWriter:
         self._directory = directory
         self._descriptor = descriptor
         self._durable = durable
+        self._disk = disk
         self._fd = -1
         self._base = -1
         self.position = position
@@ -153,14 +161,16 @@ class SegmentWriter:
             path = self._directory / segment_name(recording_id, base)
             if base >= self.position:
                 try:
-                    path.unlink()
+                    self._disk.delete(path)
                 except IsADirectoryError as error:
                     raise RecordingError(f"segment {path}: {error.strerror}") from error
             elif base + length > self.position:
-                fd = open_file(path)
-                os.ftruncate(fd, self.position - base)
-                os.ftruncate(fd, length)
-                os.close(fd)
+                fd = self._disk.open(path)
+                try:
+                    self._disk.resize(fd, self.position - base)
+                    self._disk.resize(fd, length)
+                finally:
+                    self._disk.close(fd)
 
     def _open(self, position: int) -> None:
         base = segment_base(self._descriptor, position)
@@ -168,36 +178,35 @@ class SegmentWriter:
             return
         self.close()
         path = self._directory / segment_name(self._descriptor.recording_id, base)
-        self._fd = open_file(path)
+        self._fd = self._disk.open(path)
         self._base = base
         if os.fstat(self._fd).st_size < self._descriptor.segment_file_length:
-            os.truncate(path, self._descriptor.segment_file_length)
+            self._disk.resize(self._fd, self._descriptor.segment_file_length)
 
     def write(self, frames: memoryview) -> None:
         """Writes whole frames, none of them padding, at ``position`` and moves it on. They must not cross a segment."""
         self._open(self.position)
-        at, written, length = self.position - self._base, 0, frames.nbytes
+        at, length = self.position - self._base, frames.nbytes
         if at + length > self._descriptor.segment_file_length:
             raise RecordingError(f"{length} bytes at {self.position} reach over the end of their segment")
-        while written < length:
-            written += os.pwrite(self._fd, frames[written:], at + written)
+        self._disk.write(self._fd, frames, at)
         self.position += length
 
     def write_padding(self, header: memoryview, aligned_length: int) -> None:
         """Writes the header of a padding frame and moves the position over the whole of it."""
         self._open(self.position)
-        os.pwrite(self._fd, header[:DATA_HEADER_LENGTH], self.position - self._base)
+        self._disk.write(self._fd, header[:DATA_HEADER_LENGTH], self.position - self._base)
         self.position += aligned_length
 
     def sync(self) -> None:
         """Waits until what was written to the open segment is on the device."""
         if self._fd >= 0:
-            os.fdatasync(self._fd)
+            self._disk.sync(self._fd)
 
     def close(self) -> None:
         """Closes the open segment; may be called twice."""
         if self._fd >= 0:
             if self._durable:
                 self.sync()
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd, self._base = -1, -1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mainstem._core.layout import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, TYPE_DATA, WALK_AT_LIMIT
 from mainstem._core.log.columns import FrameWalk
 from mainstem.errors import RecordingError
+from mainstem.recording.disk import DISK, Disk
 from mainstem.recording.positions import INDEX_INTERVAL, INDEX_INTERVAL_NS, IndexEntry, PositionsWriter
 from mainstem.recording.segments import ZEROS, SegmentWriter, checksum
 
@@ -21,8 +22,8 @@ class RecordingWriter:
     """Appends runs of frames to a recording from ``position`` on; what the files hold past it is cut.
 
     ``messages`` is how many messages the recording holds up to ``position``, ``whole`` whether one ends there. With
-    ``durable`` the recorded position moves only when the frames are on the device, which survives the loss of power, and
-    costs a flush for each run.
+    ``durable`` the recorded position moves only when the frames are on the device, and a run counts as written once the position
+    is there too, which survives the loss of power, and costs two flushes for each run.
     """
 
     def __init__(
@@ -34,14 +35,17 @@ class RecordingWriter:
         messages: int = 0,
         whole: bool = True,
         durable: bool = False,
+        disk: Disk = DISK,
     ) -> None:
         self.descriptor = descriptor
         self.messages = self.messages_before = messages
         self._whole = whole
         self._durable = durable
         # First the position comes back, then what lies past it goes: a reader never trusts what is being cut.
-        self._positions = PositionsWriter(directory, descriptor.recording_id, position)
-        self._segments = SegmentWriter(directory, descriptor, position, durable=durable)
+        self._positions = PositionsWriter(directory, descriptor.recording_id, position, durable=durable, disk=disk)
+        if durable:
+            self._positions.sync()
+        self._segments = SegmentWriter(directory, descriptor, position, durable=durable, disk=disk)
         self._walk = FrameWalk()
         last = self._positions.last
         since = last.position if last is not None else descriptor.start_position
@@ -65,15 +69,25 @@ class RecordingWriter:
             )
         if self._whole:
             self._index(time_ns)
-        if walk.others:
-            self._write_with_padding(frames)
-        else:
-            self._append(frames)
+        checksum = self._checksum
+        try:
+            if walk.others:
+                self._write_with_padding(frames)
+            else:
+                self._append(frames)
+            if self._durable:
+                # The frames and their index entry are on the device before the position is, whenever the kernel writes it.
+                self._segments.sync()
+                self._positions.sync_entries()
+        except OSError:
+            # None of the run counts: what is tried again begins where this began.
+            self._segments.position, self._checksum = start, checksum
+            raise
         self.messages += walk.messages
         self._whole = walk.boundary == frames.nbytes
-        if self._durable:
-            self._segments.sync()
         self._positions.publish(self.position, time_ns)
+        if self._durable:
+            self._positions.sync()
 
     def _index(self, time_ns: int) -> None:
         last = self._positions.last

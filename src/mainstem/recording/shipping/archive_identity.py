@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mainstem.access import create_file
 from mainstem.errors import RecordingError
 from mainstem.recording.archive import IDENTITY_FILE
-from mainstem.recording.catalog import open_file
+from mainstem.recording.disk import DISK
 from mainstem.recording.shipping.layout import is_archive_id, nonce
 from mainstem.recording.shipping.pieces import MALFORMED
 
@@ -62,7 +62,7 @@ class ShipperLock:
 
     def __init__(self, directory: Path) -> None:
         path = directory / LOCK_FILE
-        self._fd = open_file(path)
+        self._fd = DISK.open(path)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
