@@ -467,6 +467,7 @@ class BymuxConnection(Lifecycle):
         Example:
             >>> connection.finish()
         """
+        self._check_alive()
         if not self.own & Half.CLOSED:
             self.close_creation()
         if not self.own & Half.STOPPED:

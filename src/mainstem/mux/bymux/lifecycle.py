@@ -245,7 +245,11 @@ class Lifecycle(SansIoConnection[Stream, events.Event]):
                 if not stream.pings or len(stream.pings) < MAX_OUTSTANDING_PINGS:
                     self.ping(stream, now_ns=now_ns)
                 return
-        self._heartbeat.heard(now_ns)
+        # No ping may be sent any more. The peer's last packets need no more of this end, so a peer that owes some and is silent for
+        # as long as a pong may take is as dead.
+        owes = self.streams or (self.peer is not Half.DONE and self.settings.initial_own_half is Half.OPEN)
+        if not owes:
+            self._heartbeat.heard(now_ns)
 
     def _set_timer(self, stream: Stream) -> None:
         due = stream.heartbeat.next_timeout_ns() if stream.heartbeat is not None else None

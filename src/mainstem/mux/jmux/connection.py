@@ -11,8 +11,9 @@ Handshake. The client's eight-byte header comes first, the server's follows it, 
 passed (``established``). Until then everything waits in the control buffer and in the sessions' queues.
 
 Rations. ``outbound`` is what the peer allows and this end has not used; ``inbound`` is what this end allows and has not
-received. A byte that arrives is subtracted from ``inbound`` and added to ``unconsumed`` until ``consume``. When the two together
-fall to half of the initial ration, one IncrementRation restores it. A session that is discarded is restored no more.
+received. A header subtracts its bytes from ``inbound``, and each that arrives is added to ``unconsumed`` until ``consume``. When
+the two, and what a header has announced and is still to arrive, together fall to half of the initial ration, one
+IncrementRation restores it. A session that is discarded is restored no more.
 
 Sending. Control messages (Abort, Close, Acknowledgment, PingAck, IncrementRation) leave before data. The eof of a request or
 response is a flag of its last Data message, so it is sent by the session's turn; a separate Close is only sent when the response
@@ -64,6 +65,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         settings = settings or Settings()
         super().__init__(settings, now_ns=now_ns, peer=peer)
         self.established = False
+        self._has_header = False  # the peer's, valid or not
         self.sessions: dict[int, Session] = {}
         self._inbound_ration = settings.initial_ration or INFINITE
         self._outbound_ration = 0
@@ -123,6 +125,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
                 if self.established:
                     self._receive_header(memoryview(carry), 0, now_ns)
                 else:
+                    self._has_header = True
                     self._receive_connection_header(carry)
         if len(self._control) > self.settings.control_limit:
             self._violated(
@@ -346,7 +349,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
             )
         session.unconsumed -= count
         session.processing = True
-        due = session.unconsumed + session.inbound <= self._inbound_ration >> 1
+        due = session.unconsumed + session.inbound + self._arriving(session) <= self._inbound_ration >> 1
         if due and not session.increment_due and self._may_increment(session):
             session.increment_due = True
             self._increments.append(session)
@@ -468,8 +471,8 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         raise NotImplementedError
 
     def _may_send(self) -> bool:
-        """Whether messages may be sent yet."""
-        raise NotImplementedError
+        """Whether messages may be sent yet; the last one of a connection that failed needs the peer's header too."""
+        return self.established or (self._has_header and self.failure is not None)
 
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
         raise NotImplementedError
@@ -479,11 +482,16 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
             session.increment_due = False
             if not self._may_increment(session):
                 continue
-            amount = codec.largest_increment(self._inbound_ration - session.unconsumed - session.inbound)
+            held = session.unconsumed + session.inbound + self._arriving(session)
+            amount = codec.largest_increment(self._inbound_ration - held)
             if amount > 0:
                 session.inbound += amount
                 self._control += codec.encode_increment(session.id, amount)
         self._increments.clear()
+
+    def _arriving(self, session: Session) -> int:
+        """The bytes of the session that a header has announced and that have not arrived."""
+        return self._body_left if self._body is not None and self._body_session is session else 0
 
     def _may_increment(self, session: Session) -> bool:
         """Whether more may come on the session, and we may ask for it."""

@@ -210,9 +210,6 @@ class ServerConnection(JmuxConnection):
     def _header_due(self) -> bytearray:
         return self._header
 
-    def _may_send(self) -> bool:
-        return self.established or self.failure is not None
-
     def _turn(self, session: Session, out: list[bytes | memoryview]) -> int:
         if session.ended or session.server is not Half.OPEN:
             return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.errors import ConfigurationError, LocalProtocolError, TimedOut
+from mainstem.errors import ClosedError, ConfigurationError, LocalProtocolError, TimedOut
 from mainstem.mux.bymux import INFINITE, BymuxConnection, Half, InitialStream, Role, Settings, events
 from mainstem.mux.bymux.codec import encode_stream
 
@@ -306,6 +306,52 @@ def test_a_silent_peer_is_pinged_and_then_given_up() -> None:
         a.handle_timeout(7 * SECOND)
     assert caught.value.timeout == 2.0
     assert b.failure is None
+
+
+@pytest.mark.parametrize("streams", [0, 1])
+def test_a_peer_that_owes_its_last_packets_is_given_up_without_a_ping(streams: int) -> None:
+    a, b = pair(Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND))
+    for _ in range(streams):
+        stream = a.open_stream()
+        a.close(stream)
+        a.stop_read(stream)
+    a.finish()
+    assert a.data_to_send()
+    a.handle_timeout(5 * SECOND)
+    assert a.data_to_send() == b""
+    with pytest.raises(TimedOut):
+        a.handle_timeout(7 * SECOND)
+    assert b.failure is None
+
+
+def test_an_end_that_finished_is_not_given_up_for_its_silence() -> None:
+    a, b = pair(Settings(ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND))
+    a.finish()
+    shuttle(a, b)
+    assert events.ConnectionFinished() in drain(a)
+    for second in range(5, 60):
+        a.handle_timeout(second * SECOND)
+    assert a.data_to_send() == b""
+    assert a.failure is None
+
+
+def test_halves_that_count_as_sent_make_no_peer_owe_a_packet() -> None:
+    agreed = Settings(
+        ping_interval_ns=5 * SECOND, ping_timeout_ns=2 * SECOND, initial_own_half=Half.DONE, allow_at_start=False
+    )
+    a = BymuxConnection(Role.PROACTIVE, agreed)
+    for second in range(5, 60):
+        a.handle_timeout(second * SECOND)
+    assert a.failure is None
+
+
+def test_finish_is_refused_once_the_connection_is_over() -> None:
+    a, b = pair()
+    a.finish()
+    shuttle(a, b)
+    a.receive_eof()
+    with pytest.raises(ClosedError):
+        a.finish()
 
 
 def test_a_pong_tells_the_round_trip_and_keeps_the_peer_alive() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mainstem.errors import ClosedError, ConfigurationError, ConnectionLost, LocalProtocolError, TimedOut
+from mainstem.errors import (
+    ClosedError,
+    ConfigurationError,
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TimedOut,
+)
 from mainstem.mux.jmux import ClientConnection, Delivery, ServerConnection, Settings, events
 from mainstem.mux.jmux.codec import encode_increment, largest_increment
 
@@ -46,6 +53,39 @@ def test_data_waits_for_the_ration() -> None:
         them.consume(theirs, held)
         shuttle(us, them)
     assert session.client.name == "FINISHED"
+
+
+def test_bytes_that_a_header_has_announced_are_part_of_the_ration() -> None:
+    us, them = pair(Settings(), Settings(initial_ration=256))
+    session = us.open_session()
+    us.write(session, bytes(1000))
+    data = us.data_to_send()
+    them.receive_data(data[:5])
+    theirs = them.sessions[0]
+    them.consume(theirs, 1)
+    us.receive_data(them.data_to_send())
+    them.receive_data(data[5:])
+    assert theirs.unconsumed == 255
+    assert theirs.unconsumed + theirs.inbound <= 256
+    for _ in range(10):
+        them.consume(theirs, theirs.unconsumed)
+        shuttle(us, them)
+    assert (session.queued, session.sent) == (0, 1000)
+
+
+def test_a_server_says_nothing_before_it_has_the_client_s_header() -> None:
+    for begun in (b"", b"Jmu"):
+        them = ServerConnection()
+        them.receive_data(begun)
+        them.ping()
+        them.shut_down(b"restarting")
+        assert not them.wants_to_send
+        assert them.data_to_send() == b""
+    them = ServerConnection()
+    them.receive_data(b"Jmu")
+    with pytest.raises(RemoteProtocolError, match="inside a message"):
+        them.receive_eof()
+    assert them.data_to_send() == b""
 
 
 def test_a_ration_of_zero_is_infinite() -> None:
