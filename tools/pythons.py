@@ -1,8 +1,15 @@
-"""Builds Mainstem and runs ``tests/unit`` under other Pythons: ``python tools/pythons.py [VERSION ...]``.
+"""Builds Mainstem and runs its unit tests under other Pythons: ``python tools/pythons.py [VERSION ...] [--core]``.
 
 A Python is taken from PATH, or else from a suite of Debian that has it, which debootstrap installs below ``--folder`` (root only,
 some 600 MB, once). Its packages come from PyPI as wheels. The tests that need PySpark are left out: `tools/pyspark_versions.py` has
-versions of that. A Python takes five to ten minutes; one that can be had nowhere is named, and fails only if it was asked for.
+versions of that. A Python takes five to ten minutes, with ``--core`` three; one that can be had nowhere is named, and fails only if
+it was asked for.
+
+``--core`` runs the tests that need no other package (``TESTS`` in tools/wheel.py), and so does a free-threaded Python, for which
+many packages have no wheel. There the interpreter's lock must come back with what is compiled, which relies on it.
+
+``arm64`` is Debian's Python of that architecture, emulated by qemu-user. The compiler is the ziglang wheel's, which compiles here
+for there; what is emulated are the tests of ``ARM64_TESTS``, at most ``ARM64_SECONDS``.
 """
 
 from __future__ import annotations
@@ -16,8 +23,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import cross
+from wheel import TESTS as CORE_TESTS
+
 ROOT = Path(__file__).resolve().parents[1]
-VERSIONS = ("3.12", "3.13", "3.14", "3.14t")
+VERSIONS = ("3.12", "3.13", "3.14", "3.14t", "arm64")
 # Which suite of Debian has which. 3.12 was in none that is still served, and none has a free-threaded one.
 SUITES = {"3.13": "forky", "3.14": "forky"}
 MIRROR = "http://deb.debian.org/debian"
@@ -40,6 +50,26 @@ NEED_SPARK = (
     "tests/unit/capture/test_captures_elsewhere.py",
     "tests/unit/test_benchmark_options.py",
 )
+# A free-threaded interpreter takes its lock back, with a warning, where a module does not say that it can do without.
+LOCK_COMES_BACK = """
+import importlib, pathlib, sys
+import mainstem
+home = pathlib.Path(mainstem.__file__).parent
+for path in (home / "_core").rglob("*.py"):
+    name = ".".join(("mainstem", *path.relative_to(home).with_suffix("").parts)).removesuffix(".__init__")
+    if importlib.import_module(name).__file__.endswith(".so") and not sys._is_gil_enabled():
+        sys.exit(f"{name} leaves the interpreter's lock off")
+"""
+
+ARM64 = "arm64"
+ARM64_SUITE, ARM64_PYTHON = "trixie", "3.13"
+ARM64_TARGET = "aarch64-linux-gnu.2.36"
+# Emulation is so much slower that collecting the tests alone takes minutes: the tests of what is compiled, and no others.
+ARM64_TESTS = ("tests/unit/_core",)
+ARM64_SECONDS = 3600
+QEMU = "qemu-aarch64-static"
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
+QEMU_FORMAT = Path("/usr/lib/binfmt.d/qemu-aarch64.conf")
 
 
 def copy_tree(target: Path) -> None:
@@ -54,29 +84,33 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(source, copy)
 
 
-def script(python: str, place: str) -> str:
+def script(python: str, place: str, *, core: bool, free_threaded: bool) -> str:
     """What builds and tests the copy in ``place``, under that Python."""
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    packages = [
-        *needed["build-system"]["requires"],
-        *needed["dependency-groups"]["test"],
-        *TESTING,
-    ]
+    packages = [*needed["build-system"]["requires"], *needed["dependency-groups"]["test"], *(() if core else TESTING)]
     own = f"{place}/environment/bin/python"
-    install = f"{own} -m pip install --quiet --disable-pip-version-check --prefer-binary"
-    ignored = [f"--ignore={name}" for name in NEED_SPARK]
+    install = f"{own} -m pip install --quiet --disable-pip-version-check --prefer-binary".split()
+    tests = [f"tests/unit/{name}" for name in CORE_TESTS]
+    if not core:
+        tests = [*(f"--ignore={name}" for name in NEED_SPARK), "tests/unit"]
+    package = "." if core else f".[{EXTRAS}]"
     lines = [
         ["cd", f"{place}/tree"],
         [python, "-m", "venv", f"{place}/environment"],
-        [*install.split(), *packages],
-        ["env", "MAINSTEM_COMPILE=no", *install.split(), "--no-build-isolation", "--editable", f".[{EXTRAS}]"],
+        [*install, *packages],
+        ["env", "MAINSTEM_COMPILE=no", *install, "--no-build-isolation", "--editable", package],
         [own, "setup.py", "--quiet", "build_ext", "--inplace"],
-        [own, "-m", "pytest", "-q", "-m", "not long", *ignored, "tests/unit"],
     ]
+    if free_threaded:
+        lines += [
+            [own, "-c", LOCK_COMES_BACK],
+            ["export", "PYTHON_GIL=1"],
+        ]  # without the warning, which would fail the tests
+    lines.append([own, "-m", "pytest", "-q", "-m", "not long", *tests])
     return " && ".join(shlex.join(line) for line in lines)
 
 
-def system(folder: Path, suite: str) -> Path:
+def install_system(folder: Path, suite: str) -> Path:
     """A system of that suite with its Pythons, installed where it is not there."""
     root = folder / suite
     ready = root / "mainstem-ready"
@@ -98,8 +132,28 @@ def system(folder: Path, suite: str) -> Path:
     return root
 
 
-def why_no_system(version: str) -> str:
-    """Why Debian's Python of that version cannot be had here; nothing where it can."""
+def on_path(version: str) -> str | None:
+    """The program of that version, where PATH has one that runs; python3.14 may be the free-threaded one, which is 3.14t here."""
+    python = shutil.which(f"python{version}")
+    if python is None:
+        return None
+    code = "import sys, sysconfig; v = sys.version_info; t = 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED')); "
+    command = [python, "-I", "-c", code + "print(f'{v.major}.{v.minor}{t}')"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return python if done.stdout.strip() == version else None
+
+
+def why_not(version: str) -> str:
+    """Why that Python cannot be had here; nothing where it can."""
+    if version == ARM64:
+        programs = ("debootstrap", "dpkg-deb", "unshare", QEMU)
+        if missing := [name for name in programs if shutil.which(name) is None]:
+            return f"{', '.join(missing)} not found (apt-get install debootstrap qemu-user-static)"
+        if not cross.has_zig():
+            return "no ziglang wheel beside this Python (pip install ziglang), which compiles for arm64"
+        return "" if os.geteuid() == 0 else "only root can install a system of that architecture"
+    if on_path(version):
+        return ""
     if version not in SUITES:
         return f"no python{version} on PATH, and no suite of Debian has it"
     if os.geteuid() != 0:
@@ -109,29 +163,96 @@ def why_no_system(version: str) -> str:
     return ""
 
 
-def command_for(version: str, folder: Path) -> list[str]:
+def command_for(version: str, folder: Path, *, core: bool) -> list[str]:
     """The command that builds and tests under that version."""
-    name = f"python{version}"
-    if python := shutil.which(name):
+    if version == ARM64:
+        return command_for_arm64(folder)
+    free_threaded = version.endswith("t")
+    core = core or free_threaded
+    if python := on_path(version):
         place = folder / version
         copy_tree(place / "tree")
-        return ["sh", "-c", script(python, str(place))]
-    root = system(folder, SUITES[version])
+        return ["sh", "-c", script(python, str(place), core=core, free_threaded=free_threaded)]
+    root = install_system(folder, SUITES[version])
     copy_tree(root / version / "tree")
+    return in_root(root, script(f"python{version}", f"/{version}", core=core, free_threaded=False))
+
+
+def in_root(root: Path, command: str, before: str = "true") -> list[str]:
+    """The command that runs one of a shell in that system. The mounts are its process's own, and end with it."""
+    place = shlex.quote(str(root))
     inside = (
         f"env -i PATH={SYSTEM_PATH} HOME=/root LANG=C.UTF-8 PIP_CERT=/etc/ssl/certs/ca-certificates.crt "
-        f"chroot {shlex.quote(str(root))} sh -c {shlex.quote(script(name, f'/{version}'))}"
+        f"chroot {place} sh -c {shlex.quote(command)}"
     )
-    # The mounts are this process's own, and end with it.
-    mounts = (
-        f"mount --rbind /dev {shlex.quote(str(root / 'dev'))} && mount -t proc proc {shlex.quote(str(root / 'proc'))}"
+    mounts = f"mount --rbind /dev {place}/dev && mount -t proc proc {place}/proc"
+    return ["unshare", "--mount", "sh", "-c", f"{before} && {mounts} && {inside}"]
+
+
+def command_for_arm64(folder: Path) -> list[str]:
+    """The command that runs the tests of what is compiled under arm64, which is made here and emulated."""
+    root = extract_arm64(folder)
+    tree = root / "tree"
+    copy_tree(tree)
+    print(f"pythons: compiling for {ARM64_TARGET}", flush=True)
+    build_arm64(root, tree / "src")
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["test"]
+    packages = root / "packages"
+    if not packages.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
+        platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (17, 28)]
+        subprocess.run(
+            [*pip, *platforms, f"--python-version={ARM64_PYTHON}", "--target", packages, *needed], check=True
+        )
+    pytest = [f"python{ARM64_PYTHON}", "-u", "-m", "pytest", "-q", "-m", "not long", *ARM64_TESTS]
+    words = ["env", "PYTHONPATH=/tree/src:/packages", "timeout", str(ARM64_SECONDS), *pytest]
+    # Where nothing is registered for programs of arm64, this is, until the machine is started again.
+    register = (
+        f"(test -e {BINFMT}/register || mount -t binfmt_misc none {BINFMT}) && "
+        f"(test -e {BINFMT}/qemu-aarch64 || cat {QEMU_FORMAT} > {BINFMT}/register)"
     )
-    return ["unshare", "--mount", "sh", "-c", f"{mounts} && {inside}"]
+    return in_root(root, f"cd /tree && {shlex.join(words)}", register)
+
+
+def extract_arm64(folder: Path) -> Path:
+    """Debian's Python of arm64, its packages extracted and not configured, which takes no emulation."""
+    root = folder / ARM64
+    ready = root / "mainstem-ready"
+    if not ready.exists():
+        print(f"pythons: extracting Debian {ARM64_SUITE} for arm64 in {root}", flush=True)
+        shutil.rmtree(root, ignore_errors=True)
+        include = f"--include=python{ARM64_PYTHON},libpython{ARM64_PYTHON}-dev"
+        command = ["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase", include, ARM64_SUITE, str(root)]
+        with (folder / f"{ARM64}.log").open("w") as log:
+            subprocess.run([*command, MIRROR, "/usr/share/debootstrap/scripts/sid"], check=True, stdout=log, stderr=log)
+        for package in sorted((root / "var/cache/apt/archives").glob("*.deb")):
+            subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
+        ready.touch()
+    return root
+
+
+def build_arm64(root: Path, target: Path) -> None:
+    """Compiles each module that is older than its source."""
+    os.chdir(ROOT)
+    own = root / "usr" / "include" / f"python{ARM64_PYTHON}"
+    pyconfig = root / "usr" / "include" / "aarch64-linux-gnu" / f"python{ARM64_PYTHON}" / "pyconfig.h"
+    shutil.rmtree(root / "headers", ignore_errors=True)
+    include = cross.headers(root / "headers", own, pyconfig.read_text())
+    suffix = f".cpython-{ARM64_PYTHON.replace('.', '')}-aarch64-linux-gnu.so"
+    newest = max(path.stat().st_mtime for path in cross.CORE.rglob("*.p[yx]*"))
+    for source in cross.modules():
+        output = (target / source.relative_to(ROOT / "src")).with_suffix(suffix)
+        if output.exists() and output.stat().st_mtime > newest:
+            continue
+        options = ("-O2", "-shared", "-fPIC", "-DNDEBUG")
+        if printed := cross.compile_module(source, output, ARM64_TARGET, include, *options):
+            sys.exit(f"pythons: {source} for {ARM64_TARGET}:\n{printed[-3000:]}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("versions", nargs="*", help=f"of {', '.join(VERSIONS)}; without any, those that can be had")
+    parser.add_argument("--core", action="store_true", help="only the tests that need no other package")
     parser.add_argument("--folder", type=Path, default=Path.home() / ".cache" / "mainstem" / "pythons")
     chosen = parser.parse_args()
     folder = chosen.folder.resolve()
@@ -140,12 +261,13 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     outcomes = {}
     for version in chosen.versions or VERSIONS:
-        reason = "" if shutil.which(f"python{version}") else why_no_system(version)
-        if reason:
+        if reason := why_not(version):
             outcomes[version] = not chosen.versions, f"not run: {reason}"
             continue
         print(f"== Python {version}", flush=True)
-        done = subprocess.run(command_for(version, folder), check=False)
+        # What it imports is the copy, which is installed there.
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        done = subprocess.run(command_for(version, folder, core=chosen.core), env=environment, check=False)
         outcomes[version] = done.returncode == 0, "passed" if done.returncode == 0 else "FAILED"
     for version, (_, text) in outcomes.items():
         print(f"{version}: {text}")

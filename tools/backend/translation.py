@@ -14,7 +14,9 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": False,
-    "freethreading_compatible": True,
+    # An appender keeps what it claimed in its own fields, and closing sets pointers to null: of threads that share an object only
+    # the interpreter's lock keeps one from the other's. So a free-threaded interpreter takes its lock back.
+    "freethreading_compatible": False,
 }
 
 

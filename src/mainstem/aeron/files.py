@@ -215,7 +215,7 @@ class MemoryFiles:
 
     def __init__(self, *, space: int = 1 << 40, page_size: int = 4096) -> None:
         self.page_size = page_size
-        self._space = space
+        self.space = space
         self._files: dict[str, bytearray] = {}
         self._directories: set[str] = set()
 
@@ -274,7 +274,7 @@ class MemoryFiles:
 
     def free_space(self, path: str) -> int:
         del path  # one file system
-        return self._space - sum(map(len, self._files.values()))
+        return self.space - sum(map(len, self._files.values()))
 
     def _file(self, path: str) -> bytearray:
         try:

@@ -17,7 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem.errors import MissingExtraError
+from mainstem.errors import ConfigurationError, MissingExtraError
+from mainstem.platforms import require_linux
 from mainstem.units import format_size
 
 if TYPE_CHECKING:
@@ -161,7 +162,11 @@ def extras() -> list[Check]:
 
 
 def all_checks(settings: DriverSettings) -> list[Check]:
-    """Returns all of them, for a driver with these settings."""
+    """Returns all of them, for a driver with these settings; where there can be no driver, why, and the others."""
+    try:
+        require_linux("a media driver", instead="clients, multiplexers, Aqueduct and readers work")
+    except ConfigurationError as error:
+        return [Check("system", State.FAIL, str(error)), java(), *extras()]
     return [
         shared_memory(),
         socket_buffer("rmem", settings.socket_so_rcvbuf),

@@ -108,8 +108,9 @@ def run(
         drains = threading.Event()
         if beside_recorder:
             os.nice(NICENESS)
-            # It does not interrupt what runs when its data arrives.
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            if hasattr(os, "sched_setscheduler"):
+                # It does not interrupt what runs when its data arrives.
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
             print(READY, flush=True)
             threading.Thread(target=_until_end_of_input, args=(drains,), daemon=True).start()
         complete = _ship(shipper, stop, once, drains)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,11 @@ def test_the_backend_asks_for_the_ziglang_wheel_only_then(
     assert backend.get_requires_for_build_wheel() == ["wheel", compiler.ZIG]
     monkeypatch.setenv("CC", "gcc")
     assert backend.get_requires_for_build_wheel() == ["wheel"]
+
+
+def test_the_group_that_compiles_for_other_systems_asks_for_the_same_wheel(compiler: ModuleType) -> None:
+    project = tomllib.loads((BACKEND.parents[1] / "pyproject.toml").read_text())
+    assert project["dependency-groups"]["cross"] == [compiler.ZIG]
 
 
 def test_another_compiler_than_python_s_own_is_taken(compiler: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

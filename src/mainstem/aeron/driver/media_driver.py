@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
 from mainstem.errors import LocalProtocolError
+from mainstem.platforms import require_linux
 from mainstem.unclosed import finalise_at_exit
 
 if TYPE_CHECKING:
@@ -78,12 +79,15 @@ class MediaDriver:
 
         Raises:
             ActiveDriverError: The directory belongs to a driver that is alive.
-            ConfigurationError: A setting is not accepted, or settings contradict each other.
+            ConfigurationError: A setting is not accepted, settings contradict each other, or this is not Linux.
             DriverTimeout: The process does not come up.
 
         Example:
             >>> driver = MediaDriver.launch("/dev/shm/aeron-prices", threading_mode="DEDICATED")
         """
+        # What the caller drives may have files and transports that need no system, as the simulator's have.
+        if context is None or context.settings.threading_mode is not ThreadingMode.INVOKER:
+            require_linux("a media driver", instead="start the reference's driver, and connect to its directory")
         if context is not None:
             return cls._launch_here(context, temporary=False)
         settings = (settings or DriverSettings.load()).replace(**overrides)
@@ -138,6 +142,18 @@ class MediaDriver:
         if self._invoke is None:
             raise LocalProtocolError("do_work belongs to an open driver with threading mode INVOKER in this process")
         return self._invoke()
+
+    @property
+    def next_due_ns(self) -> int:
+        """When ``do_work`` of a driver in INVOKER mode has something to do at the latest, by its clock; 0 for any other.
+
+        What arrives or what a client writes may give it something to do before.
+
+        Example:
+            >>> due_ns = driver.next_due_ns
+        """
+        invoker = getattr(self._running, "invoker", None)
+        return 0 if invoker is None else invoker.next_due_ns
 
     def close(self) -> None:
         """Ends the driver; its clients see at once that it was shut down. May be called twice.

@@ -131,7 +131,8 @@ def _processors(pid: int) -> int:
     """What the JVM counts as its processors: the CPUs that it may run on, within the quota of its container."""
     count = os.cpu_count() or 1
     try:
-        count = len(os.sched_getaffinity(pid))
+        if hasattr(os, "sched_getaffinity"):
+            count = len(os.sched_getaffinity(pid))
         quota, _, period = Path("/sys/fs/cgroup/cpu.max").read_text().partition(" ")
         if quota.isdecimal():
             count = min(count, -(-int(quota) // int(period)))

@@ -1,0 +1,85 @@
+"""Systems that are not Linux: what does not need it works, and what does is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.streams import Stream, record
+
+import mainstem
+from mainstem.recording import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.system
+
+ROOT = Path(__file__).resolve().parents[2]
+REFUSED = "needs Linux, and this is darwin"
+
+
+def elsewhere(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """A program of tests/support/elsewhere.py, run to its end."""
+    command = [sys.executable, "-m", "tests.support.elsewhere", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def output(*words: str | Path) -> str:
+    done = elsewhere(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[mainstem.MediaDriver]:
+    with mainstem.MediaDriver.launch(tmp_path / "driver") as running:
+        yield running
+
+
+def test_every_module_is_imported() -> None:
+    assert int(output("imports")) > 400
+
+
+def test_a_client_uses_a_driver_over_ipc(driver: mainstem.MediaDriver) -> None:
+    assert output("client", driver.directory) == "True"
+
+
+def test_a_multiplexer_carries_a_stream() -> None:
+    assert output("multiplexer") == "b'tide'"
+
+
+def test_aqueduct_carries_a_message(tmp_path: Path) -> None:
+    assert output("aqueduct", tmp_path) == "4"
+
+
+def test_recordings_are_written_read_and_decoded(tmp_path: Path) -> None:
+    payloads = [b'{"height": %d}' % height for height in (3, 1, 4)]
+    with Recorder(tmp_path, segment_length=131072) as recorder:
+        writer = recorder.start(session_id=7, stream_id=1001, initial_term_id=-5,
+                                term_buffer_length=65536, mtu_length=1408, join_position=0)  # fmt: skip
+        record(writer, Stream(session_id=7, stream_id=1001), payloads, time_ns=0, step_ns=1)
+    assert output("reader", tmp_path) == "[3, 1, 4]"
+
+
+def test_a_driver_is_refused() -> None:
+    assert output("driver").startswith(f"a media driver {REFUSED}")
+
+
+@pytest.mark.parametrize(("command", "part"), [("driver", "a media driver"), ("demo", "the demo")])
+def test_a_command_with_a_driver_is_refused_in_one_sentence(command: str, part: str) -> None:
+    done = elsewhere("command", command)
+    assert done.returncode != 0
+    assert done.stderr.startswith(f"mainstem: {part} {REFUSED}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_doctor_says_why_there_is_no_driver() -> None:
+    done = elsewhere("command", "doctor", "--json")
+    [system] = [check for check in json.loads(done.stdout) if check["name"] == "system"]
+    assert done.returncode == 1
+    assert system["figure"].startswith(f"a media driver {REFUSED}")
