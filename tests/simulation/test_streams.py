@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.support.tiers import long_after
 
-from mainstem.sim.runner import main, run_one
+from mainstem.sim import disorder
+from mainstem.sim.checkers import Violation
+from mainstem.sim.runner import main, run_one, smallest
 from mainstem.sim.scenarios import SCENARIOS
+from mainstem.sim.schedule import Plan
+from mainstem.sim.wire import WireChecker
 from mainstem.sim.world import World
+
+if TYPE_CHECKING:
+    from mainstem.sim.schedule import Fault
 
 pytestmark = pytest.mark.simulation
 
@@ -47,5 +57,53 @@ def test_a_failing_seed_prints_the_command_that_replays_it(
     monkeypatch.setitem(SCENARIOS, "broken", broken)
     assert main(["--scenario", "broken", "--seed", "3"]) == 1
     said = capsys.readouterr()
-    assert "replay it with: python -m mainstem.sim --scenario broken --seed 3" in said.err
+    assert "the whole run: python -m mainstem.sim --scenario broken --seed 3\n" in said.err
+    # It fails whatever is left out, so everything is.
+    assert re.search(
+        r"replay it with: python -m mainstem.sim --scenario broken --seed 3 --without \S+ --size 0.02\n", said.err
+    )
     assert "0 passed, 1 failed" in said.out
+
+
+@pytest.mark.long
+def test_a_planted_violation_is_reduced_to_the_faults_that_it_needs_and_replays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A violation that only a crash causes: what is left of a storm of many faults is the crash."""
+    begin = disorder.KINDS["crash"].begin
+
+    def broken(struck: disorder.Disorder, fault: Fault) -> None:
+        begin(struck, fault)
+        raise Violation("planted")
+
+    monkeypatch.setitem(disorder.KINDS, "crash", disorder.KINDS["crash"]._replace(begin=broken))
+    outcomes = (run_one("storm", seed, Plan(size=0.05)) for seed in range(1, 100))
+    outcome = next(each for each in outcomes if "planted" in each.failure and len(each.faults) > 3)
+    least = smallest(outcome)
+    assert "planted" in least.failure
+    assert len(least.faults) == 1
+    again = run_one("storm", outcome.seed, least.plan)
+    assert (again.failure, again.trace) == (least.failure, least.trace)
+
+
+def test_the_summary_names_faults_and_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--scenario", "storm", "--seeds", "2", "--workers", "1", "--size", "0.05"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"[1-9]\d* simulated seconds, [\d,]+ messages of [\d,]+ bytes checked\nfaults: \w", said)
+    assert "2 passed, 0 failed" in said
+
+
+def test_one_ignored_nak_in_64_breaks_the_bound_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is judged when it is due; one in 64 counts as one that was not served, as where the sender ignores it."""
+    monkeypatch.setattr(WireChecker, "is_strict", False, raising=False)
+    original = WireChecker._is_served
+    judged = 0
+
+    def one_in_64(checker: WireChecker, request: object) -> bool:
+        nonlocal judged
+        judged += 1
+        return judged % 64 != 0 and original(checker, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(WireChecker, "_is_served", one_in_64)
+    failures = [run_one("gaps", seed).failure for seed in (1, 2, 3)]
+    assert any("NAKs that were ignored, as a share" in failure for failure in failures)

@@ -8,16 +8,19 @@ from the seed::
         subscription = host.aeron.add_subscription("aeron:ipc", 1001)
 """
 
+from mainstem.sim.byte_streams import ByteStream, StreamEnd, StreamFaults
 from mainstem.sim.checkers import MonotoneChecker, StreamChecker, Violation
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.faults import PERFECT, Faults
+from mainstem.sim.host import Host
 from mainstem.sim.network import SimNetwork
 from mainstem.sim.trace import Trace
 from mainstem.sim.transports import HostTransports
-from mainstem.sim.world import Host, World
+from mainstem.sim.world import World
 
 __all__ = [
     "PERFECT",
+    "ByteStream",
     "Faults",
     "Host",
     "HostTransports",
@@ -25,6 +28,8 @@ __all__ = [
     "MonotoneChecker",
     "SimNetwork",
     "StreamChecker",
+    "StreamEnd",
+    "StreamFaults",
     "Trace",
     "Violation",
     "World",

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 
 class Violation(AssertionError):
     """A promise of the protocol was broken."""
+
+
+@dataclass
+class Checked:
+    """How much the checkers of this process have checked since it was last set back."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+CHECKED = Checked()
 
 
 class StreamChecker:
@@ -64,6 +76,8 @@ class StreamChecker:
             raise Violation(f"{self.name}: position went from {self._position} to {position}")
         self._position = position
         self.delivered_count += 1
+        CHECKED.messages += 1
+        CHECKED.bytes += len(message)
 
     @property
     def outstanding(self) -> int:

@@ -1,22 +1,33 @@
-"""What a network does to datagrams, as probabilities; every draw comes from the simulation's own ``random.Random``."""
+"""What a link does to datagrams, as probabilities and limits; every draw comes from the simulation's own ``random.Random``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import NS_PER_MS, NS_PER_US
 from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from random import Random
+
+# The faults of a link that may be switched off by name; each is the field of ``Faults`` that begins it.
+LINK_KINDS = ("loss", "burst", "duplication", "reorder", "jitter", "corruption", "truncation", "mtu", "clog")
+_FIELDS = {"jitter": "jitter_ns", "clog": "rate"}
+_LIKELIHOODS = ("loss", "burst", "duplication", "reorder", "corruption", "truncation")
+_SIZES = ("delay_ns", "jitter_ns", "reorder_ns", "burst_length", "mtu", "rate", "queue_length")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
     """A link's behaviour. Probabilities are for each datagram, delays in nanoseconds, one way.
 
-    ``reorder`` is the share of datagrams held back by up to ``reorder_ns`` more than their delay, so that later ones overtake them.
+    ``reorder`` is the share of datagrams held back by up to ``reorder_ns`` more than their delay, so that later ones overtake
+    them. ``burst`` is how likely a datagram begins a run of losses, of ``burst_length`` datagrams on average. ``corruption`` flips
+    bits, ``truncation`` takes the end away: with ``checksum``, as UDP has one, such a datagram is dropped, and without it arrives
+    as it is. A datagram longer than ``mtu`` bytes vanishes (0: none does). ``rate`` is the link's bytes in a second (0: any
+    number); ``queue_length`` bytes wait for their turn there, and later datagrams are dropped.
     """
 
     loss: float = 0.0
@@ -25,38 +36,38 @@ class Faults:
     delay_ns: int = 50 * NS_PER_US
     jitter_ns: int = 0
     reorder_ns: int = 2 * NS_PER_MS
+    burst: float = 0.0
+    burst_length: int = 10
+    corruption: float = 0.0
+    truncation: float = 0.0
+    checksum: bool = True
+    mtu: int = 0
+    rate: int = 0
+    queue_length: int = 64 * 1024
 
     def __post_init__(self) -> None:
-        for name in ("loss", "duplication", "reorder"):
+        for name in _LIKELIHOODS:
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise ConfigurationError(f"{name} is a probability between 0 and 1, not {value}")
-        for name in ("delay_ns", "jitter_ns", "reorder_ns"):
+        for name in _SIZES:
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} cannot be negative: {getattr(self, name)}")
 
-    def arrivals_ns(self, chance: Random) -> list[int]:
-        """Draws the fate of one datagram.
+    def without(self, kinds: Collection[str]) -> Faults:
+        """The same link with some kinds of faults switched off.
 
         Args:
-            chance: The random source that is drawn from.
+            kinds: Names out of ``LINK_KINDS``; others are ignored.
 
         Returns:
-            The delay of each copy in nanoseconds: none for a lost datagram, two for a duplicated one.
+            The faults that are left.
 
         Example:
-            ``Faults(loss=1.0).arrivals_ns(Random(1))`` is ``[]``.
+            ``Faults(loss=0.1).without(["loss"])``
         """
-        if chance.random() < self.loss:
-            return []
-        copies = 2 if chance.random() < self.duplication else 1
-        return [self._delay(chance) for _ in range(copies)]
-
-    def _delay(self, chance: Random) -> int:
-        delay = self.delay_ns + (chance.randrange(self.jitter_ns) if self.jitter_ns else 0)
-        if chance.random() < self.reorder:
-            delay += chance.randrange(self.reorder_ns) if self.reorder_ns else 0
-        return delay
+        fields: dict[str, Any] = {_FIELDS.get(kind, kind): 0 for kind in kinds if kind in LINK_KINDS}
+        return replace(self, **fields) if fields else self
 
     @classmethod
     def drawn(cls, chance: Random, *, max_loss: float = 0.3) -> Faults:
@@ -82,6 +93,8 @@ class Faults:
             reorder=share(0.3),
             delay_ns=chance.randrange(10 * NS_PER_US, 5 * NS_PER_MS),
             jitter_ns=chance.choice((0, chance.randrange(1, 3 * NS_PER_MS))),
+            burst=chance.choice((0.0, 0.0, chance.uniform(0, max_loss / 20))),
+            burst_length=chance.randrange(2, 20),
         )
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from mainstem._core.driver.datagram import MemoryTransport
 from mainstem.aeron.driver.media.addresses import InetAddress
 from mainstem.errors import ConfigurationError
 from mainstem.sim.faults import PERFECT, Faults
+from mainstem.sim.link import Link
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from random import Random
 
     from mainstem.instruments import Instrument
     from mainstem.sim.wire import WireChecker
 
 FIRST_EPHEMERAL_PORT = 40_000
+CONTROL_LENGTH = 48  # bytes: no longer than this are heartbeats and most control frames
 MAX_IN_FLIGHT = 200_000  # datagrams: a network that holds more is being flooded, and memory is not for that
 
 
-@dataclass
+@dataclass(slots=True)
 class SimSocket:
     """One bound transport of one host."""
 
@@ -29,6 +33,20 @@ class SimSocket:
     local: InetAddress
     connected: InetAddress | None
     group: InetAddress | None
+    packed: bytes = field(init=False)
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.packed = self.local.packed
+        self.text = str(self.local)
+
+
+class _Peer(NamedTuple):
+    """Where datagrams are sent to, as often as it is asked for."""
+
+    address: InetAddress
+    text: str
+    is_multicast: bool
 
 
 class _Flight(NamedTuple):
@@ -36,9 +54,10 @@ class _Flight(NamedTuple):
 
     due_ns: int
     number: int
-    source: InetAddress
+    source: SimSocket
     destination: InetAddress
     datagram: bytes
+    is_damaged: bool
     member: SimSocket | None  # of the group that it was sent to
 
 
@@ -51,26 +70,50 @@ class SimNetwork:
         chance: The random source.
         faults: The faults of every link that ``link`` does not name.
         instrument: Is notified of each datagram that is sent or arrives.
+
+    Attributes:
+        counts: How often each kind of fault has struck, by name.
+        without: Kinds of faults that no link has, whatever it was given.
+        bytes_delivered: Bytes of the datagrams that arrived.
+        has_damaged: Whether a datagram has arrived with other bytes than were sent, since this was last set back.
+        has_moved_data: Whether more than control frames and heartbeats was sent, since this was last set back.
     """
 
     def __init__(self, chance: Random, *, faults: Faults = PERFECT, instrument: Instrument | None = None) -> None:
-        self.faults = faults
+        self.counts: Counter[str] = Counter()
+        self.without: Collection[str] = ()
         self.sent = 0
         self.lost = 0
         self.delivered = 0
+        self.bytes_delivered = 0
+        self.has_moved_data = False
+        self.has_damaged = False
         self.unroutable = 0
         self._chance = chance
         self._instrument = instrument
         # Only where it is asked for: it holds streams to the settings' own values, which a user's world may change.
         self.checker: WireChecker | None = None
-        self._links: dict[tuple[str, str], Faults] = {}
-        self._cut: set[tuple[str, str]] = set()
+        self._faults = faults
+        self._links: dict[tuple[str, str], Link] = {}
         self._sockets: list[SimSocket] = []
         self._bound: dict[InetAddress, SimSocket] = {}
-        self._unpacked: dict[bytes, InetAddress] = {}
+        self._peers: dict[bytes, _Peer] = {}
         self._flights: list[_Flight] = []
         self._number = 0
         self._next_port = FIRST_EPHEMERAL_PORT
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of every link that ``link`` does not name."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: Faults) -> None:
+        named = [key for key, link in self._links.items() if link.faults is not self._faults]
+        self._faults = faults.without(self.without)
+        for key in self._links:
+            if key not in named:
+                self._replace(key, self._faults)
 
     def link(self, source: str, destination: str, faults: Faults) -> None:
         """Sets the faults of one direction between two hosts.
@@ -83,7 +126,18 @@ class SimNetwork:
         Example:
             ``network.link("10.0.0.1", "10.0.0.2", Faults(loss=0.1))``
         """
-        self._links[source, destination] = faults
+        self._replace((source, destination), faults.without(self.without))
+
+    def _replace(self, key: tuple[str, str], faults: Faults) -> None:
+        link = Link(faults, self.counts, self._chance)
+        link.is_cut = key in self._links and self._links[key].is_cut
+        self._links[key] = link
+
+    def _link(self, source: str, destination: str) -> Link:
+        link = self._links.get((source, destination))
+        if link is None:
+            link = self._links[source, destination] = Link(self._faults, self.counts, self._chance)
+        return link
 
     def cut(self, source: str, destination: str) -> None:
         """Loses every datagram in one direction, until ``mend``.
@@ -95,7 +149,7 @@ class SimNetwork:
         Example:
             ``network.cut("10.0.0.1", "10.0.0.2")``
         """
-        self._cut.add((source, destination))
+        self._link(source, destination).is_cut = True
 
     def mend(self, source: str, destination: str) -> None:
         """Ends a ``cut``.
@@ -107,7 +161,7 @@ class SimNetwork:
         Example:
             ``network.mend("10.0.0.1", "10.0.0.2")``
         """
-        self._cut.discard((source, destination))
+        self._link(source, destination).is_cut = False
 
     def open(
         self, local: InetAddress, *, connected: InetAddress | None = None, group: InetAddress | None = None
@@ -146,16 +200,45 @@ class SimNetwork:
             return None
         return bound
 
-    def _unpack(self, packed: bytes) -> InetAddress:
-        address = self._unpacked.get(packed)
-        if address is None:
-            address = self._unpacked[packed] = InetAddress.unpack(packed)
-        return address
+    def _peer(self, packed: bytes) -> _Peer:
+        peer = self._peers.get(packed)
+        if peer is None:
+            address = InetAddress.unpack(packed)
+            peer = self._peers[packed] = _Peer(address, str(address), address.is_multicast)
+        return peer
 
-    def _open_sockets(self) -> list[SimSocket]:
-        if any(one.transport.closed for one in self._sockets):
-            self._sockets = [one for one in self._sockets if not one.transport.closed]
-        return self._sockets
+    def close_all(self, address: str) -> None:
+        """Closes every socket of a host, as its kernel does when a program ends.
+
+        Args:
+            address: The host's address.
+
+        Example:
+            ``network.close_all("10.0.0.1")``
+        """
+        for one in self._sockets:
+            if one.local.ip == address:
+                one.transport.close()
+
+    @property
+    def round_trip_ns(self) -> int:
+        """The longest round trip between two hosts, as their links are now."""
+        ways = [link.faults for link in self._links.values()] or [self._faults]
+        return 2 * max(each.delay_ns + each.jitter_ns + (each.reorder_ns if each.reorder else 0) for each in ways)
+
+    def sockets(self, address: str) -> list[SimSocket]:
+        """The open sockets of a host.
+
+        Args:
+            address: The host's address.
+
+        Returns:
+            The sockets, the oldest first.
+
+        Example:
+            ``network.sockets("10.0.0.1")``
+        """
+        return [one for one in self._sockets if one.local.ip == address and not one.transport.closed]
 
     def pump(self, now_ns: int) -> int:
         """Takes every datagram that was sent until now and delivers what is due.
@@ -169,9 +252,19 @@ class SimNetwork:
         Example:
             ``network.pump(clock.monotonic_ns())``
         """
-        moved = sum(self._collect(one, now_ns) for one in self._open_sockets())
-        while self._flights and self._flights[0].due_ns <= now_ns:
-            self._deliver(heapq.heappop(self._flights), now_ns)
+        moved = 0
+        has_closed = False
+        for source in self._sockets:
+            transport = source.transport
+            if transport.closed:
+                has_closed = True
+            elif transport.sent:
+                moved += self._collect(source, now_ns)
+        if has_closed:
+            self._sockets = [one for one in self._sockets if not one.transport.closed]
+        flights = self._flights
+        while flights and flights[0].due_ns <= now_ns:
+            self._deliver(heappop(flights), now_ns)
             moved += 1
         if self.checker is not None:
             self.checker.pumped()
@@ -191,55 +284,67 @@ class SimNetwork:
     def _collect(self, source: SimSocket, now_ns: int) -> int:
         datagrams = source.transport.take()
         for packed, datagram in datagrams:
-            destination = self._unpack(packed) if packed else source.connected
-            if destination is None:
-                raise ConfigurationError(f"{source.local}: a datagram without a destination on an unconnected socket")
-            self.sent += 1
-            self._send(source.local, destination, datagram, now_ns)
+            if packed is None:
+                if source.connected is None:
+                    raise ConfigurationError(
+                        f"{source.local}: a datagram without a destination on an unconnected socket"
+                    )
+                packed = source.connected.packed
+            self._send(source, self._peer(packed), datagram, now_ns)
+        self.sent += len(datagrams)
         return len(datagrams)
 
-    def _send(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
+    def _send(self, source: SimSocket, peer: _Peer, datagram: bytes, now_ns: int) -> None:
+        if len(datagram) > CONTROL_LENGTH:
+            self.has_moved_data = True
         if self._instrument is not None:
-            self._instrument.frame_out(str(destination), datagram, now_ns)
+            self._instrument.frame_out(peer.text, datagram, now_ns)
         if self.checker is not None:
-            self.checker.sent(source, datagram, now_ns)
-        if destination.is_multicast:
+            self.checker.sent(source.local, datagram, now_ns)
+        if peer.is_multicast:
             # Each member has a link of its own: one may miss what another receives.
-            for member in self._receivers(destination):
-                self._fly(source, destination, datagram, now_ns, member)
+            for member in self._receivers(peer.address):
+                self._fly(source, peer.address, datagram, now_ns, member)
         else:
-            self._fly(source, destination, datagram, now_ns, None)
+            self._fly(source, peer.address, datagram, now_ns, None)
 
     def _fly(
-        self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int, member: SimSocket | None
+        self, source: SimSocket, destination: InetAddress, datagram: bytes, now_ns: int, member: SimSocket | None
     ) -> None:
-        link = (source.ip, destination.ip if member is None else member.local.ip)
-        delays = [] if link in self._cut else self._links.get(link, self.faults).arrivals_ns(self._chance)
-        if not delays:
+        at = destination.ip if member is None else member.local.ip
+        arrivals = self._link(source.local.ip, at).carry(datagram, now_ns)
+        if not arrivals:
             self.lost += 1
-        for delay_ns in delays:
+            if self.checker is not None:
+                self.checker.lost(at, datagram, now_ns)
+        for due_ns, arriving, is_damaged in arrivals:
             if len(self._flights) >= MAX_IN_FLIGHT:
                 raise ConfigurationError(f"more than {MAX_IN_FLIGHT} datagrams in flight")
             self._number += 1
-            flight = _Flight(now_ns + delay_ns, self._number, source, destination, datagram, member)
-            heapq.heappush(self._flights, flight)
+            heappush(self._flights, _Flight(due_ns, self._number, source, destination, arriving, is_damaged, member))
 
     def _deliver(self, flight: _Flight, now_ns: int) -> None:
-        receivers = self._receivers(flight.destination) if flight.member is None else [flight.member]
+        receivers = self._receivers(flight.destination) if flight.member is None else (flight.member,)
         if not receivers:
             self.unroutable += 1
         for receiver in receivers:
-            if receiver.connected is not None and receiver.connected != flight.source:
+            if receiver.connected is not None and receiver.connected != flight.source.local:
                 continue
             self.delivered += 1
+            self.bytes_delivered += len(flight.datagram)
+            if flight.is_damaged:
+                self.has_damaged = True
             if self._instrument is not None:
-                self._instrument.frame_in(str(flight.source), flight.datagram, now_ns)
+                self._instrument.frame_in(flight.source.text, flight.datagram, now_ns)
             if self.checker is not None:
-                self.checker.arrived(receiver.local, flight.datagram, now_ns)
+                if flight.is_damaged:
+                    self.checker.damaged()
+                else:
+                    self.checker.arrived(receiver.local, flight.datagram, now_ns)
             receiver.transport.deliver(flight.datagram, flight.source.packed)
 
-    def _receivers(self, destination: InetAddress) -> list[SimSocket]:
+    def _receivers(self, destination: InetAddress) -> Sequence[SimSocket]:
         if destination.is_multicast:
-            return [one for one in self._open_sockets() if one.group == destination]
+            return [one for one in self._sockets if one.group == destination and not one.transport.closed]
         bound = self._bound_to(destination)
-        return [] if bound is None else [bound]
+        return () if bound is None else (bound,)

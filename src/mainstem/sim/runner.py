@@ -1,4 +1,4 @@
-"""Runs scenarios over many seeds; a failing seed prints its trace and one command that replays it."""
+"""Runs scenarios over many seeds; a failing seed is reduced, and prints its trace and one command that replays it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import logging
 import os
 import sys
 import traceback
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mainstem.clock import NS_PER_SECOND
+from mainstem.sim.checkers import CHECKED
+from mainstem.sim.clock import START_NS
 from mainstem.sim.scenarios import SCENARIOS
+from mainstem.sim.schedule import Plan
+from mainstem.sim.shrinking import shrink
 from mainstem.sim.world import World
 
 if TYPE_CHECKING:
@@ -21,44 +27,81 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one seed of one scenario ended; ``failure`` is empty when everything held."""
+    """How one seed of one scenario ended; ``failure`` is empty when everything held.
+
+    ``counts`` is how often each kind of fault struck, ``faults`` the numbers of those that a schedule had.
+    """
 
     scenario: str
     seed: int
+    plan: Plan = field(default_factory=Plan)
     facts: str = ""
     failure: str = ""
     trace: str = ""
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: tuple[int, ...] = ()
+    simulated_ns: int = 0
+    messages: int = 0
+    bytes_checked: int = 0
 
     @property
     def replay(self) -> str:
         """The command that runs exactly this again."""
-        return f"python -m mainstem.sim --scenario {self.scenario} --seed {self.seed}"
+        return f"python -m mainstem.sim --scenario {self.scenario} --seed {self.seed}{self.plan.arguments}"
+
+    @property
+    def kind_of_failure(self) -> str:
+        """The exception's name."""
+        lines = self.failure.strip().splitlines()
+        return next((line.partition(":")[0] for line in reversed(lines) if line[:1].strip()), "")
 
 
-def run_one(scenario: str, seed: int) -> Outcome:
-    """One world from one seed."""
-    world = World(seed)
+def run_one(scenario: str, seed: int, plan: Plan | None = None) -> Outcome:
+    """One world from one seed, less what ``plan`` leaves out."""
+    plan = plan or Plan()
+    CHECKED.messages = CHECKED.bytes = 0
+    world = World(seed, plan=plan)
     world.network.checker = world.wire
+    facts = failure = trace = ""
     try:
         with world:
             facts = SCENARIOS[scenario](world)
+            if world.network.checker is not None and not world.wire.is_blind:
+                world.wire.efficiency.round_trip_ns = world.network.round_trip_ns
+                world.wire.efficiency.finish()
     except Exception:
-        return Outcome(scenario, seed, failure=traceback.format_exc(), trace=str(world.trace))
-    finally:
-        # Clients and drivers know each other in circles, and hold megabytes that the collector does not see.
-        del world
-        gc.collect()
-    return Outcome(scenario, seed, facts=facts)
+        failure, trace = traceback.format_exc(), str(world.trace)
+    outcome = Outcome(
+        scenario,
+        seed,
+        plan,
+        facts,
+        failure,
+        trace,
+        world.network.counts,
+        tuple(fault.number for fault in world.schedule.faults) if world.schedule is not None else (),
+        world.now_ns - START_NS,
+        CHECKED.messages,
+        CHECKED.bytes,
+    )
+    # Clients and drivers know each other in circles, and hold megabytes that the collector does not see. What was there before
+    # the first world is frozen (``keep_quiet``), so that the collector walks through this world alone.
+    del world
+    gc.collect()
+    return outcome
 
 
 def keep_quiet() -> None:
     """Drivers warn of what scenarios do to them on purpose: only what fails is worth a word."""
     logging.getLogger("mainstem").addHandler(logging.NullHandler())
+    gc.freeze()
 
 
-def run_many(scenarios: Sequence[str], seeds: Iterable[int], *, workers: int) -> Iterator[Outcome]:
+def run_many(
+    scenarios: Sequence[str], seeds: Iterable[int], *, workers: int, plan: Plan | None = None
+) -> Iterator[Outcome]:
     """Every scenario with every seed, over ``workers`` processes."""
-    jobs = [(scenario, seed) for seed in seeds for scenario in scenarios]
+    jobs = [(scenario, seed, plan) for seed in seeds for scenario in scenarios]
     if workers == 1:
         yield from (run_one(*job) for job in jobs)
         return
@@ -66,28 +109,90 @@ def run_many(scenarios: Sequence[str], seeds: Iterable[int], *, workers: int) ->
         yield from pool.map(run_one, *zip(*jobs, strict=True), chunksize=4)
 
 
+def smallest(outcome: Outcome) -> Outcome:
+    """The smallest run that fails as this one did."""
+
+    def fails(plan: Plan) -> bool:
+        return run_one(outcome.scenario, outcome.seed, plan).kind_of_failure == outcome.kind_of_failure
+
+    plan = shrink(outcome.plan, outcome.counts.keys(), outcome.faults, fails)
+    return outcome if plan == outcome.plan else run_one(outcome.scenario, outcome.seed, plan)
+
+
+@dataclass
+class Summary:
+    """What all runs were, for the last lines."""
+
+    passed: int = 0
+    failed: int = 0
+    simulated_ns: int = 0
+    messages: int = 0
+    bytes_checked: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """Notes a run."""
+        self.failed += bool(outcome.failure)
+        self.passed += not outcome.failure
+        self.simulated_ns += outcome.simulated_ns
+        self.messages += outcome.messages
+        self.bytes_checked += outcome.bytes_checked
+        self.counts.update(outcome.counts)
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.counts.items())) or "none"
+        return (
+            f"{self.simulated_ns // NS_PER_SECOND:,} simulated seconds, {self.messages:,} messages of "
+            f"{self.bytes_checked:,} bytes checked\nfaults: {faults}\n{self.passed} passed, {self.failed} failed"
+        )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: ``python -m mainstem.sim [--seeds N | --seed S] [--scenario NAME]``."""
+    options = _parser().parse_args(arguments)
+    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
+    names = options.scenario or sorted(SCENARIOS)
+    plan = Plan(frozenset(options.without), frozenset(options.drop), options.size)
+    keep_quiet()
+    summary = Summary()
+    workers = 1 if options.seed is not None else options.workers
+    for outcome in run_many(names, seeds, workers=workers, plan=plan):
+        summary.add(outcome)
+        if outcome.failure:
+            _report(outcome, is_reduced=not options.as_it_is)
+        elif options.seed is not None:
+            print(f"{outcome.scenario} seed {outcome.seed}: {outcome.facts}")
+    print(summary)
+    return 1 if summary.failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mainstem.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=50, help="how many seeds, from --first on")
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--seed", type=int, help="only this one, and say what happened")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append", help="only these")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    chosen = parser.parse_args(arguments)
-    seeds = [chosen.seed] if chosen.seed is not None else range(chosen.first, chosen.first + chosen.seeds)
-    names = chosen.scenario or sorted(SCENARIOS)
-    keep_quiet()
-    passed = failed = 0
-    for outcome in run_many(names, seeds, workers=1 if chosen.seed is not None else chosen.workers):
-        if outcome.failure:
-            failed += 1
-            print(f"\n{outcome.scenario} seed {outcome.seed} failed:\n{outcome.failure}", file=sys.stderr)
-            print(f"the last frames:\n{outcome.trace}", file=sys.stderr)
-            print(f"replay it with: {outcome.replay}", file=sys.stderr)
-        else:
-            passed += 1
-            if chosen.seed is not None:
-                print(f"{outcome.scenario} seed {outcome.seed}: {outcome.facts}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    parser.add_argument("--without", type=_words, default=(), metavar="KIND,...", help="no faults of these kinds")
+    parser.add_argument("--drop", type=_numbers, default=(), metavar="N,...", help="without these scheduled faults")
+    parser.add_argument("--size", type=float, help="the share of a long run's messages, instead of the drawn one")
+    parser.add_argument("--as-it-is", action="store_true", help="do not reduce a run that fails")
+    return parser
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+def _report(outcome: Outcome, *, is_reduced: bool) -> None:
+    print(f"\n{outcome.scenario} seed {outcome.seed} failed:\n{outcome.failure}", file=sys.stderr)
+    least = smallest(outcome) if is_reduced else outcome
+    if least.plan != outcome.plan:
+        print(f"reduced, it fails so:\n{least.failure}", file=sys.stderr)
+        print(f"the whole run: {outcome.replay}", file=sys.stderr)
+    print(f"the last frames:\n{least.trace}", file=sys.stderr)
+    print(f"replay it with: {least.replay}", file=sys.stderr)

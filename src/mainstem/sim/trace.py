@@ -15,7 +15,7 @@ class Trace:
     """
 
     def __init__(self, *, length: int = TRACE_LENGTH) -> None:
-        self._events: deque[tuple[int, str, bytes]] = deque(maxlen=length)
+        self._events: deque[tuple[int, str, str, bytes]] = deque(maxlen=length)
         self.total = 0
 
     def note(self, text: str, now_ns: int, frame: bytes = b"") -> None:
@@ -31,7 +31,7 @@ class Trace:
         """
         self.total += 1
         # Formatted only when it is read: most runs go well.
-        self._events.append((now_ns, text, frame))
+        self._events.append((now_ns, text, "", frame))
 
     def frame_in(self, source: str, frame: bytes, now_ns: int) -> None:
         """Notes a datagram that arrives.
@@ -44,7 +44,8 @@ class Trace:
         Example:
             ``trace.frame_in("10.0.0.1:40001", datagram, now_ns)``
         """
-        self.note(f"in from {source}: ", now_ns, frame)
+        self.total += 1
+        self._events.append((now_ns, "in from ", source, frame))
 
     def frame_out(self, destination: str, frame: bytes, now_ns: int) -> None:
         """Notes a datagram that is sent.
@@ -57,7 +58,8 @@ class Trace:
         Example:
             ``trace.frame_out("10.0.0.2:20121", datagram, now_ns)``
         """
-        self.note(f"out to {destination}: ", now_ns, frame)
+        self.total += 1
+        self._events.append((now_ns, "out to ", destination, frame))
 
     def command(self, name: str, detail: str, now_ns: int) -> None:
         """Notes a client's command.
@@ -87,4 +89,7 @@ class Trace:
         self.note(f"{subject}: {old} -> {new}", now_ns)
 
     def __str__(self) -> str:
-        return "\n".join(f"{now_ns / 1e9:.6f} {text}{frame[:40].hex()}" for now_ns, text, frame in self._events)
+        return "\n".join(
+            f"{now_ns / 1e9:.6f} {text}{f'{peer}: ' if peer else ''}{frame[:40].hex()}"
+            for now_ns, text, peer, frame in self._events
+        )

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from mainstem._core import layout
 from mainstem.clock import NS_PER_MS
 from mainstem.sim.checkers import Violation
+from mainstem.sim.efficiency import Efficiency
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 HEARTBEAT_INTERVAL_NS = 100 * NS_PER_MS
 STATUS_INTERVAL_NS = 200 * NS_PER_MS
 LINGER_NS = 10 * NS_PER_MS
+STATUS_PER_WINDOW = 4  # one for each quarter that was consumed
 INITIAL_WINDOW_LENGTH = 128 * 1024
 # Something that is due may be late by two of the longest steps of time.
 SLACK_NS = 15 * NS_PER_MS
@@ -43,6 +45,7 @@ MAX_MESSAGE_LENGTH = 16 << 20
 WINDOW_MULTIPLE = 4
 
 _HEADER = Struct("<iBBHiiii")  # length, version, flags, type, term offset, session, stream, term id
+_FRAME = Struct("<i2xH")  # length, type
 _SETUP = Struct(
     "<iBBHiiiiiiii"
 )  # the same with session and stream, initial term id, active term id, term length, MTU, TTL
@@ -83,7 +86,7 @@ class _Sender:
     edge: int = -1
     last_send_ns: int = -1
     requests: list[_Request] = field(default_factory=list)
-    asked: list[tuple[int, int, int]] = field(default_factory=list)
+    asked: dict[tuple[int, int], int] = field(default_factory=dict)  # ranges, to when they were last asked for
     frame_ends: dict[int, int] = field(default_factory=dict)
 
     def position(self, term_id: int, offset: int) -> int:
@@ -122,14 +125,16 @@ class WireChecker:
 
     Attributes:
         window_length: The window that receivers are configured with; None where congestion control moves it.
-        naks: NAKs that arrived at a sender and had to be served.
-        resent: Bytes that were sent again.
+        efficiency: The sums of the run.
+        is_strict: Whether a NAK that is ignored is a violation at once, and not only by the sums.
     """
+
+    is_strict = True
 
     def __init__(self, overflows: Callable[[str], int]) -> None:
         self.window_length: int | None = INITIAL_WINDOW_LENGTH
-        self.naks = 0
-        self.resent = 0
+        self.efficiency = Efficiency()
+        self.is_blind = False
         self._overflows = overflows
         self._pumps = 0
         self._senders: dict[tuple[InetAddress, int, int], _Sender] = {}
@@ -155,13 +160,18 @@ class WireChecker:
         Example:
             ``checker.sent(socket.local, datagram, now_ns)``
         """
+        if self.is_blind:
+            return
         kind = _kind(datagram)
         if kind in (layout.TYPE_DATA, layout.TYPE_PAD):
             self._data_sent(source, datagram, now_ns)
         elif kind == layout.TYPE_SETUP:
             self._setup_sent(source, datagram)
         elif kind == layout.TYPE_SM:
+            self.efficiency.status += 1
             self._status_sent(source, datagram, now_ns)
+        elif kind == layout.TYPE_NAK:
+            self.efficiency.naks += 1
 
     def _setup_sent(self, source: InetAddress, datagram: bytes) -> None:
         _, _, _, _, offset, session_id, stream_id, initial, active, term_length, mtu, _ = _SETUP.unpack_from(datagram)
@@ -178,9 +188,10 @@ class WireChecker:
             return
         position = sender.position(term_id, offset)
         end, needed = _extent(datagram, position, sender.frame_ends)
-        self._check_requests(source, sender)
+        if sender.requests:
+            self._check_requests(source, sender)
         if position < sender.sent_to and end > position:
-            self.resent += end - position
+            self.efficiency.resent_bytes += end - position
             for request in sender.requests:
                 request.responses.append((position, end))
             return
@@ -204,10 +215,19 @@ class WireChecker:
         for request in due:
             # It may have gone on so far, before it read the request, that it has no such bytes any more.
             is_owed = sender.is_in_reach(request.position) and self._overflows(source.ip) == request.overflows
-            if is_owed and not request.is_served():
+            if not is_owed:
+                continue
+            self.efficiency.judged += 1
+            if not self._is_served(request):
+                self.efficiency.ignored += 1
+                if not self.is_strict:
+                    continue
                 raise Violation(
                     f"{sender.name}: a NAK for {request.position} to {request.end} was not served but for {request.responses}"
                 )
+
+    def _is_served(self, request: _Request) -> bool:
+        return request.is_served()
 
     def _status_sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
         _, _, flags, _, session_id, stream_id, term_id, offset, window = _STATUS.unpack_from(datagram)
@@ -223,9 +243,30 @@ class WireChecker:
         if self.window_length is not None and window != min(self.window_length, receiver.term_length // 2):
             raise Violation(f"{name}: a status message offers a window of {window} bytes")
         silent_ns = now_ns - receiver.last_status_ns
+        self.efficiency.status_due += min(1, silent_ns / STATUS_INTERVAL_NS) if receiver.last_status_ns >= 0 else 1
         if receiver.last_status_ns >= 0 and silent_ns > STATUS_INTERVAL_NS + SLACK_NS:
             raise Violation(f"{name}: no status message for {silent_ns / NS_PER_MS:.1f} ms")
         receiver.last_status_ns = now_ns
+
+    # -- what the network did to it ----------------------------------------------------------------------------------
+
+    def lost(self, at: str, datagram: bytes, now_ns: int) -> None:
+        """Notes a datagram that will not arrive.
+
+        Args:
+            at: The address of the host that it was sent to.
+            datagram: Its bytes.
+            now_ns: Simulated time in nanoseconds.
+
+        Example:
+            ``checker.lost("10.0.0.2", datagram, now_ns)``
+        """
+        if len(datagram) > layout.DATA_HEADER_LENGTH and _kind(datagram) == layout.TYPE_DATA:
+            self.efficiency.on_lost((at, datagram[8:24]), len(datagram), now_ns)
+
+    def damaged(self) -> None:
+        """Notes that a datagram arrives with other bytes: what a header says that is not the sender's proves nothing."""
+        self.is_blind = True
 
     # -- what arrives ------------------------------------------------------------------------------------------------
 
@@ -240,12 +281,18 @@ class WireChecker:
         Example:
             ``checker.arrived(socket.local, datagram, now_ns)``
         """
+        if self.is_blind:
+            return
         kind = _kind(datagram)
         if kind in (layout.TYPE_DATA, layout.TYPE_PAD):
             _, _, _, _, offset, session_id, stream_id, term_id = _HEADER.unpack_from(datagram)
             receiver = self._receivers.get((at.ip, session_id, stream_id))
             if receiver is not None:
-                end, _ = _extent(datagram, receiver.position(term_id, offset), {})
+                if len(datagram) > layout.DATA_HEADER_LENGTH:
+                    self.efficiency.on_arrived((at.ip, datagram[8:24]), now_ns)
+                    window = min(self.window_length or INITIAL_WINDOW_LENGTH, receiver.term_length // 2)
+                    self.efficiency.status_due += STATUS_PER_WINDOW * len(datagram) / window
+                end, _ = _extent(datagram, receiver.position(term_id, offset), None)
                 receiver.arrived_to = max(receiver.arrived_to, end)
         elif kind == layout.TYPE_SETUP:
             self._setup_arrived(at, datagram)
@@ -276,9 +323,12 @@ class WireChecker:
             return
         position = sender.position(term_id, offset)
         # What was asked for lately is on its way, or refused for what is: the sender remembers ranges by their beginnings.
-        sender.asked = [each for each in sender.asked if now_ns - each[0] <= LINGER_NS + SLACK_NS]
-        lately = any(start <= position < limit for _, start, limit in sender.asked)
-        sender.asked.append((now_ns, position, position + length))
+        asked = sender.asked
+        while asked and now_ns - asked[first := next(iter(asked))] > LINGER_NS + SLACK_NS:
+            del asked[first]
+        key = (position, position + length)
+        lately = asked.pop(key, None) is not None or any(start <= position < limit for start, limit in asked)
+        asked[key] = now_ns  # at the end, which is the newest
         # A redundant sender that is behind may be asked for what it sends in this very cycle, before it reads the request.
         if not sender.is_in_reach(position):
             return
@@ -289,7 +339,6 @@ class WireChecker:
         end = sender.whole_end(position, stop)
         if end == position:
             return
-        self.naks += 1
         sender.requests.append(
             _Request(position, end, now_ns, self._pumps + PUMPS_TO_RESPOND, self._overflows(at.ip), lately)
         )
@@ -300,18 +349,20 @@ def _kind(datagram: bytes) -> int:
     return int.from_bytes(datagram[6:8], "little") if len(datagram) >= layout.NAK_LENGTH else -1
 
 
-def _extent(datagram: bytes, position: int, frame_ends: dict[int, int]) -> tuple[int, int]:
+def _extent(datagram: bytes, position: int, frame_ends: dict[int, int] | None) -> tuple[int, int]:
     """Where the stream is behind a datagram's frames, and up to where it needs room: padding needs it for its header only.
 
     The end of each frame is added to ``frame_ends``, by its position.
     """
     at = 0
-    while at + layout.DATA_HEADER_LENGTH <= len(datagram):
-        length, _, _, kind = _HEADER.unpack_from(datagram, at)[:4]
+    last = len(datagram) - layout.DATA_HEADER_LENGTH
+    while at <= last:
+        length, kind = _FRAME.unpack_from(datagram, at)
         if length <= 0:
             break
         aligned = (length + layout.FRAME_ALIGNMENT - 1) & -layout.FRAME_ALIGNMENT
-        frame_ends[position + at] = position + at + aligned
+        if frame_ends is not None:
+            frame_ends[position + at] = position + at + aligned
         if kind == layout.TYPE_PAD:
             return position + at + aligned, position + at + layout.DATA_HEADER_LENGTH
         at += aligned

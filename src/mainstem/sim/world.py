@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
-from mainstem.aeron.client.client import Aeron
-from mainstem.aeron.client.context import ClientContext
-from mainstem.aeron.client.settings import ClientSettings
-from mainstem.aeron.driver.context import DriverContext
-from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.driver.settings import DriverSettings, ThreadingMode
-from mainstem.aeron.files import MemoryFiles
 from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from mainstem.sim.checkers import Violation
 from mainstem.sim.clock import ManualClock
+from mainstem.sim.host import Host
 from mainstem.sim.network import SimNetwork
+from mainstem.sim.schedule import Plan, Schedule
 from mainstem.sim.trace import Trace
-from mainstem.sim.transports import HostTransports
 from mainstem.sim.wire import WireChecker
 
 if TYPE_CHECKING:
@@ -28,10 +23,15 @@ if TYPE_CHECKING:
 
     from mainstem.sim.faults import Faults
 
-TICK_NS = (
-    100 * NS_PER_US
-)  # a step of time while something happens: short beside every timer of the protocol but the NAK's
 IDLE_TICK_NS = 5 * NS_PER_MS  # the longest step once nothing happens: steps double until then
+# The longest step where every clock that matters is a driver's, which reports when it is due. Clients keep time in half seconds.
+QUIET_TICK_NS = 100 * NS_PER_MS
+CLIENT_TICK_NS = 50 * NS_PER_MS  # how often a client runs whose driver has nothing for it
+# A step while something happens, and how close arrivals are that one step takes: one pace for each seed. Short steps are short
+# beside every timer of the protocol but the NAK's; long ones make batches.
+PACES_NS = ((100 * NS_PER_US, 1), (200 * NS_PER_US, 100 * NS_PER_US), (400 * NS_PER_US, 200 * NS_PER_US))
+MAX_SETTINGS = 64
+SIZES = (0.1, 0.25, 1.0)
 MAX_TICKS = 2_000_000  # of one world: a run that needs more has stalled
 # What a driver's shared memory needs for a few dozen streams: hundreds of worlds are made, and memory is zeroed each time.
 SMALL_BUFFERS: dict[str, Any] = {
@@ -43,53 +43,38 @@ SMALL_BUFFERS: dict[str, Any] = {
 }
 
 
-@dataclass
-class Host:
-    """One simulated machine. ``names`` is its DNS: the address of a name may be set and changed at any time."""
-
-    name: str
-    address: str
-    names: dict[str, str]
-    files: MemoryFiles
-    driver: MediaDriver
-    aeron: Aeron
-
-    def work(self) -> int:
-        """Runs one duty cycle of the driver and the client of this machine.
-
-        Returns:
-            How much work there was.
-
-        Example:
-            ``while host.work(): pass``
-        """
-        return self.driver.do_work() + self.aeron.invoke()
-
-
 class World:
     """Hosts on one manual clock and one seeded network. The same ``seed`` is the same run, frame for frame.
 
     Args:
         seed: Every random choice follows from it.
         faults: What the network does to datagrams; None for a perfect network.
+        plan: What a replay leaves out of the run; nothing by default.
     """
 
-    def __init__(self, seed: int, *, faults: Faults | None = None) -> None:
+    def __init__(self, seed: int, *, faults: Faults | None = None, plan: Plan | None = None) -> None:
         self.seed = seed
+        self.plan = plan or Plan()
         self.chance = Random(seed)
         self.clock = ManualClock()
         self.trace = Trace()
         self.wire = WireChecker(self._refused)
         self.network = SimNetwork(self.chance, instrument=self.trace)
+        self.network.without = self.plan.without
         if faults is not None:
             self.network.faults = faults
         self.hosts: list[Host] = []
         self.ticks = 0
+        # Most runs are short and some are long: their lengths are drawn.
+        drawn = self.chance.choice(SIZES)
+        self.size = drawn if self.plan.size is None else self.plan.size
         # A world of many hosts is run in coarser steps: at most ``tick_ns``, and arrivals within ``grain_ns`` in one of them.
-        self.tick_ns = TICK_NS
-        self.grain_ns = 1
-        self._step_ns = TICK_NS
-        self._starting: list[Callable[[], int]] = []
+        self.tick_ns, self.grain_ns = self.chance.choice(PACES_NS)
+        self.idle_ns = IDLE_TICK_NS
+        self._step_ns = self.tick_ns
+        self._delivered = 0
+        self.schedule: Schedule | None = None  # of the scenario's faults, where it has one
+        self.expected_errors: tuple[type[BaseException], ...] = ()
         self._failure: BaseException | None = None
 
     @property
@@ -97,11 +82,12 @@ class World:
         """Simulated time."""
         return self.clock.monotonic_ns()
 
-    def add_host(self, name: str, **settings: Any) -> Host:
+    def add_host(self, name: str, *, client_timeout_ns: int = 10 * NS_PER_SECOND, **settings: Any) -> Host:
         """Adds a machine with a driver in INVOKER mode and a client that is connected to it.
 
         Args:
             name: The host's name, and its Aeron directory.
+            client_timeout_ns: How long its client waits for its driver, in nanoseconds.
             **settings: Fields of ``DriverSettings``.
 
         Returns:
@@ -110,45 +96,31 @@ class World:
         Example:
             ``host = world.add_host("one", mtu_length=1408)``
         """
-        address = f"10.0.0.{len(self.hosts) + 1}"
-        files = MemoryFiles()
-        directory = f"/{name}"
         values = {"term_buffer_sparse_file": True, "perform_storage_checks": False, **SMALL_BUFFERS, **settings}
-        transports = HostTransports(self.network, address)
-        context = DriverContext(
-            directory=directory,
-            settings=DriverSettings(threading_mode=ThreadingMode.INVOKER, **values),
-            clock=self.clock,
-            files=files,
-            random=Random(self.chance.getrandbits(64)),
-            transports=transports,
-        )
-        driver = MediaDriver.launch(context=context)
-        # While the client waits for its driver, the world goes on.
-        self._starting.append(driver.do_work)
-        client = ClientContext(
-            settings=ClientSettings(dir=directory, client_name=name, client_idle_sleep_duration_ns=0),
-            files=files,
-            clock=self.clock,
-            use_invoker=True,
-            driver_invoker=self.tick,
-            on_error=self._on_client_error,
-        )
-        host = Host(name, address, transports.names, files, driver, Aeron.connect(context=client))
-        self._starting.pop()
-        self.hosts.append(host)
+        checked = _settings(tuple(values.items()))
+        host = Host(self, name, f"10.0.0.{len(self.hosts) + 1}", checked, client_timeout_ns)
+        self.idle_ns = max(self.idle_ns, QUIET_TICK_NS)
+        host.start()
         return host
 
     def _refused(self, address: str) -> int:
         """The retransmissions that the driver of an address has refused so far."""
         for host in self.hosts:
-            if host.address == address:
+            if host.address == address and host.is_up:
                 return host.aeron.counters.value(SystemCounter.RETRANSMIT_OVERFLOW)
         return 0
 
-    def _on_client_error(self, error: BaseException) -> None:
-        """An error of a client fails the scenario at the next step."""
-        self._failure = error
+    def on_client_error(self, error: BaseException) -> None:
+        """An error of a client fails the scenario at the next step, unless it is one of ``expected_errors``.
+
+        Args:
+            error: What ended the client.
+
+        Example:
+            ``ClientContext(on_error=world.on_client_error)``
+        """
+        if not isinstance(error, self.expected_errors):
+            self._failure = error
 
     def tick(self) -> int:
         """Runs every driver once, then moves time: to the next arrival when it is near, else by a step.
@@ -167,16 +139,45 @@ class World:
         self.ticks += 1
         if self.ticks > MAX_TICKS:
             raise Violation(f"seed {self.seed}: nothing came to an end in {MAX_TICKS} ticks")
-        work = sum(start() for start in self._starting)
-        work += sum(host.driver.do_work() for host in self.hosts)
-        moved = self.network.pump(self.now_ns)
-        self._step_ns = self.tick_ns if work or moved else min(2 * self._step_ns, max(self.tick_ns, IDLE_TICK_NS))
-        arrival_ns = self.network.next_arrival_ns()
-        step_ns = self._step_ns
-        if arrival_ns is not None:
-            step_ns = min(step_ns, max(self.grain_ns, arrival_ns - self.now_ns))
-        self.clock.advance_ns(step_ns)
+        work = 0
+        for host in self.hosts:
+            done = host.drive()
+            if done:
+                host.client_due_ns = 0
+                work += done
+        now_ns = self.clock.monotonic_ns()
+        self.network.pump(now_ns)
+        self._advance(now_ns, work)
         return work
+
+    def _advance(self, now_ns: int, work: int) -> None:
+        """Moves time: to what is due next, and by short steps while something happens.
+
+        Steps double while nothing happens, and start again with data: heartbeats and status messages alone are no reason.
+        """
+        network = self.network
+        tick_ns = self.tick_ns
+        if network.has_moved_data:
+            network.has_moved_data = False
+            step_ns = self._step_ns = tick_ns
+        elif network.delivered != self._delivered:
+            step_ns = tick_ns
+        elif work:
+            # Streams in shared memory move without a datagram; so do timers, once a second.
+            step_ns = tick_ns
+            self._step_ns = max(tick_ns, self._step_ns // 4)
+        else:
+            step_ns = self._step_ns = min(2 * self._step_ns, max(tick_ns, self.idle_ns))
+        self._delivered = network.delivered
+        if step_ns > tick_ns:
+            for host in self.hosts:
+                due_ns = host.due_in_ns
+                # What stays due has had its turn: it waits for something else, or has more to do.
+                step_ns = min(step_ns, due_ns if due_ns > 0 else tick_ns)
+        arrival_ns = network.next_arrival_ns()
+        if arrival_ns is not None and arrival_ns - now_ns < step_ns:
+            step_ns = max(self.grain_ns, arrival_ns - now_ns)
+        self.clock.advance_ns(step_ns)
 
     def step(self) -> None:
         """Runs one tick and the duty cycle of every client.
@@ -185,8 +186,26 @@ class World:
             ``world.step()``
         """
         self.tick()
+        now_ns = self.clock.monotonic_ns()
         for host in self.hosts:
-            host.aeron.invoke()
+            # A client reads what its driver writes, and keeps time in half seconds.
+            if now_ns >= host.client_due_ns:
+                host.client_due_ns = now_ns + CLIENT_TICK_NS
+                host.invoke()
+
+    def scaled(self, count: int) -> int:
+        """A number of messages, by the size of this run.
+
+        Args:
+            count: How many a long run has.
+
+        Returns:
+            How many this one has, one at least.
+
+        Example:
+            ``left = world.scaled(250)``
+        """
+        return max(1, int(count * self.size))
 
     def run_until(self, condition: Callable[[], bool], *, what: str, within_ns: int = 60 * NS_PER_SECOND) -> None:
         """Steps until a condition holds.
@@ -227,12 +246,9 @@ class World:
         Example:
             ``world.close()``, or ``with World(seed=1) as world:``
         """
-        hosts, self.hosts = self.hosts, []
-        for host in hosts:
-            self._starting.append(host.driver.do_work)
-            host.aeron.close()
-            self._starting.pop()
-            host.driver.close()
+        for host in self.hosts:
+            host.close()
+        self.hosts = []
 
     def __enter__(self) -> Self:
         return self
@@ -241,3 +257,9 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+@lru_cache(MAX_SETTINGS)
+def _settings(values: tuple[tuple[str, Any], ...]) -> DriverSettings:
+    """Settings are checked once: most hosts of most worlds have the same."""
+    return DriverSettings(threading_mode=ThreadingMode.INVOKER, **dict(values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from random import Random
 
 import pytest
@@ -11,6 +13,7 @@ from mainstem.clock import NS_PER_MS
 from mainstem.errors import ConfigurationError
 from mainstem.sim.clock import ManualClock
 from mainstem.sim.faults import Faults
+from mainstem.sim.link import Arrival, Link
 from mainstem.sim.network import SimNetwork
 
 A = InetAddress("10.0.0.1", 1_000)
@@ -130,3 +133,63 @@ def test_a_manual_clock_moves_both_its_readings_and_never_back() -> None:
     assert (clock.monotonic_ns(), clock.epoch_ms()) == (5 + 3 * NS_PER_MS, 1_003)
     with pytest.raises(ConfigurationError):
         clock.advance_ns(-1)
+
+
+def arrivals(
+    faults: Faults, count: int, *, length: int = 100, spacing_ns: int = 0
+) -> tuple[list[Arrival], Counter[str]]:
+    counts: Counter[str] = Counter()
+    link = Link(faults, counts, Random(1))
+    results = [link.carry(bytes(length), number * spacing_ns) for number in range(count)]
+    return [each for result in results for each in result], counts
+
+
+def test_a_burst_loses_datagrams_in_a_row() -> None:
+    counts: Counter[str] = Counter()
+    link = Link(Faults(burst=0.01, burst_length=10), counts, Random(1))
+    fates = [not link.carry(b"tide", 0) for _ in range(10_000)]
+    beginnings = sum(lost and not before for before, lost in itertools.pairwise([False, *fates]))
+    assert counts["burst"] == sum(fates)
+    assert 7 < sum(fates) / beginnings < 13
+
+
+def test_a_checksum_drops_what_is_damaged() -> None:
+    arrived, counts = arrivals(Faults(corruption=0.5, truncation=0.5), 1_000)
+    assert counts["corruption"] > 400
+    assert counts["truncation"] > 200
+    assert len(arrived) == 1_000 - counts["corruption"] - counts["truncation"]
+    assert not any(each.is_damaged for each in arrived)
+
+
+def test_without_a_checksum_what_is_damaged_arrives_and_says_so() -> None:
+    flipped, _ = arrivals(Faults(corruption=1.0, checksum=False), 100)
+    assert len(flipped) == 100
+    assert all(each.is_damaged and len(each.datagram) == 100 for each in flipped)
+    cut, _ = arrivals(Faults(truncation=1.0, checksum=False), 100)
+    assert all(each.is_damaged and len(each.datagram) < 100 for each in cut)
+
+
+def test_a_datagram_above_the_mtu_vanishes() -> None:
+    faults = Faults(mtu=1_000)
+    assert len(arrivals(faults, 10, length=1_000)[0]) == 10
+    assert arrivals(faults, 10, length=1_001) == ([], Counter(mtu=10))
+
+
+def test_a_clogged_link_delays_what_its_queue_holds_and_drops_the_rest() -> None:
+    # 100 bytes a millisecond, and room for five datagrams.
+    arrived, counts = arrivals(Faults(rate=100_000, queue_length=500, delay_ns=0), 8)
+    assert [each.due_ns for each in arrived] == [number * NS_PER_MS for number in range(1, 6)]
+    assert counts == Counter(clog=3)
+    # Sent no faster than the link is, nothing waits.
+    paced, _ = arrivals(Faults(rate=100_000, queue_length=500, delay_ns=0), 8, spacing_ns=NS_PER_MS)
+    assert [each.due_ns for each in paced] == [number * NS_PER_MS for number in range(1, 9)]
+
+
+def test_faults_that_are_switched_off_strike_on_no_link() -> None:
+    network, sender, receiver = pair(Faults(loss=1.0, delay_ns=0))
+    network.without = ("loss",)
+    network.link(A.ip, B.ip, Faults(loss=1.0, delay_ns=0))
+    sender.transport.send(b"tide")
+    network.pump(0)
+    assert received(receiver) == [b"tide"]
+    assert network.counts["loss"] == 0

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mainstem.sim.scenarios.addressing import joining, moving, names, redundant
+from mainstem.sim.scenarios.aqueduct import aqueduct
+from mainstem.sim.scenarios.bymux import bymux
 from mainstem.sim.scenarios.claims import claims
 from mainstem.sim.scenarios.duologue import duologue
 from mainstem.sim.scenarios.gaps import gaps
 from mainstem.sim.scenarios.groups import flow_control, mdc, mds, multicast
+from mainstem.sim.scenarios.jmux import jmux
 from mainstem.sim.scenarios.lives import rejection, response, spies
+from mainstem.sim.scenarios.recorders import recorders
 from mainstem.sim.scenarios.shared import ipc, response_ipc
+from mainstem.sim.scenarios.storm import storm
 from mainstem.sim.scenarios.unicast import unicast
 from mainstem.sim.scenarios.windows import cubic, latency, unreliable, untethered
 
@@ -20,7 +25,12 @@ if TYPE_CHECKING:
     from mainstem.sim.world import World
 
 SCENARIOS: dict[str, Callable[[World], str]] = {
+    "aqueduct": aqueduct,
+    "bymux": bymux,
     "duologue": duologue,
+    "jmux": jmux,
+    "recorders": recorders,
+    "storm": storm,
     "unicast": unicast,
     "multicast": multicast,
     "mdc": mdc,

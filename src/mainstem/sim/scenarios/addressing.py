@@ -14,7 +14,8 @@ from mainstem.sim.scenarios.unicast import drawn_length
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mainstem.sim.world import Host, World
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
 
 STREAM = 1001
 SHARED = 300  # messages of a stream with two senders

@@ -72,21 +72,27 @@ def deliver(
     publication: Publication | ExclusivePublication,
     to: Sequence[Reader],
     *,
-    messages: int = MESSAGES,
+    messages: int | None = None,
     bystander: Callable[[], None] | None = None,
 ) -> None:
-    """Offers messages of drawn lengths until every reader has all; ``bystander`` is run in every step besides."""
-    left = messages
+    """Offers messages of drawn lengths until every reader has all; ``bystander`` is run in every step besides.
+
+    How many there are depends on the size of the run, unless ``messages`` says it.
+    """
+    left, message = messages or world.scaled(MESSAGES), b""
 
     def progress() -> bool:
-        nonlocal left
-        for _ in range(world.chance.randrange(4)):
-            message = world.chance.randbytes(drawn_length(world.chance))
-            if not left or publication.offer(message) < 0:
+        nonlocal left, message
+        for _ in range(int(world.chance.random() * 4)):
+            if not left:
+                break
+            message = message or world.chance.randbytes(drawn_length(world.chance))
+            if publication.offer(message) < 0:
                 break
             left -= 1
             for reader in to:
                 reader.checker.offered(message)
+            message = b""
         for reader in to:
             reader.poll(world)
         if bystander is not None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from mainstem.clock import NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, StreamChecker
-from mainstem.sim.scenarios.fan import PATIENCE_NS, connect, deliver, end, readers
+from mainstem.sim.scenarios.fan import MESSAGES, PATIENCE_NS, connect, deliver, end, readers
 from mainstem.sim.scenarios.unicast import drawn_length
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.subscription import Subscription
-    from mainstem.sim.world import Host, World
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
 
 STREAM = 1001
 QUESTIONS = 100
@@ -35,10 +36,19 @@ def ipc(world: World) -> str:
     def look() -> None:
         loose.poll_messages(on_message, 10)
 
+    is_cut_off = False
+
+    def doze() -> None:
+        nonlocal is_cut_off
+        is_cut_off = is_cut_off or not loose.images
+
     everybody = readers(world, subscriptions)
     deliver(world, publication, everybody, bystander=look)
-    deliver(world, publication, everybody)
-    world.run_until(lambda: not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND)
+    # Enough for several windows: the sleeper is in the way.
+    deliver(world, publication, everybody, messages=MESSAGES, bystander=doze)
+    world.run_until(
+        lambda: is_cut_off or not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND
+    )
     deliver(world, publication, everybody)
     loose.close()
     refused = world.chance.choice(subscriptions)

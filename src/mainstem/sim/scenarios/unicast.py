@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.publication import ExclusivePublication, Publication
     from mainstem.aeron.client.subscription import Subscription
-    from mainstem.sim.world import Host, World
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
 
 MESSAGES = 250  # of each stream: enough for several terms of 64 KiB
 TERM_LENGTH = 64 * 1024
@@ -34,17 +35,20 @@ class Stream:
     checker: StreamChecker
     positions: MonotoneChecker
     laziness: float
-    left: int = MESSAGES
+    left: int
+    next: bytes = b""  # drawn, and not accepted yet
 
     def offer(self, chance: Random) -> None:
         """Offers a few messages of drawn lengths, as far as there is room."""
-        for _ in range(chance.randrange(4)):
+        for _ in range(int(chance.random() * 4)):
             if not self.left:
                 return
-            message = chance.randbytes(drawn_length(chance))
+            message = self.next or chance.randbytes(drawn_length(chance))
+            self.next = message
             if self.publication.offer(message) < 0:
                 return
             self.checker.offered(message)
+            self.next = b""
             self.left -= 1
 
     def poll(self, chance: Random) -> None:
@@ -64,9 +68,7 @@ class Stream:
 
 def drawn_length(chance: Random) -> int:
     """Mostly short, sometimes empty, sometimes in many fragments."""
-    return chance.choice(
-        (0, chance.randrange(64), chance.randrange(64), chance.randrange(1_500), chance.randrange(MAX_LENGTH))
-    )
+    return int(chance.random() * chance.choice((1, 64, 64, 1_500, MAX_LENGTH)))
 
 
 def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Stream:
@@ -83,7 +85,14 @@ def add_stream(world: World, sender: Host, receiver: Host, number: int) -> Strea
     publication = add(channel, stream_id)
     name = f"stream {stream_id}"
     laziness = chance.choice((0.0, 0.5, 0.9))
-    return Stream(publication, subscription, StreamChecker(name), MonotoneChecker(f"{name}'s position"), laziness)
+    return Stream(
+        publication,
+        subscription,
+        StreamChecker(name),
+        MonotoneChecker(f"{name}'s position"),
+        laziness,
+        world.scaled(MESSAGES),
+    )
 
 
 def unicast(world: World) -> str:

@@ -9,13 +9,14 @@ from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.sim.checkers import MonotoneChecker, Violation
 from mainstem.sim.faults import Faults
-from mainstem.sim.scenarios.fan import MAX_LOSS, PATIENCE_NS, connect, deliver, end, readers, spoil
+from mainstem.sim.scenarios.fan import MAX_LOSS, MESSAGES, PATIENCE_NS, connect, deliver, end, readers, spoil
 from mainstem.sim.scenarios.unicast import MAX_LENGTH, drawn_length
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
     from mainstem.aeron.client.image import Image
-    from mainstem.sim.world import Host, World
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
 
 STREAM = 1001
 NUMBERED = 400  # messages of an unreliable stream
@@ -52,6 +53,7 @@ def cubic(world: World) -> str:
             windows.update(shown(receiver, "rcv-cc-cubic-wnd"))
 
     deliver(world, publication, readers(world, [subscription]), bystander=look)
+    windows.update(shown(receiver, "rcv-cc-cubic-wnd"))
     world.run_for(NS_PER_SECOND)
     (round_trip_ns,) = shown(receiver, "rcv-cc-cubic-rtt")
     if not 2 * delay_ns <= round_trip_ns <= 2 * delay_ns + 10 * NS_PER_MS:
@@ -108,8 +110,11 @@ def untethered(world: World) -> str:
     def on_message(fragment: Fragment) -> None:
         position.observe(fragment.header.position)
 
+    is_cut_off = False
+
     def doze() -> None:
-        nonlocal position
+        nonlocal position, is_cut_off
+        is_cut_off = is_cut_off or not loose.images
         if loose.images and loose.open_images[0] not in seen:
             seen.append(loose.open_images[0])
             position = MonotoneChecker(f"the position of the untethered subscription's image {len(seen)}")
@@ -121,8 +126,11 @@ def untethered(world: World) -> str:
     keen = readers(world, [tied])
     deliver(world, publication, keen, bystander=look)
     # A subscriber that stops is removed once it is far enough behind and its time is up, and does not delay the stream afterwards.
-    deliver(world, publication, keen, bystander=doze)
-    world.run_until(lambda: not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND)
+    is_cut_off = False
+    deliver(world, publication, keen, messages=MESSAGES, bystander=doze)
+    world.run_until(
+        lambda: is_cut_off or not loose.images, what="the end of the sleeper's image", within_ns=20 * NS_PER_SECOND
+    )
     deliver(world, publication, keen, bystander=doze)
     if rejoin:
         world.run_until(lambda: bool(loose.images), what="the sleeper's return", within_ns=20 * NS_PER_SECOND)

@@ -1,20 +1,14 @@
-"""A deterministic world for Aqueduct connections: QUIC's promises and no more, and an application that does anything it
-may.
+"""Aqueduct: connections over what QUIC promises and no more, with programs that do anything they may.
 
-What QUIC promises is kept: the bytes of one stream arrive in order, once. Everything else is drawn from the seed:
-streams overtake one another, some arrive seconds late, a reset overtakes the data before it and makes it vanish,
-datagrams are lost and reordered, stream credit runs out, the connection breaks. The applications send, attach, receive,
-finish, cancel, close and drop at random. After every step the world checks what must never happen, and after quiescence
-that nothing is left.
-
-Run by hand: ``python tests/simulation/aqueduct/aqueduct_world.py --seed 17 --connections 3``
+The bytes of one stream arrive in order, once. Everything else is drawn: streams overtake one another, some arrive seconds late, a
+reset overtakes the data before it and makes it vanish, datagrams are lost and reordered, stream credit runs out, the connection
+breaks. The programs send, attach, receive, finish, cancel, close and drop at random; one may end all its channels at some step.
+At every step the run checks what must never happen, and after quiescence that nothing is left.
 """
 
 from __future__ import annotations
 
-import argparse
 import heapq
-import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,13 +31,18 @@ from mainstem.aqueduct.events import (
 )
 from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import BackPressured, LocalProtocolError
+from mainstem.sim.checkers import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
-MS = 1_000_000
-SECOND = 1_000_000_000
+    from mainstem.aqueduct.channel_halves import ReceiverHalf, SenderHalf
+    from mainstem.sim.world import World
+
+ACTIONS = 120  # of each program
 SMALL = Limits(receive_messages=6, send_messages=12, unreliable_outstanding=64)
 
 
@@ -60,15 +59,15 @@ class Faults:
     break_at_ns: int | None
 
     @classmethod
-    def draw(cls, rng: random.Random) -> Faults:
+    def draw(cls, chance: Random) -> Faults:
         return cls(
-            datagram_loss=rng.choice((0.0, 0.1, 0.5)),
-            late_stream=rng.choice((0.0, 0.05, 0.3)),
-            split=rng.choice((0.0, 0.5)),
-            max_delay_ns=rng.choice((1, 5, 60)) * MS,
-            vanish_on_reset=rng.choice((0.0, 0.5, 1.0)),
-            stream_credit=rng.choice((4, 10, 1000)),
-            break_at_ns=rng.randrange(3 * SECOND) if rng.random() < 0.15 else None,
+            datagram_loss=chance.choice((0.0, 0.1, 0.5)),
+            late_stream=chance.choice((0.0, 0.05, 0.3)),
+            split=chance.choice((0.0, 0.5)),
+            max_delay_ns=chance.choice((1, 5, 60)) * NS_PER_MS,
+            vanish_on_reset=chance.choice((0.0, 0.5, 1.0)),
+            stream_credit=chance.choice((4, 10, 1000)),
+            break_at_ns=chance.randrange(3 * NS_PER_SECOND) if chance.random() < 0.15 else None,
         )
 
 
@@ -87,14 +86,15 @@ class Direction:
 class Side:
     """One end of a connection: its protocol engine, and the application that drives it at random."""
 
-    def __init__(self, world: World, name: str, *, is_client: bool) -> None:
-        self.world = world
+    def __init__(self, run: AqueductRun, name: str, *, is_client: bool) -> None:
+        self.run = run
         self.name = name
         self.is_client = is_client
-        timing = Timing(grace_ns=300 * MS)
+        timing = Timing(grace_ns=300 * NS_PER_MS)
         self.conn = AqueductConnection(is_client=is_client, limits=SMALL, timing=timing, peer=f"peer of {name}")
         self.peer: Side
         self.out: dict[int, Direction] = {}
+        self.live: list[int] = []  # streams of this side that count against its credit
         self.opened = 0
         self.senders: dict[int, Mode] = {0: Mode.ORDERED} if is_client else {}
         self.receivers: set[int] = set() if is_client else {0}
@@ -108,93 +108,93 @@ class Side:
 
     def act(self) -> None:
         """Do one thing that an application may do."""
-        rng, now = self.world.rng, self.world.now
+        chance, now = self.run.chance, self.run.now
         if not self.is_client and not self.conn.is_ready:
             return
-        action = rng.random()
+        action = chance.random()
         if action < 0.45 and self.senders:
-            self.send(rng.choice(sorted(self.senders)))
+            self.send(chance.choice(sorted(self.senders)))
         elif action < 0.8 and self.receivers:
-            self.receive(rng.choice(sorted(self.receivers)))
+            self.receive(chance.choice(sorted(self.receivers)))
         elif action < 0.84 and self.senders:
-            self.end_sender(rng.choice(sorted(self.senders)), finish=True)
+            self.end_sender(chance.choice(sorted(self.senders)), finish=True)
         elif action < 0.88 and self.senders:
-            self.end_sender(rng.choice(sorted(self.senders)), finish=False)
+            self.end_sender(chance.choice(sorted(self.senders)), finish=False)
         elif action < 0.92 and self.receivers:
-            channel_id = rng.choice(sorted(self.receivers))
-            if channel_id or rng.random() < 0.02:
+            channel_id = chance.choice(sorted(self.receivers))
+            if channel_id or chance.random() < 0.02:
                 self.conn.close_receiver(channel_id, now)
                 self.receivers.discard(channel_id)
 
     def end_sender(self, channel_id: int, *, finish: bool) -> None:
-        if channel_id == 0 and self.world.rng.random() < 0.98:
+        if channel_id == 0 and self.run.chance.random() < 0.98:
             return
-        (self.conn.finish if finish else self.conn.cancel)(channel_id, self.world.now)
+        (self.conn.finish if finish else self.conn.cancel)(channel_id, self.run.now)
         del self.senders[channel_id]
 
     def send(self, channel_id: int) -> None:
-        world, rng = self.world, self.world.rng
-        count = rng.choice((0, 0, 0, 1, 1, 2)) if len(self.senders) + len(self.receivers) < 60 else 0
-        attach = [(rng.choice((Attach.SENDER, Attach.RECEIVER)), rng.random() < 0.3) for _ in range(count)]
+        run, chance = self.run, self.run.chance
+        count = chance.choice((0, 0, 0, 1, 1, 2)) if len(self.senders) + len(self.receivers) < 60 else 0
+        attach = [(chance.choice((Attach.SENDER, Attach.RECEIVER)), chance.random() < 0.3) for _ in range(count)]
         mode = self.senders[channel_id]
-        if mode is Mode.UNRELIABLE and rng.random() < 0.2:
+        if mode is Mode.UNRELIABLE and chance.random() < 0.2:
             mode = Mode.UNORDERED
-        tag = world.new_message(self)
-        payload = tag.to_bytes(4, "big") + bytes(rng.choice((0, 10, 3000)))
-        if world.short is not None and not count and world.short.random() < 0.7:
+        tag = run.new_message(self)
+        payload = tag.to_bytes(4, "big") + bytes(chance.choice((0, 10, 3000)))
+        if run.has_short_ways and not count and chance.random() < 0.7:
             plain = self.conn.plain_sender(channel_id, mode)
             if plain is not None and plain.put(payload):
-                world.messages[tag].untold = True
+                run.messages[tag].is_unreported = True
                 return
         try:
-            ids = self.conn.send(channel_id, payload, world.now, mode=mode, attach=attach, tag=tag)
+            ids = self.conn.send(channel_id, payload, run.now, mode=mode, attach=attach, tag=tag)
         except BackPressured:
-            world.messages.pop(tag)
+            run.messages.pop(tag)
             return
         except LocalProtocolError:
             # The channel ended, and the application has not heard of it yet.
-            world.messages.pop(tag)
+            run.messages.pop(tag)
             return
         if channel_id & 4:
             del self.senders[channel_id]
         for (kind, _), new_id in zip(attach, ids, strict=True):
             if kind is Attach.RECEIVER:
-                self.senders[new_id] = rng.choice(list(Mode))
+                self.senders[new_id] = chance.choice(list(Mode))
                 self.had.add((new_id, "sender"))
             else:
                 self.receivers.add(new_id)
                 self.had.add((new_id, "receiver"))
 
     def receive(self, channel_id: int) -> None:
-        if self.world.short is not None and self.world.short.random() < 0.5:
-            run = self.conn.receive_run(channel_id, self.world.now)
+        if self.run.has_short_ways and self.run.chance.random() < 0.5:
+            run = self.conn.receive_run(channel_id, self.run.now)
             for payload in run or ():
-                self.world.delivered(int.from_bytes(payload[:4], "big"), self)
+                self.run.delivered(int.from_bytes(payload[:4], "big"), self)
             if run is not None:
                 return
-        incoming = self.conn.receive(channel_id, self.world.now)
+        incoming = self.conn.receive(channel_id, self.run.now)
         if incoming is None:
             self.conn.want(channel_id)
             if self.conn.is_ready and self.conn.receiver_state(channel_id) is None:
                 self.receivers.discard(channel_id)
             return
         tag = int.from_bytes(incoming.payload[:4], "big")
-        self.world.delivered(tag, self)
-        rng = self.world.rng
+        self.run.delivered(tag, self)
+        chance = self.run.chance
         for attachment in incoming.attachments:
             if not attachment.state.is_final:
                 self.had.add((attachment.channel_id, "sender" if attachment.is_sender else "receiver"))
-            if rng.random() < 0.15:
-                self.conn.drop(attachment, self.world.now)
+            if chance.random() < 0.15:
+                self.conn.drop(attachment, self.run.now)
             elif attachment.is_sender:
                 if attachment.state is SenderState.OPEN:
-                    self.senders[attachment.channel_id] = rng.choice(list(Mode))
+                    self.senders[attachment.channel_id] = chance.choice(list(Mode))
             elif attachment.state in (ReceiverState.OPEN, ReceiverState.FINISHING, ReceiverState.FINISHED):
                 self.receivers.add(attachment.channel_id)
 
     def wind_down(self) -> None:
         """End everything that the application holds: what is left afterwards is a leak."""
-        now = self.world.now
+        now = self.run.now
         if not self.conn.is_ready and not self.is_over:
             return
         for channel_id in sorted(self.senders):
@@ -210,16 +210,18 @@ class Side:
             if isinstance(event, PeerHeaders):
                 if not self.is_client:
                     self.had.add((0, "receiver"))
-                    self.conn.accept((("server", b"1"),), self.world.now)
+                    self.conn.accept((("server", b"1"),), self.run.now)
             elif isinstance(event, Acknowledged):
-                self.world.acknowledged(event.tag)
+                self.run.acknowledged(event.tag)
             elif isinstance(event, Lost):
-                self.world.lost(event.tag)
+                self.run.lost(event.tag)
             elif isinstance(event, SenderEnded | ReceiverEnded):
                 kind = "sender" if isinstance(event, SenderEnded) else "receiver"
                 key = (event.channel_id, kind)
-                assert key not in self.ended, f"{self.name}: {key} ended twice: {self.ended[key]} and {event.state}"
-                assert event.state.is_final, f"{self.name}: {key} ended in {event.state}"
+                if key in self.ended:
+                    raise Violation(f"{self.name}: {key} ended twice: {self.ended[key]} and {event.state}")
+                if not event.state.is_final:
+                    raise Violation(f"{self.name}: {key} ended in {event.state}")
                 self.ended[key] = event.state
                 if kind == "sender":
                     self.senders.pop(event.channel_id, None)
@@ -231,62 +233,71 @@ class Side:
 
     def transmit(self) -> None:
         """Carry out the engine's commands."""
-        world, rng = self.world, self.world.rng
-        mine = 0 if self.is_client else 1
-        live = [
-            stream_id & 2
-            for stream_id, way in self.out.items()
-            if stream_id & 1 == mine and not self.is_over_both(stream_id, way)
-        ]
-        uni = max(0, world.faults.stream_credit - live.count(2))
-        bidi = max(0, world.faults.stream_credit - live.count(0))
-        self.conn.transport_state(bidi_streams=bidi, uni_streams=uni, datagrams=8, max_datagram=1150, rtt_ns=2 * MS)
-        for command in self.conn.data_to_send(world.now):
+        run, chance = self.run, self.run.chance
+        self.live = [stream_id for stream_id in self.live if not self.is_over_both(stream_id)]
+        uni_live = sum(stream_id & 2 for stream_id in self.live) // 2
+        uni = max(0, run.faults.stream_credit - uni_live)
+        bidi = max(0, run.faults.stream_credit - (len(self.live) - uni_live))
+        self.conn.transport_state(
+            bidi_streams=bidi, uni_streams=uni, datagrams=8, max_datagram=1150, rtt_ns=2 * NS_PER_MS
+        )
+        for command in self.conn.data_to_send(run.now):
             if isinstance(command, SendStream):
                 self.send_stream(command)
             elif isinstance(command, ResetStream):
-                direction = self.out.setdefault(command.stream_id, Direction())
-                assert not direction.reset, f"{self.name}: stream {command.stream_id} reset twice"
+                direction = self._direction(command.stream_id)
+                if direction.reset:
+                    raise Violation(f"{self.name}: stream {command.stream_id} reset twice")
                 direction.reset = True
-                if rng.random() < world.faults.vanish_on_reset:
+                if chance.random() < run.faults.vanish_on_reset:
                     direction.chunks.clear()
-                world.at(world.delay(), self.peer.take_reset, command.stream_id, direction, command.code)
+                run.at(run.delay(), self.peer.take_reset, command.stream_id, direction, command.code)
             elif isinstance(command, SendDatagram):
-                if rng.random() >= world.faults.datagram_loss:
-                    world.at(world.delay(), self.peer.take_datagram, command.data)
+                if chance.random() >= run.faults.datagram_loss:
+                    run.at(run.delay(), self.peer.take_datagram, command.data)
             elif isinstance(command, WatchDelivery):
                 direction = self.out[command.stream_id]
                 direction.watched_at = len(direction.chunks) + direction.delivered
                 self.check_watch(command.stream_id, direction)
             elif isinstance(command, CloseConnection):
-                world.at(world.delay(), self.peer.connection_lost)
+                run.at(run.delay(), self.peer.connection_lost)
 
     def send_stream(self, command: SendStream) -> None:
-        world, rng = self.world, self.world.rng
-        direction = self.out.get(command.stream_id)
-        if direction is None:
-            direction = self.out[command.stream_id] = Direction()
-            if rng.random() < world.faults.late_stream:
-                direction.ready_at = world.now + rng.randrange(2 * SECOND)
-        assert not direction.reset, f"{self.name}: wrote to stream {command.stream_id} after its reset"
+        run, chance = self.run, self.run.chance
+        is_new = command.stream_id not in self.out
+        direction = self._direction(command.stream_id)
+        if is_new and chance.random() < run.faults.late_stream:
+            direction.ready_at = run.now + chance.randrange(2 * NS_PER_SECOND)
+        if direction.reset:
+            raise Violation(f"{self.name}: wrote to stream {command.stream_id} after its reset")
         data = command.data
-        if len(data) > 1 and rng.random() < world.faults.split:
-            cut = rng.randrange(1, len(data))
+        if len(data) > 1 and chance.random() < run.faults.split:
+            cut = chance.randrange(1, len(data))
             direction.chunks.append((data[:cut], False))
             data = data[cut:]
-            world.at(max(world.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
+            run.at(max(run.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
         direction.chunks.append((data, command.fin))
-        world.at(max(world.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
+        run.at(max(run.delay(), direction.ready_at), self.peer.take_stream, command.stream_id, direction)
 
-    def is_over_both(self, stream_id: int, way: Direction) -> bool:
+    def _direction(self, stream_id: int) -> Direction:
+        """This side's direction of a stream, which may begin here."""
+        direction = self.out.get(stream_id)
+        if direction is None:
+            direction = self.out[stream_id] = Direction()
+            if stream_id & 1 == (0 if self.is_client else 1):
+                self.live.append(stream_id)
+        return direction
+
+    def is_over_both(self, stream_id: int) -> bool:
         """A stream counts against the credit until both its directions have ended."""
+        way = self.out[stream_id]
         back = self.peer.out.get(stream_id)
         return way.done and (bool(stream_id & 2) or (back is not None and back.done))
 
     def check_watch(self, stream_id: int, direction: Direction) -> None:
         if direction.watched_at is not None and direction.delivered >= direction.watched_at and not direction.reset:
             direction.watched_at = None
-            self.world.at(self.world.delay(), lambda: self.conn.stream_delivered(stream_id, self.world.now))
+            self.run.at(self.run.delay(), lambda: self.conn.stream_delivered(stream_id, self.run.now))
 
     def take_stream(self, stream_id: int, direction: Direction) -> None:
         if direction.done or not direction.chunks:
@@ -294,20 +305,20 @@ class Side:
         data, fin = direction.chunks.pop(0)
         direction.delivered += 1
         direction.done = fin
-        self.conn.receive_stream(stream_id, data, fin, self.world.now)
+        self.conn.receive_stream(stream_id, data, fin, self.run.now)
         self.peer.check_watch(stream_id, direction)
 
     def take_reset(self, stream_id: int, direction: Direction, code: int) -> None:
         if not direction.done:
             direction.done = True
             direction.chunks.clear()
-            self.conn.receive_reset(stream_id, code, self.world.now)
+            self.conn.receive_reset(stream_id, code, self.run.now)
 
     def take_datagram(self, data: bytes) -> None:
-        self.conn.receive_datagram(data, self.world.now)
+        self.conn.receive_datagram(data, self.run.now)
 
     def connection_lost(self) -> None:
-        self.conn.connection_lost(None, self.world.now)
+        self.conn.connection_lost(None, self.run.now)
 
 
 @dataclass
@@ -318,40 +329,45 @@ class MessageFate:
     delivered: bool = False
     acknowledged: bool = False
     lost: bool = False
-    # It went the short way: nobody is told what became of it.
-    untold: bool = False
+    # It went the short way: what becomes of it is not reported.
+    is_unreported: bool = False
 
 
-class World:
-    """Everything in one run; ``run`` raises AssertionError where a promise is broken."""
+class AqueductRun:
+    """One to three connections and their programs, from the greeting to the last frame."""
 
-    def __init__(self, seed: int, *, connections: int = 1, short: bool = False) -> None:
-        self.seed = seed
-        self.rng = random.Random(seed)
-        # What decides which messages go the short ways, where they are used at all.
-        self.short = random.Random(seed) if short else None
-        self.now = 1 * SECOND
-        self.faults = Faults.draw(self.rng)
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chance = chance = world.chance
+        self.faults = Faults.draw(chance)
+        # Whether plain messages may go the short ways, which report nothing of what becomes of them.
+        self.has_short_ways = chance.random() < 0.4
         self.messages: dict[int, MessageFate] = {}
-        self.finished_messages = 0
         self._next_message = 0
         self._queue: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self._sequence = 0
         self.sides: list[Side] = []
-        for index in range(connections):
-            client = Side(self, f"client{index}", is_client=True)
-            server = Side(self, f"server{index}", is_client=False)
+        for index in range(chance.choice((1, 1, 1, 1, 2, 3))):
+            client = Side(self, f"client {index}", is_client=True)
+            server = Side(self, f"server {index}", is_client=False)
             client.peer, server.peer = server, client
             self.sides += (client, server)
             client.conn.start(self.now)
+        # At which action one program ends all its channels, or its connection breaks.
+        self.interrupt_at = chance.randrange(ACTIONS) if chance.random() < 0.3 else -1
         if self.faults.break_at_ns is not None:
             client = self.sides[0]
             self.at(self.now + self.faults.break_at_ns, client.connection_lost)
             self.at(self.now + self.faults.break_at_ns, client.peer.connection_lost)
 
+    @property
+    def now(self) -> int:
+        """Simulated time in nanoseconds."""
+        return self.world.now_ns
+
     def delay(self) -> int:
         """When something that is sent now arrives."""
-        return self.now + self.rng.randrange(1, self.faults.max_delay_ns)
+        return self.now + self.chance.randrange(1, self.faults.max_delay_ns)
 
     def at(self, when: int, what: Callable[..., None], *arguments: object) -> None:
         self._sequence += 1
@@ -370,22 +386,30 @@ class World:
 
     def delivered(self, tag: int, side: Side) -> None:
         fate = self._fate(tag)
-        assert fate.sent_by == side.peer.name, f"message {tag} of {fate.sent_by} came to {side.name}"
-        assert not fate.delivered, f"message {tag} delivered twice"
-        assert not fate.lost, f"message {tag} delivered after it was reported lost"
+        if fate.sent_by != side.peer.name:
+            raise Violation(f"message {tag} of {fate.sent_by} came to {side.name}")
+        if fate.delivered:
+            raise Violation(f"message {tag} delivered twice")
+        if fate.lost:
+            raise Violation(f"message {tag} delivered after it was reported lost")
         fate.delivered = True
 
     def acknowledged(self, tag: object) -> None:
         fate = self._fate(tag)
-        assert not fate.acknowledged, f"message {tag} acknowledged twice"
-        assert not fate.lost, f"message {tag} acknowledged after it was reported lost"
+        if fate.acknowledged:
+            raise Violation(f"message {tag} acknowledged twice")
+        if fate.lost:
+            raise Violation(f"message {tag} acknowledged after it was reported lost")
         fate.acknowledged = True
 
     def lost(self, tag: object) -> None:
         fate = self._fate(tag)
-        assert not fate.lost, f"message {tag} reported lost twice"
-        assert not fate.acknowledged, f"message {tag} reported lost after its acknowledgement"
-        assert not fate.delivered, f"message {tag} reported lost after its delivery"
+        if fate.lost:
+            raise Violation(f"message {tag} reported lost twice")
+        if fate.acknowledged:
+            raise Violation(f"message {tag} reported lost after its acknowledgement")
+        if fate.delivered:
+            raise Violation(f"message {tag} reported lost after its delivery")
         fate.lost = True
 
     # The run.
@@ -399,7 +423,7 @@ class World:
                 when = timeout
         if when is None:
             return False
-        self.now = max(self.now, when)
+        self.world.clock.advance_ns(max(0, when - self.now))
         while self._queue and self._queue[0][0] <= self.now:
             _, _, what, arguments = heapq.heappop(self._queue)
             what(*arguments)
@@ -413,18 +437,17 @@ class World:
             side.hear()
             side.transmit()
 
-    def run(self, *, actions: int = 150, interrupt: tuple[int, str] | None = None) -> None:
-        """Everything, from the greeting to the last frame. ``interrupt`` says at which action all channels of the first
-        client are cancelled or closed, or its connection breaks."""
+    def play(self) -> None:
+        """Everything; raises Violation where a promise is broken."""
         self.exchange()
-        for number in range(actions):
-            if interrupt is not None and number == interrupt[0]:
-                self.interrupt(interrupt[1])
+        for number in range(ACTIONS):
+            if number == self.interrupt_at:
+                self.interrupt(self.chance.choice(("break", "cancel", "close")))
             for side in self.sides:
                 if not side.is_over:
                     side.act()
             self.exchange()
-            for _ in range(self.rng.randrange(4)):
+            for _ in range(self.chance.randrange(4)):
                 self.step()
         self.settle()
         self.check_quiescent()
@@ -453,26 +476,36 @@ class World:
             if not self.step():
                 break
         else:
-            raise AssertionError("the world does not come to rest")
+            raise Violation("the run does not come to rest")
 
     def check_quiescent(self) -> None:
         for side in self.sides:
-            assert side.over is None, f"{side.name}: {side.over}"
+            if side.over is not None:
+                raise Violation(f"{side.name}: {side.over}")
             conn = side.conn
             endless = side.had - side.ended.keys()
-            assert not endless, f"{side.name} never heard how these ended: {sorted(endless)}"
-            assert conn.live_halves == 0, f"{side.name} still holds {conn.live_halves} halves: {describe_halves(conn)}"
-            assert conn.buffered_bytes == 0, f"{side.name} still holds {conn.buffered_bytes} bytes"
+            if endless:
+                raise Violation(f"{side.name} never heard how these ended: {sorted(endless)}")
+            if conn.live_halves != 0:
+                raise Violation(f"{side.name} still holds {conn.live_halves} halves: {_described(conn)}")
+            if conn.buffered_bytes != 0:
+                raise Violation(f"{side.name} still holds {conn.buffered_bytes} bytes")
             left = conn.open_streams - (0 if side.is_over else 1)
-            assert left == 0, f"{side.name} still knows {left} streams beside the connection's"
+            if left != 0:
+                raise Violation(f"{side.name} still knows {left} streams beside the connection's")
         broken = any(side.is_over for side in self.sides)
         for tag, fate in self.messages.items():
-            assert broken or fate.acknowledged or fate.lost or fate.untold, f"nothing is known of message {tag}: {fate}"
+            if not (broken or fate.acknowledged or fate.lost or fate.is_unreported):
+                raise Violation(f"nothing is known of message {tag}: {fate}")
 
 
-def describe_halves(conn: AqueductConnection) -> list[str]:
+def _described(conn: AqueductConnection) -> list[str]:
     state = conn._state
-    halves = (*state.senders.values(), *state.receivers.values(), *state.drained.values())
+    halves: list[SenderHalf | ReceiverHalf] = [
+        *state.senders.values(),
+        *state.receivers.values(),
+        *state.drained.values(),
+    ]
     return [
         f"{type(half).__name__} {half.channel_id} {half.state.name} "
         f"minted_here={half.minted_here} control={half.control is not None}"
@@ -480,22 +513,14 @@ def describe_halves(conn: AqueductConnection) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="run one seed of the Aqueduct simulation")
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--connections", type=int, default=1)
-    parser.add_argument("--short", action="store_true", help="use the short ways of plain messages")
-    arguments = parser.parse_args()
-    world = World(arguments.seed, connections=arguments.connections, short=arguments.short)
-    print(world.faults)
-    world.run()
-    fates = list(world.messages.values())
-    print(
-        f"{len(fates)} messages: {sum(f.delivered for f in fates)} delivered, "
-        f"{sum(f.acknowledged for f in fates)} acknowledged, {sum(f.lost for f in fates)} lost, "
-        f"in {(world.now - SECOND) / SECOND:.2f} simulated seconds"
+def aqueduct(world: World) -> str:
+    """What becomes of each message is reported once and truly, and a channel that has ended leaves nothing behind."""
+    run = AqueductRun(world)
+    began_ns = world.now_ns
+    run.play()
+    fates = list(run.messages.values())
+    return (
+        f"{len(run.sides) // 2} connections, {len(fates)} messages, {sum(fate.delivered for fate in fates)} delivered, "
+        f"{sum(fate.acknowledged for fate in fates)} acknowledged, {sum(fate.lost for fate in fates)} lost, "
+        f"in {(world.now_ns - began_ns) / NS_PER_SECOND:.2f} simulated seconds, {run.faults}"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,182 @@
+"""One simulated machine: a media driver and a client that may crash, start again, pause, or find the disk full."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.settings import ClientSettings
+from mainstem.aeron.driver.context import DriverContext
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.files import MemoryFiles
+from mainstem.clock import NEVER_NS
+from mainstem.errors import ActiveDriverError
+from mainstem.sim.host_clock import HostClock
+from mainstem.sim.transports import HostTransports
+
+if TYPE_CHECKING:
+    from mainstem.aeron.driver.settings import DriverSettings
+    from mainstem.sim.world import World
+
+
+class Host:
+    """One machine of a world; ``World.add_host`` makes it.
+
+    Attributes:
+        name: Its name, and its Aeron directory.
+        address: Its IP address.
+        names: Its DNS: the address of a name may be set and changed at any time.
+        files: Its file system.
+        clock: Its clock.
+        driver: Its media driver.
+        aeron: The client that is connected to it.
+        is_up: Whether driver and client are there.
+        is_paused: Whether driver and client get no duty cycle.
+        is_client_paused: Whether the client gets none.
+        starts: How often its client has begun: what belongs to an earlier one is gone.
+    """
+
+    def __init__(self, world: World, name: str, address: str, settings: DriverSettings, driver_timeout_ns: int) -> None:
+        self.name = name
+        self.address = address
+        self.files = MemoryFiles()
+        self.clock = HostClock(world.clock)
+        self.is_up = False
+        self.is_paused = False
+        self.is_client_paused = False
+        self.starts = 0
+        self.client_due_ns = 0
+        self._world = world
+        self._settings = settings
+        self._driver_timeout_ns = driver_timeout_ns
+        self._transports = HostTransports(world.network, address)
+        self.names = self._transports.names
+        self.driver: MediaDriver
+        self.aeron: Aeron
+
+    def start(self) -> bool:
+        """Starts a driver on the machine's directory, whatever an earlier one left there, and a client.
+
+        Returns:
+            Whether it did: an earlier driver's heartbeat may be too young, as it takes a while to be seen as dead.
+
+        Example:
+            ``host.start()``
+        """
+        world = self._world
+        context = DriverContext(
+            directory=f"/{self.name}",
+            settings=self._settings,
+            clock=self.clock,
+            files=self.files,
+            random=Random(world.chance.getrandbits(64)),
+            transports=self._transports,
+        )
+        try:
+            self.driver = MediaDriver.launch(context=context)
+        except ActiveDriverError:
+            return False
+        self._drive = self.driver.do_work
+        self.is_up = True
+        self.is_paused = self.is_client_paused = False
+        if self not in world.hosts:
+            world.hosts.append(self)
+        self.connect()
+        return True
+
+    def connect(self) -> None:
+        """Connects a client, which the machine has no other of.
+
+        Example:
+            ``host.connect()``
+        """
+        world = self._world
+        settings = ClientSettings(
+            dir=f"/{self.name}",
+            client_name=self.name,
+            client_idle_sleep_duration_ns=0,
+            driver_timeout_ns=self._driver_timeout_ns,
+        )
+        client = ClientContext(
+            settings=settings,
+            files=self.files,
+            clock=self.clock,
+            use_invoker=True,
+            # While the client waits for its driver, the world goes on.
+            driver_invoker=world.tick,
+            on_error=world.on_client_error,
+        )
+        self.aeron = Aeron.connect(context=client)
+        self.starts += 1
+        self.client_due_ns = 0
+
+    def crash(self) -> None:
+        """Ends driver and client as a loss of power does: no one is notified, sockets are gone, files stay as they are.
+
+        Example:
+            ``host.crash()``
+        """
+        if self.is_up:
+            self.is_up = False
+            self.kill_client()
+            self.driver._leave_to_parent()
+            self._world.network.close_all(self.address)
+
+    def kill_client(self) -> None:
+        """Ends the client alone, at once: the driver finds out by itself.
+
+        Example:
+            ``host.kill_client()``
+        """
+        self.aeron._leave_to_parent()
+
+    def drive(self) -> int:
+        """Runs one duty cycle of the driver.
+
+        Returns:
+            How much work there was.
+
+        Example:
+            ``host.drive()``
+        """
+        return self._drive() if self.is_up and not self.is_paused else 0
+
+    def invoke(self) -> None:
+        """Runs one duty cycle of the client.
+
+        Example:
+            ``host.invoke()``
+        """
+        if self.is_up and not self.is_paused and not self.is_client_paused:
+            self.aeron.invoke()
+
+    def work(self) -> int:
+        """Runs one duty cycle of the driver and the client of this machine.
+
+        Returns:
+            How much work there was.
+
+        Example:
+            ``while host.work(): pass``
+        """
+        return self.driver.do_work() + self.aeron.invoke()
+
+    @property
+    def due_in_ns(self) -> int:
+        """How soon the driver has something to do at the latest; negative where it is overdue."""
+        if not self.is_up or self.is_paused:
+            return NEVER_NS
+        return self.driver.next_due_ns - self.clock.monotonic_ns()
+
+    def close(self) -> None:
+        """Ends client and driver in good order.
+
+        Example:
+            ``host.close()``
+        """
+        if self.is_up:
+            self.is_up = False
+            self.aeron.close()
+            self.driver.close()

@@ -1,0 +1,409 @@
+"""bymux: streams both ways over a byte stream, with programs that are slow, stop reading, cancel, and close in any order."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ClosedError
+from mainstem.mux.bymux import events
+from mainstem.mux.bymux.codec import INFINITE, Packet, decode_header
+from mainstem.mux.bymux.connection import BymuxConnection
+from mainstem.mux.bymux.settings import Settings
+from mainstem.mux.bymux.state import Half, Role
+from mainstem.sim.checkers import Violation
+from mainstem.sim.scenarios.mux import CONTROL_LIMIT, LOW_WATER, MAX_PINGS, Direction, MuxRun, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem.mux.bymux.stream import Stream
+    from mainstem.sim.world import World
+
+MAX_STREAMS = 5  # that each end opens
+NAMES = ("the proactive end", "the reactive end")
+WINDOWS = (1, 16, 200, 4_096, 65_536, INFINITE)
+PACKET_LIMITS = (20, 1_000, 65_536)
+MEDIUM, LONG = 16_384, 1_200_000  # where the first is a usual length, a few streams have the second
+
+
+class Way(Direction):
+    """One direction of one stream: what its writer wrote and its reader read, and what each of them is going to do."""
+
+    def __init__(self, name: str, chance: Random, longest: int) -> None:
+        super().__init__(name, chance, longest, rarely=LONG if longest >= MEDIUM else 0)
+        self.writer: Stream | None = None
+        self.reader: Stream | None = None
+        # The writer drops what is queued once so much is written, the reader stops reading once so much is read.
+        self.discard_at = chance.randrange(self.goal + 1) if chance.random() < 0.1 else None
+        self.stop_at = chance.randrange(self.goal + 1) if chance.random() < 0.15 else None
+        self.eagerness = chance.choice((1.0, 1.0, 0.5, 0.1, 0.0))
+        self.drops_rest = chance.random() < 0.2
+        self.is_cut = False  # its writer dropped something
+        self.lost = 0  # of what was written, reported to the writer as not covered by credit
+        self.is_stopped = False  # by its reader
+        self.is_finished = False  # its reader got the end
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}; {self.writer}, {self.reader}"
+
+
+class Talk:
+    """One stream: the way from the end that opens it, and the way back."""
+
+    def __init__(self, name: str, opener: int, chance: Random, longest: tuple[int, int]) -> None:
+        self.name, self.opener = name, opener
+        self.ways = (
+            Way(f"{name} there", chance, longest[1 - opener]),
+            Way(f"{name} back", chance, longest[opener]),
+        )
+        self.has_ended = [False, False]
+
+    def outgoing(self, number: int) -> Way:
+        """The way that the end with this number writes."""
+        return self.ways[0 if number == self.opener else 1]
+
+    def incoming(self, number: int) -> Way:
+        """The way that the end with this number reads."""
+        return self.ways[1 if number == self.opener else 0]
+
+
+class Wire:
+    """What one end may send, by what has arrived at it: every packet that leaves is compared with it, and counted."""
+
+    def __init__(self, name: str, connection: BymuxConnection, start_credit: int) -> None:
+        self.name, self.connection = name, connection
+        self.arriving: deque[tuple[int, Packet, bool, int, int]] = deque()
+        self.peer: Wire
+        self.sent = self.data_bytes = 0
+        self.counts: dict[tuple[Packet, bool], int] = defaultdict(int)
+        self.creations = 0  # how many streams this end may still create
+        self.credit: dict[int, int] = {}
+        self.start_credit = start_credit
+
+    def arrived(self, received: int) -> None:
+        """Takes what the first ``received`` bytes of the peer say."""
+        while self.arriving and self.arriving[0][0] <= received:
+            _, packet, is_global, stream_id, amount = self.arriving.popleft()
+            if is_global and packet is Packet.CREDIT:
+                self.creations += amount
+            elif is_global:
+                self.credit[stream_id] = 0
+            else:
+                self.credit[stream_id] = self.credit[stream_id] + amount if amount else INFINITE
+
+    def left(self, data: bytes) -> None:
+        """Checks whole packets that leave."""
+        offset, end = 0, len(data)
+        short: dict[int, bool] = {}
+        granted: dict[int, int] = {}
+        while offset < end:
+            header = decode_header(data, offset)
+            assert header is not None
+            packet, is_global, stream_id, amount, length = header
+            offset += length
+            self.counts[packet, is_global] += 1
+            if packet is Packet.WRITE and not is_global:
+                offset += amount
+                self.data_bytes += amount
+                if short.get(stream_id):
+                    raise Violation(f"{self.name} sent two Writes of stream {stream_id} where one would do")
+                short[stream_id] = self._writes(stream_id, amount)
+            elif packet is Packet.WRITE:
+                self._creates(stream_id)
+            if packet is Packet.CREDIT or (packet is Packet.WRITE and is_global):
+                self.peer.arriving.append((self.sent + offset, packet, is_global, stream_id, amount))
+                if not is_global:
+                    granted[stream_id] = amount
+        if offset != end:
+            raise Violation(f"{self.name} sent a packet in two pieces")
+        self.sent += end
+        for stream_id, amount in granted.items():
+            self._grants(stream_id, amount)
+
+    def _creates(self, stream_id: int) -> None:
+        self.creations -= 1
+        if self.creations < 0:
+            raise Violation(f"{self.name} created stream {stream_id}, which its peer has not allowed")
+        self.credit[stream_id] = self.start_credit
+
+    def _writes(self, stream_id: int, amount: int) -> bool:
+        """Returns whether the Write could have been longer, had there been more to write."""
+        credit, limit = self.credit[stream_id], self.connection.settings.packet_limit
+        if not 0 < amount <= min(credit, limit):
+            raise Violation(f"{self.name} wrote {amount} bytes on stream {stream_id}: credit {credit}, limit {limit}")
+        if credit != INFINITE:
+            self.credit[stream_id] = credit - amount
+        return amount < min(limit, credit)
+
+    def _grants(self, stream_id: int, amount: int) -> None:
+        """A grant is at least what its receiver had left: so few of them follow from the bytes."""
+        stream = self.connection.streams.get(stream_id)
+        if stream is not None and amount and 2 * amount < stream.receive_credit:
+            raise Violation(f"{self.name} granted only {amount} bytes on top of {stream.receive_credit - amount}")
+
+
+class BymuxRun(MuxRun):
+    """Both ends open a few streams, write and read as was drawn, and finish."""
+
+    NAMES = NAMES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        chance = world.chance
+        windows = (chance.choice(WINDOWS), chance.choice(WINDOWS))
+        limits = (chance.choice(PACKET_LIMITS), chance.choice(PACKET_LIMITS))
+        # What a reader takes: some times its window, so that credit comes and goes; few enough packets.
+        longest = tuple(min(3 * min(windows[reader], 16_384) + 50, 100 * limits[1 - reader]) for reader in range(2))
+        starts = tuple(chance.choice((0, min(window, 1_000) // 2)) for window in windows)
+        self.connections: list[BymuxConnection] = []
+        self.wires: list[Wire] = []
+        for role in Role:
+            connection = BymuxConnection(
+                role, self._settings(role, windows, limits, starts), now_ns=world.now_ns, peer=NAMES[1 - role]
+            )
+            self.connections.append(connection)
+            self.wires.append(Wire(NAMES[role], connection, starts[1 - role]))
+            self.carry(role, connection)
+        self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
+        self.waiting = [
+            deque(
+                Talk(f"{NAMES[end]}'s stream {index}", end, chance, (longest[0], longest[1]))
+                for index in range(chance.randrange(MAX_STREAMS))
+            )
+            for end in range(2)
+        ]
+        self.talks: list[Talk] = []
+        self.live: tuple[list[Talk], list[Talk]] = ([], [])
+        self.unmet: dict[int, deque[Talk]] = defaultdict(deque)  # opened, and not yet seen by the other end
+        self.has_finished = [False, False]
+        self.pings_left = [MAX_PINGS, MAX_PINGS]
+        self.is_ending = False
+
+    def _settings(
+        self, role: int, windows: tuple[int, int], limits: tuple[int, int], starts: tuple[int, ...]
+    ) -> Settings:
+        ping, stream_ping = Timing.drawn(self.chance, self.fate), Timing.drawn(self.chance, "whole")
+        return Settings(
+            stream_window=windows[role],
+            peer_streams=self.chance.randrange(1, MAX_STREAMS),
+            packet_limit=limits[role],
+            control_limit=CONTROL_LIMIT,
+            own_start_credit=starts[1 - role],
+            peer_start_credit=starts[role],
+            ping_interval_ns=ping.ping_interval_ns,
+            ping_timeout_ns=ping.ping_timeout_ns,
+            stream_ping_interval_ns=stream_ping.ping_interval_ns,
+            stream_ping_timeout_ns=stream_ping.ping_timeout_ns,
+        )
+
+    # -- the programs --------------------------------------------------------------------------------------------------
+
+    def act(self, number: int) -> bool:
+        connection, chance, acted = self.connections[number], self.chance, False
+        waiting = self.waiting[number]
+        while waiting and connection.can_open:
+            self._open(number, waiting.popleft())
+            acted = True
+        for talk in self.live[number]:
+            if chance.random() < 0.7:
+                acted |= self._write(connection, talk.outgoing(number))
+                acted |= self._read(connection, talk.incoming(number))
+        if self.pings_left[number] and chance.random() < 0.02 and connection.own is not Half.DONE:
+            self.pings_left[number] -= 1
+            connection.ping(now_ns=self.world.now_ns)
+        if self.is_ending and not self.has_finished[number] and chance.random() < 0.5:
+            self.has_finished[number] = acted = True
+            connection.finish()
+        return acted
+
+    def _open(self, number: int, talk: Talk) -> None:
+        stream = self.connections[number].open_stream(now_ns=self.world.now_ns)
+        self.unmet[stream.id].append(talk)
+        self.talks.append(talk)
+        self._attach(number, talk, stream)
+
+    def _attach(self, number: int, talk: Talk, stream: Stream) -> None:
+        stream.owner = talk
+        talk.outgoing(number).writer = stream
+        talk.incoming(number).reader = stream
+        self.live[number].append(talk)
+
+    def _write(self, connection: BymuxConnection, way: Way) -> bool:
+        stream = way.writer
+        assert stream is not None
+        if way.discard_at is not None and way.written >= way.discard_at and not stream.own & Half.CLOSED:
+            way.discard_at = None
+            way.is_closed = way.is_cut = True
+            connection.close(stream, discard=True)
+            return True
+        if way.is_closed or way.waits:
+            return False
+        if way.written == way.goal:
+            way.is_closed = True
+            connection.close(stream)
+            return True
+        data = way.next_piece()
+        connection.write(stream, data)
+        way.written += len(data)
+        if stream.queued > LOW_WATER:
+            stream.notify_below = LOW_WATER
+            way.waits = True
+        return True
+
+    def _read(self, connection: BymuxConnection, way: Way) -> bool:
+        stream, chance = way.reader, self.chance
+        assert stream is not None
+        acted = False
+        if way.stop_at is not None and way.read >= way.stop_at and not stream.own & Half.STOPPED:
+            way.stop_at, way.is_stopped, acted = None, True, True
+            connection.stop_read(stream)
+        if not stream.unconsumed or chance.random() >= way.eagerness:
+            return acted
+        if way.is_finished and way.drops_rest:
+            connection.discard(stream)
+        else:
+            count = stream.unconsumed
+            connection.consume(stream, count if chance.random() < 0.5 else chance.randrange(1, count + 1))
+        return True
+
+    def wake(self) -> None:
+        for talk in (*self.talks, *self.waiting[0], *self.waiting[1]):
+            for way in talk.ways:
+                way.eagerness = 1.0
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def on_event(self, number: int, event: events.Event) -> None:
+        if isinstance(event, events.DataReceived):
+            self._on_data(event.stream.owner.incoming(number), event.data)
+        elif isinstance(event, events.StreamOpened):
+            self._attach(number, self.unmet[event.stream.id].popleft(), event.stream)
+        elif isinstance(event, events.StreamFinished):
+            self._on_finished(event.stream.owner.incoming(number))
+        elif isinstance(event, events.StreamReadStopped):
+            way = event.stream.owner.outgoing(number)
+            way.is_closed = True
+            way.lost = event.lost
+            if not way.is_cut and event.stream.sent + event.stream.queued + way.lost != way.written:
+                raise Violation(f"{way}: {way.lost} bytes are reported lost")
+        elif isinstance(event, events.StreamDrained):
+            event.stream.owner.outgoing(number).waits = False
+            if event.stream.queued > LOW_WATER:
+                raise Violation(f"{event.stream} is not drained")
+        elif isinstance(event, events.StreamEnded):
+            self._on_ended(number, event.stream)
+        elif isinstance(event, events.PongReceived):
+            if event.rtt_ns < 0:
+                raise Violation(f"{NAMES[number]} received a pong that it had not asked for")
+        elif isinstance(event, events.StreamTimedOut):
+            if self.fate == "whole":
+                raise Violation(f"{NAMES[number]}: {event.stream} was given up although its peer is there")
+        elif isinstance(event, events.ConnectionFinished):
+            self._on_connection_finished(number)
+        elif isinstance(event, events.ConnectionEnded) and event.clean != self.carriers[number].wants_to_leave:
+            raise Violation(f"{NAMES[number]}: the end of the byte stream is clean: {event.clean}")
+
+    def _on_data(self, way: Way, data: bytes) -> None:
+        way.receive(data)
+        if way.is_stopped or way.is_finished:
+            raise Violation(f"{way}: bytes arrived after their reader had stopped or seen the end")
+
+    def _on_finished(self, way: Way) -> None:
+        assert way.writer is not None
+        if way.is_finished:
+            raise Violation(f"{way} ended twice")
+        way.is_finished = True
+        whole = way.read == way.writer.sent and (way.is_cut or way.read + way.lost == way.written)
+        if not way.is_stopped and (not whole or not way.is_closed):
+            raise Violation(f"{way} ended short: {way.writer.sent} bytes were sent, {way.lost} reported lost")
+
+    def _on_ended(self, number: int, stream: Stream) -> None:
+        talk = stream.owner
+        if talk.has_ended[number]:
+            raise Violation(f"{talk.name} ended twice")
+        talk.has_ended[number] = True
+        for way in (talk.outgoing(number), talk.incoming(number)):
+            if not way.is_closed:
+                raise Violation(f"{way}: the stream ended at {NAMES[number]} before this direction did")
+
+    def _on_connection_finished(self, number: int) -> None:
+        self.carriers[number].wants_to_leave = True
+        if not self.is_ending or not self.is_done():
+            raise Violation(f"{NAMES[number]} finished before all streams had ended")
+
+    def on_sent(self, number: int, data: bytes) -> None:
+        wire = self.wires[number]
+        wire.arrived(self.carriers[number].received)
+        wire.left(data)
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    def check(self, number: int) -> None:
+        connection = self.connections[number]
+        window = connection.settings.stream_window
+        theirs = 0
+        for stream in connection.streams.values():
+            theirs += not stream.created_here
+            if window == INFINITE:
+                continue
+            held = stream.receive_credit + stream.unconsumed + stream.restorable
+            if connection._body_stream is stream:
+                held += connection._body_left
+            if held > window or (held < window and not stream.own & Half.STOPPED and not stream.discarding):
+                raise Violation(f"{NAMES[number]} holds and allows {held} bytes of {stream}, not {window}")
+        if theirs > connection.settings.peer_streams:
+            raise Violation(f"{NAMES[number]} has {theirs} streams of its peer, not {connection.settings.peer_streams}")
+        live = self.live[number]
+        if any(talk.has_ended[number] for talk in live):
+            # Bytes of a stream that has ended may still wait for their reader.
+            live[:] = [t for t in live if not t.has_ended[number] or _unconsumed(t.incoming(number))]
+
+    def is_done(self) -> bool:
+        return not any(self.waiting) and all(all(talk.has_ended) for talk in self.talks) and not any(self.live)
+
+    def begin_end(self) -> None:
+        self.is_ending = True
+
+    def is_ended(self) -> bool:
+        return all(carrier.connection.failure is not None for carrier in self.carriers)
+
+    def refuses(self, number: int) -> None:
+        connection = self.connections[number]
+        refused: list[Callable[[], object]] = [connection.ping, connection.open_stream, connection.finish]
+        for talk in self.talks:
+            stream = talk.outgoing(number).writer
+            if stream is not None:
+                refused += [partial(connection.close, stream), partial(connection.write, stream, b"more")]
+        for command in refused:
+            try:
+                command()
+            except ClosedError:
+                continue
+            raise Violation(f"{NAMES[number]} took a command although its connection is over: {connection.failure}")
+        if connection.next_event() is not None:
+            raise Violation(f"{NAMES[number]} has an event that came after the failure")
+
+    def check_pings(self) -> None:
+        """Every ping gets one pong, and nothing else does."""
+        for wire in self.wires:
+            for is_global in (False, True):
+                pings, pongs = wire.counts[Packet.PING, is_global], wire.peer.counts[Packet.PONG, is_global]
+                if pongs > pings:
+                    raise Violation(f"{wire.peer.name} sent {pongs} pongs for {pings} pings")
+
+
+def _unconsumed(way: Way) -> int:
+    return 0 if way.reader is None else way.reader.unconsumed
+
+
+def bymux(world: World) -> str:
+    """Streams arrive whole and in order, or their ends are reported, whatever the byte stream and the programs do."""
+    run = BymuxRun(world)
+    run.run()
+    run.check_pings()
+    data = sum(wire.data_bytes for wire in run.wires)
+    packets = sum(sum(wire.counts.values()) for wire in run.wires)
+    return f"{run.fate}: {len(run.talks)} streams, {data} bytes in {packets} packets, {run.steps} steps"

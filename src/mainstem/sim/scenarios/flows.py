@@ -1,0 +1,175 @@
+"""Streams that outlive the ends of their programs: what may be lost is whole images, never a message inside one.
+
+Each message says whose it is: the stream, the publication's incarnation, its number there; the rest of its bytes follow from
+these. So a reader needs no list of what is outstanding to see what is invented, lost, repeated, out of order or changed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from mainstem.errors import ClosedError, CorruptLogError, RegistrationError, TimedOut
+from mainstem.sim.checkers import CHECKED, Violation
+
+if TYPE_CHECKING:
+    from mainstem._core.log.fragment import Fragment
+    from mainstem.aeron.client.publication import ExclusivePublication, Publication
+    from mainstem.aeron.client.subscription import Subscription
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
+
+_HEADER = Struct("<HIII")  # stream, incarnation, number in it, length of the filling
+_FILLING = Random(1).randbytes(1 << 16)
+MAX_FILLING = 4_000
+# What a program meets whose client or driver is gone, or whose driver has no room for a log.
+GONE = (ClosedError, TimedOut, RegistrationError, CorruptLogError)
+
+
+def message(flow: int, incarnation: int, number: int) -> bytes:
+    """The bytes of a message, which follow from what it is."""
+    start = (flow * 7_919 + incarnation * 104_729 + number * 1_299_709) % (len(_FILLING) - MAX_FILLING)
+    length = (number * 2_654_435_761 % MAX_FILLING) * (number % 3) // 2  # a third of them are empty
+    return _HEADER.pack(flow, incarnation, number, length) + _FILLING[start : start + length]
+
+
+class Reader:
+    """One subscription of a flow, made anew whenever its client is."""
+
+    def __init__(self, flow: Flow, host: Host, channel: str) -> None:
+        self.flow = flow
+        self.host = host
+        self.channel = channel
+        self.newest = (-1, -1)  # incarnation and number of the last message
+        self.subscription: Subscription | None = None
+        self._images: dict[int, tuple[int, int, int]] = {}
+        self._starts = -1
+
+    def poll(self) -> None:
+        """Reads what is there; subscribes first where there is no subscription."""
+        if self.subscription is None or self._starts != self.host.starts or self.subscription.closed:
+            self.subscription = None
+            self._starts = self.host.starts
+            self._images = {}
+            self.subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
+        for image in self.subscription.open_images:
+            image.poll_messages(partial(self._on_message, image.correlation_id), 10)
+
+    def _on_message(self, key: int, fragment: Fragment) -> None:
+        if self.flow.world.network.has_damaged:
+            # No part of the protocol but UDP's checksum holds the content, and here it did not.
+            return
+        payload, position = bytes(fragment), fragment.header.position
+        flow, incarnation, number, _ = _HEADER.unpack_from(payload)
+        name = f"flow {self.flow.number} at {self.host.name}"
+        if flow != self.flow.number or number >= self.flow.offered.get(incarnation, 0):
+            raise Violation(f"{name}: message {number} of incarnation {incarnation} of flow {flow} was never offered")
+        if payload != message(flow, incarnation, number):
+            raise Violation(f"{name}: message {number} of incarnation {incarnation} has other bytes than were offered")
+        before = self._images.get(key)
+        if before is not None and not self.flow.follows(before[:2], (incarnation, number)):
+            raise Violation(f"{name}: {incarnation}:{number} follows {before[0]}:{before[1]} in one image")
+        if before is not None and position <= before[2]:
+            raise Violation(f"{name}: position went from {before[2]} to {position} in one image")
+        self._images[key] = (incarnation, number, position)
+        self.newest = (incarnation, number)
+        CHECKED.messages += 1
+        CHECKED.bytes += len(payload)
+
+
+class Flow:
+    """One stream: a publication that is made anew whenever it has gone, and its readers."""
+
+    def __init__(self, number: int, world: World, host: Host, channel: str, *, is_exclusive: bool) -> None:
+        self.number = number
+        self.stream_id = 1_001 + number
+        self.host = host
+        self.world = world
+        self.channel = channel
+        self.readers: list[Reader] = []
+        self.offered: dict[int, int] = {}
+        self.incarnation = -1
+        self.publication: Publication | ExclusivePublication | None = None
+        self._is_exclusive = is_exclusive
+        self._starts = -1
+
+    def read_by(self, host: Host, channel: str) -> None:
+        """Adds a reader."""
+        self.readers.append(Reader(self, host, channel))
+
+    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
+        """One duty cycle of every end of it whose machine runs; the ends of machines end theirs, and no more."""
+        for reader in self.readers:
+            if _runs(reader.host) and self.world.chance.random() >= laziness.get(reader.host.name, 0.0):
+                try:
+                    reader.poll()
+                except GONE:
+                    reader.subscription = None
+        if offers and _runs(self.host):
+            try:
+                self._offer()
+            except GONE:
+                self.publication = None
+
+    def _offer(self) -> None:
+        if self.publication is None or self._starts != self.host.starts or self.publication.closed:
+            self.publication = None
+            self._starts = self.host.starts
+            aeron = self.host.aeron
+            add = aeron.add_exclusive_publication if self._is_exclusive else aeron.add_publication
+            self.publication = add(self.channel, self.stream_id)
+            self.incarnation += 1
+            self.offered[self.incarnation] = 0
+        number = self.offered[self.incarnation]
+        # Counted before: a reader in the same memory may have it at once.
+        self.offered[self.incarnation] = number + 1
+        if self.publication.offer(message(self.number, self.incarnation, number)) < 0:
+            self.offered[self.incarnation] = number
+
+    def follows(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
+        """Whether one message comes right behind another in a log.
+
+        A publication that is shared outlives the client that added it: the next one's goes on behind its last message.
+        """
+        if before[0] == after[0]:
+            return before[1] + 1 == after[1]
+        between = range(before[0] + 1, after[0])
+        return (
+            before[0] < after[0]
+            and after[1] == 0
+            and before[1] + 1 == self.offered[before[0]]
+            and not any(self.offered[each] for each in between)
+        )
+
+    def begin_again(self) -> None:
+        """Ends what there is of the stream at both ends."""
+        for end in (self.publication, *(reader.subscription for reader in self.readers)):
+            if end is not None and not end.closed:
+                end.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the publication is there and every reader has its image."""
+        publication = self.publication
+        return (
+            publication is not None
+            and not publication.closed
+            and publication.is_connected
+            and all(
+                reader.subscription is not None
+                and any(image.session_id == publication.session_id for image in reader.subscription.open_images)
+                for reader in self.readers
+            )
+        )
+
+    @property
+    def is_read(self) -> bool:
+        """Whether every reader has the newest message."""
+        last = (self.incarnation, self.offered.get(self.incarnation, 0) - 1)
+        return all(reader.newest == last for reader in self.readers)
+
+
+def _runs(host: Host) -> bool:
+    return host.is_up and not host.is_paused and not host.is_client_paused and not host.aeron.closed

@@ -1,0 +1,487 @@
+"""Jmux: requests and responses over a byte stream, with programs that are slow, abort, respond early, and shut down."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from mainstem.errors import ClosedError, LocalProtocolError
+from mainstem.mux.jmux import codec, events
+from mainstem.mux.jmux.client import ClientConnection
+from mainstem.mux.jmux.codec import CONNECTION_HEADER_LENGTH, Kind, decode_message
+from mainstem.mux.jmux.server import ServerConnection
+from mainstem.mux.jmux.session import INFINITE
+from mainstem.mux.jmux.settings import Settings
+from mainstem.mux.jmux.state import Acknowledgment, Delivery, Half
+from mainstem.sim.checkers import Violation
+from mainstem.sim.scenarios.mux import (
+    CONTROL_LIMIT,
+    FATES,
+    LOW_WATER,
+    MAX_PINGS,
+    PING_TIMEOUT_NS,
+    Direction,
+    MuxRun,
+    Timing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem.mux.jmux.session import Session
+    from mainstem.sim.world import World
+
+CLIENT, SERVER = 0, 1
+NAMES = ("the client", "the server")
+MAX_REQUESTS = 10
+RATIONS = (256, 1_024, 65_536, 1 << 20, 0)
+FRAGMENT_LIMITS = (50, 1_000, 65_535)
+
+
+class Way(Direction):
+    """The bytes of a request, or of a response: what was written and read, and what both ends are going to do."""
+
+    def __init__(self, name: str, chance: Random, longest: int) -> None:
+        super().__init__(name, chance, longest)
+        self.abort_at = chance.randrange(self.goal + 1) if chance.random() < 0.08 else None
+        self.eagerness = chance.choice((1.0, 1.0, 0.5, 0.1, 0.0))
+        self.is_whole = False  # its reader got the end
+
+
+class Exchange:
+    """One request and its response, with the session at either end."""
+
+    def __init__(self, name: str, chance: Random, longest: tuple[int, int]) -> None:
+        self.name = name
+        # By who writes it.
+        self.ways = (
+            Way(f"{name}'s request", chance, longest[SERVER]),
+            Way(f"{name}'s response", chance, longest[CLIENT]),
+        )
+        self.sessions: list[Session | None] = [None, None]
+        self.reads_first = chance.random() < 0.1
+        self.responds_early = chance.random() < 0.3
+        self.closes_early = chance.random() < 0.3
+        self.wants_ack = chance.random() < 0.3
+        self.is_seen = False  # the server's program has seen some of it
+        self.was_opened = False  # the server's connection has it
+        self.ends: list[str] = []  # the events that ended it at the client
+        self.has_acknowledged = False  # the client
+        self.acknowledgments: list[bool] = []  # as they were reported to the server
+
+    def session(self, number: int) -> Session:
+        """The session at one end, where it is."""
+        session = self.sessions[number]
+        assert session is not None
+        return session
+
+
+class Wire:
+    """What one end may send, by what has arrived at it: every message that leaves is compared with it, and counted."""
+
+    def __init__(self, number: int, settings: Settings) -> None:
+        self.name = NAMES[number]
+        self.settings = settings
+        self.ration = settings.initial_ration or INFINITE  # what the peer may send, of each session
+        self.is_client = number == CLIENT
+        self.arriving: deque[tuple[int, Kind, int, int]] = deque()
+        self.peer: Wire
+        self.sent = self.data_bytes = 0
+        self.counts: dict[Kind, int] = defaultdict(int)
+        self.allowed: dict[int, int] = {}
+
+    def arrived(self, received: int) -> None:
+        """Takes what the first ``received`` bytes of the peer say."""
+        while self.arriving and self.arriving[0][0] <= received:
+            _, kind, session_id, amount = self.arriving.popleft()
+            if kind is Kind.DATA:
+                self.allowed[session_id] = self.peer.ration
+            else:
+                self.allowed[session_id] += amount
+
+    def left(self, data: bytes) -> None:
+        """Checks whole messages that leave."""
+        offset, end = 0, len(data)
+        short: set[int] = set()
+        if not self.sent:
+            offset = CONNECTION_HEADER_LENGTH
+        while offset < end:
+            message = decode_message(data, offset)
+            assert message is not None
+            kind, session_id = message.kind, message.session_id
+            self.counts[kind] += 1
+            offset += codec.MESSAGE_HEADER_LENGTH
+            if kind is Kind.DATA:
+                self._data(session_id, message.flags, message.value, short)
+                if message.flags & codec.OPEN:
+                    self.peer.arriving.append((self.sent + offset, kind, session_id, 0))
+            elif kind is Kind.INCREMENT_RATION:
+                self._increments(session_id, message.increment)
+                self.peer.arriving.append((self.sent + offset, kind, session_id, message.increment))
+            if kind in codec.WITH_BODY:
+                offset += message.value
+        if offset != end:
+            raise Violation(f"{self.name} sent a message in two pieces")
+        self.sent += end
+
+    def _data(self, session_id: int, flags: int, length: int, short: set[int]) -> None:
+        if flags & codec.OPEN:
+            self.allowed[session_id] = self.peer.ration
+        elif not length and not flags & codec.EOF:
+            raise Violation(f"{self.name} sent an empty Data of session {session_id}")
+        allowed = self.allowed[session_id]
+        limit = min(allowed, self.settings.fragment_limit)
+        if length > limit:
+            raise Violation(f"{self.name} sent {length} bytes of session {session_id}: ration {allowed}")
+        if session_id in short and not flags & codec.OPEN:
+            raise Violation(f"{self.name} sent two Data of session {session_id} where one would do")
+        short.discard(session_id)
+        if length < limit:
+            short.add(session_id)
+        self.data_bytes += length
+        if allowed < INFINITE:
+            self.allowed[session_id] = allowed - length
+
+    def _increments(self, session_id: int, amount: int) -> None:
+        """An increment restores half of the ration, so that few of them follow from the bytes; long ones are rounded."""
+        rounding = 0 if self.ration <= codec.MAX_LENGTH else 1_024
+        if 2 * amount + rounding < self.ration:
+            raise Violation(f"{self.name} adds only {amount} bytes to session {session_id}'s ration of {self.ration}")
+
+
+class JmuxRun(MuxRun):
+    """The client sends a few requests, the server responds, and one of them ends the connection."""
+
+    FATES: ClassVar[tuple[str, ...]] = (*FATES, "shut down")
+    NAMES = NAMES
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        chance = world.chance
+        rations = (chance.choice(RATIONS), chance.choice(RATIONS))
+        limits = (chance.choice(FRAGMENT_LIMITS), chance.choice(FRAGMENT_LIMITS))
+        # What a reader takes: some times its ration, so that it comes and goes; few enough messages.
+        longest = tuple(min(3 * min(rations[end] or 10_000, 16_384), 60 * limits[1 - end]) for end in range(2))
+        settings = [self._settings(rations[end], limits[end]) for end in range(2)]
+        self.client = ClientConnection(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
+        self.server = ServerConnection(settings[SERVER], now_ns=world.now_ns, peer=NAMES[CLIENT])
+        self.wires = [Wire(CLIENT, settings[CLIENT]), Wire(SERVER, settings[SERVER])]
+        self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
+        self.carry(CLIENT, self.client)
+        self.carry(SERVER, self.server)
+        self.waiting = deque(
+            Exchange(f"exchange {index}", chance, (longest[0], longest[1]))
+            for index in range(chance.randrange(MAX_REQUESTS))
+        )
+        self.exchanges: list[Exchange] = []
+        self.live: tuple[list[Exchange], list[Exchange]] = ([], [])
+        self.newest: dict[int, Exchange] = {}
+        self.pings_left = [MAX_PINGS, MAX_PINGS]
+        self.pings = [0, 0]
+        self.is_ending = False
+        self.shuts_down = chance.random() < 0.5  # the server, at the end; else the client leaves
+
+    def _settings(self, ration: int, limit: int) -> Settings:
+        timing = Timing.drawn(self.chance, self.fate)
+        return Settings(
+            initial_ration=ration,
+            fragment_limit=limit,
+            control_limit=CONTROL_LIMIT,
+            ping_interval_ns=timing.ping_interval_ns,
+            ping_timeout_ns=timing.ping_timeout_ns,
+            handshake_timeout_ns=PING_TIMEOUT_NS,
+        )
+
+    # -- the programs --------------------------------------------------------------------------------------------------
+
+    def act(self, number: int) -> bool:
+        chance, acted = self.chance, False
+        connection = self.client if number == CLIENT else self.server
+        if number == CLIENT:
+            while self.waiting and self.client.can_open and chance.random() < 0.8:
+                self._open(self.waiting.popleft())
+                acted = True
+        for exchange in self.live[number]:
+            if chance.random() < 0.7:
+                acted |= self._request(exchange) if number == CLIENT else self._respond(exchange)
+                acted |= self._read(number, exchange)
+        if self.pings_left[number] and connection.established and chance.random() < 0.02:
+            self.pings_left[number] -= 1
+            connection.ping(now_ns=self.world.now_ns)
+        if self.is_ending and number == (SERVER if self.shuts_down else CLIENT):
+            self._end(number)
+        return acted
+
+    def _open(self, exchange: Exchange) -> None:
+        session = self.client.open_session()
+        session.owner = exchange
+        exchange.sessions[CLIENT] = session
+        self.newest[session.id] = exchange
+        self.exchanges.append(exchange)
+        self.live[CLIENT].append(exchange)
+        if exchange.reads_first:
+            self.client.flush(session)
+
+    def _request(self, exchange: Exchange) -> bool:
+        client, session, way = self.client, exchange.session(CLIENT), exchange.ways[CLIENT]
+        if session.ack is Acknowledgment.REQUESTED and not session.ended and self.chance.random() < 0.5:
+            exchange.has_acknowledged = True
+            client.acknowledge(session)
+            return True
+        if session.ended or way.is_closed or way.waits:
+            return False
+        if way.abort_at is not None and way.written >= way.abort_at:
+            way.is_closed = True
+            client.abort(session, b"no longer needed")
+            return True
+        if session.client >= Half.FINISHED:
+            way.is_closed = True
+            return False
+        return self._write(CLIENT, session, way) or self._finish(CLIENT, exchange)
+
+    def _respond(self, exchange: Exchange) -> bool:
+        server, session = self.server, exchange.session(SERVER)
+        request, response = exchange.ways
+        if session.ended or session.server is Half.TERMINATED or not (request.is_whole or exchange.responds_early):
+            return False
+        if response.is_closed:
+            if exchange.closes_early and not session.close_wanted:
+                server.close(session)
+            return False
+        if response.abort_at is not None and response.written >= response.abort_at:
+            response.is_closed = True
+            # Whether nothing of it was processed is for the program to say, as long as that is true.
+            is_partial = exchange.is_seen or self.chance.random() < 0.3
+            server.abort(session, b"too busy", partial=is_partial)
+            return True
+        if response.waits:
+            return False
+        self._see(exchange)
+        return self._write(SERVER, session, response) or self._finish(SERVER, exchange)
+
+    def _see(self, exchange: Exchange) -> None:
+        exchange.is_seen = exchange.session(SERVER).processing = True
+
+    def _write(self, number: int, session: Session, way: Way) -> bool:
+        """Writes some; returns whether something was still to be written."""
+        if way.written == way.goal:
+            return False
+        data = way.next_piece()
+        (self.client if number == CLIENT else self.server).write(session, data)
+        way.written += len(data)
+        if session.queued > LOW_WATER:
+            session.notify_below = LOW_WATER
+            way.waits = True
+        return True
+
+    def _finish(self, number: int, exchange: Exchange) -> bool:
+        exchange.ways[number].is_closed = True
+        if number == CLIENT:
+            self.client.finish(exchange.session(CLIENT))
+        else:
+            self.server.finish(exchange.session(SERVER), ack_required=exchange.wants_ack)
+        return True
+
+    def _read(self, number: int, exchange: Exchange) -> bool:
+        session, chance = exchange.session(number), self.chance
+        way = exchange.ways[1 - number]
+        if not session.unconsumed or chance.random() >= way.eagerness:
+            return False
+        if number == SERVER:
+            self._see(exchange)
+        count = session.unconsumed
+        connection = self.client if number == CLIENT else self.server
+        connection.consume(session, count if chance.random() < 0.5 else chance.randrange(1, count + 1))
+        return True
+
+    def strike(self) -> None:
+        """Shuts the server down as soon as that may be said: no request that is not finished is being processed."""
+        server = self.server
+        if server.failure is not None or self.carriers[SERVER].is_left:
+            return
+        busy = any(s.server is Half.OPEN and s.processing for s in server.sessions.values())
+        try:
+            server.shut_down(b"restarting")
+        except LocalProtocolError:
+            if not busy:
+                raise
+            return
+        if busy:
+            raise Violation("the server shut down, and denies what it is processing")
+        self.carriers[SERVER].dispatch()
+
+    def _end(self, number: int) -> None:
+        if number == CLIENT:
+            self.carriers[CLIENT].wants_to_leave = True
+            return
+        self.strike()
+        if self.server.failure is None:
+            raise Violation("the server cannot shut down although every session has ended")
+
+    def wake(self) -> None:
+        for exchange in (*self.exchanges, *self.waiting):
+            for way in exchange.ways:
+                way.eagerness = 1.0
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def on_event(self, number: int, event: events.Event) -> None:
+        if isinstance(event, events.DataReceived):
+            self._on_data(event.session.owner.ways[1 - number], event.data)
+        elif isinstance(event, events.SessionOpened):
+            self._on_opened(event.session)
+        elif isinstance(event, events.DataFinished):
+            self._on_whole(number, event.session.owner)
+        elif isinstance(event, events.SessionDrained):
+            event.session.owner.ways[number].waits = False
+            if event.session.queued > LOW_WATER:
+                raise Violation(f"{event.session} is not drained")
+        elif isinstance(event, events.Acknowledged):
+            event.session.owner.acknowledgments.append(event.positive)
+        elif isinstance(event, events.SessionAborted):
+            self._on_aborted(number, event.session.owner, event.partial)
+        elif isinstance(event, events.SessionEnded | events.SessionFailed):
+            if number == CLIENT:
+                event.session.owner.ends.append(type(event).__name__)
+        elif isinstance(event, events.PingAcknowledged):
+            if event.rtt_ns < 0:
+                raise Violation(f"{NAMES[number]}: a ping took {event.rtt_ns} ns")
+        elif isinstance(event, events.ErrorReceived):
+            raise Violation(f"{NAMES[number]} is reported to have broken a rule: {event.detail!r}")
+
+    def _on_opened(self, session: Session) -> None:
+        exchange = self.newest[session.id]
+        if exchange.was_opened:
+            raise Violation(f"{exchange.name} was opened twice")
+        exchange.was_opened = True
+        session.owner = exchange
+        exchange.sessions[SERVER] = session
+        self.live[SERVER].append(exchange)
+
+    def _on_data(self, way: Way, data: bytes) -> None:
+        way.receive(data)
+        if way.is_whole:
+            raise Violation(f"{way}: bytes arrived after their reader had seen the end")
+
+    def _on_whole(self, number: int, exchange: Exchange) -> None:
+        way, session = exchange.ways[1 - number], exchange.session(number)
+        if way.is_whole:
+            raise Violation(f"{way} ended twice")
+        way.is_whole = True
+        if not session.discarding and (way.read != way.goal or not way.is_closed):
+            raise Violation(f"{way} ended short")
+
+    def _on_aborted(self, number: int, exchange: Exchange, is_partial: bool) -> None:
+        session = exchange.session(number)
+        session.owner.ways[number].is_closed = True
+        if number == CLIENT and session.may_retry == is_partial:
+            raise Violation(f"{exchange.name}: partial {is_partial}, and {session.delivery.name}")
+
+    def on_sent(self, number: int, data: bytes) -> None:
+        wire = self.wires[number]
+        wire.arrived(self.carriers[number].received)
+        wire.left(data)
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    def check(self, number: int) -> None:
+        connection = self.client if number == CLIENT else self.server
+        ration = connection.settings.initial_ration
+        if ration:
+            for session in connection.sessions.values():
+                held = session.inbound + session.unconsumed
+                if held > ration and not session.discarding:
+                    raise Violation(f"{NAMES[number]} holds and allows {held} bytes of {session}, not {ration}")
+        live = self.live[number]
+        for exchange in live:
+            if number == CLIENT:
+                self._check_promise(exchange)
+            session = exchange.session(number)
+            way = exchange.ways[number]
+            if session.sent + session.queued + session.unsent != way.written:
+                raise Violation(f"{way}: {session.sent} sent, {session.queued} queued, {session.unsent} dropped")
+        if any(self._is_over(number, exchange) for exchange in live):
+            live[:] = [exchange for exchange in live if not self._is_over(number, exchange)]
+
+    def _check_promise(self, exchange: Exchange) -> None:
+        """What the client may assume about a request is true, whenever it asks."""
+        session = exchange.session(CLIENT)
+        delivery = session.delivery
+        if delivery is Delivery.NONE and exchange.is_seen:
+            raise Violation(f"{exchange.name} may be sent again, although the server has begun it")
+        if delivery is Delivery.COMPLETE and not exchange.ways[SERVER].is_whole:
+            raise Violation(f"{exchange.name} is complete without the end of its response")
+
+    def _is_over(self, number: int, exchange: Exchange) -> bool:
+        session = exchange.session(number)
+        if number == CLIENT:
+            return session.ended and not session.unconsumed
+        is_terminated = session.ended or session.server is Half.TERMINATED
+        return is_terminated and not session.unconsumed and session.client >= Half.FINISHED
+
+    def is_done(self) -> bool:
+        return not self.waiting and not any(self.live) and all(e.session(CLIENT).ended for e in self.exchanges)
+
+    def begin_end(self) -> None:
+        self.is_ending = True
+
+    def is_ended(self) -> bool:
+        if self.client.failure is None and self.carriers[CLIENT].is_left:
+            # The program has left: it hears nothing more.
+            return self.server.failure is not None
+        return all(carrier.connection.failure is not None for carrier in self.carriers)
+
+    def refuses(self, number: int) -> None:
+        connection = self.client if number == CLIENT else self.server
+        refused: list[Callable[[], object]] = [connection.ping, connection.no_operation]
+        refused.append(self.client.open_session if number == CLIENT else self.server.shut_down)
+        for exchange in self.exchanges:
+            session = exchange.sessions[number]
+            if session is not None:
+                refused += [partial(connection.finish, session), partial(connection.write, session, b"more")]
+                if not session.ended:
+                    raise Violation(f"{exchange.name} goes on at {NAMES[number]}, whose connection is over")
+        for command in refused:
+            try:
+                command()
+            except ClosedError:
+                continue
+            raise Violation(f"{NAMES[number]} took a command although its connection is over: {connection.failure}")
+
+    def check_end(self) -> None:
+        """Every exchange ended once at the client, every acknowledgment was reported, and every ping had one reply."""
+        for exchange in self.exchanges:
+            session = exchange.session(CLIENT)
+            if not self.carriers[CLIENT].is_dead:
+                # One whose response was complete before the connection ended has no event of its own for that.
+                most, least = 1, 0 if session.response_complete else 1
+                if not least <= len(exchange.ends) <= most:
+                    raise Violation(f"{exchange.name} ended {exchange.ends}, {session}")
+            asked = (
+                exchange.sessions[SERVER] is not None
+                and exchange.session(SERVER).ack is not Acknowledgment.NOT_REQUESTED
+            )
+            if len(exchange.acknowledgments) > 1 or (asked and not exchange.acknowledgments and not self._is_silent):
+                raise Violation(f"{exchange.name}: acknowledgments {exchange.acknowledgments}")
+            if exchange.acknowledgments == [True] and not exchange.has_acknowledged:
+                raise Violation(f"{exchange.name} is acknowledged without its client")
+        for wire in self.wires:
+            if wire.peer.counts[Kind.PING_ACK] > wire.counts[Kind.PING]:
+                raise Violation(f"{wire.peer.name} acknowledged a ping twice")
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the server's program hears nothing any more."""
+        return self.carriers[SERVER].is_dead
+
+
+def jmux(world: World) -> str:
+    """Requests and responses arrive whole, once and in order, or their ends are reported, and no request is processed twice."""
+    run = JmuxRun(world)
+    run.run()
+    run.check_end()
+    data = sum(wire.data_bytes for wire in run.wires)
+    messages = sum(sum(wire.counts.values()) for wire in run.wires)
+    return f"{run.fate}: {len(run.exchanges)} exchanges, {data} bytes in {messages} messages, {run.steps} steps"

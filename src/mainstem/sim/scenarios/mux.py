@@ -1,0 +1,391 @@
+"""What the worlds of bymux and Jmux share: connections over a byte stream, driven as a transport does it, and how a run may end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
+from mainstem.sim.byte_streams import ByteStream, StreamFaults
+from mainstem.sim.checkers import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem.mux.bymux.connection import BymuxConnection
+    from mainstem.mux.jmux.connection import JmuxConnection
+    from mainstem.sim.byte_streams import StreamEnd
+    from mainstem.sim.world import World
+
+TICK_NS = NS_PER_MS // 2  # a step of time while programs have something to do; it doubles while nothing moves
+IDLE_TICK_NS = 100 * NS_PER_MS
+HEAL_NS = NS_PER_SECOND  # the latest instant of a fault, from the start on
+PATIENCE_NS = 120 * NS_PER_SECOND  # from the healing on
+# Longer than the longest that a stalled direction can keep a pong away: no peer that is there may be given up.
+PING_TIMEOUT_NS = 10 * NS_PER_SECOND
+HANDSHAKE_LENGTH = 8  # bytes at most that an end receives before heartbeats count
+MAX_STEPS = 100_000
+MAX_PINGS = 20  # of a program, beside those of heartbeats; fewer than may be outstanding
+CONTROL_LIMIT = 4_096
+LOW_WATER = 100  # bytes queued, below which a writer goes on
+# What every written byte is a part of: content is known by its place, and nothing of it is stored.
+PATTERN_LENGTH = 1 << 16
+_HALF = bytes((index * 131 + (index >> 8) * 17 + (index >> 13)) & 0xFF for index in range(PATTERN_LENGTH))
+PATTERN = _HALF * 2
+
+
+class Direction:
+    """The bytes that one end writes and the other reads: known by their place, so that none is stored.
+
+    ``longest`` bounds what is usually drawn; ``rarely`` is a length that few have.
+    """
+
+    def __init__(self, name: str, chance: Random, longest: int, *, rarely: int = 0) -> None:
+        self.name = name
+        self._base = chance.randrange(PATTERN_LENGTH)
+        self.goal = chance.choice((0, chance.randrange(50), chance.randrange(longest), chance.randrange(longest)))
+        if rarely and chance.random() < 0.05:
+            self.goal = rarely
+        self._chunk = min(chance.choice((1 + self.goal // 16, 1 + self.goal // 4, max(1, self.goal))), PATTERN_LENGTH)
+        self.written = self.read = 0
+        self.waits = False  # the writer, until less is queued
+        self.is_closed = False  # nothing more is written
+
+    def next_piece(self) -> bytes:
+        """What is written next."""
+        return self._piece(self.written, min(self._chunk, self.goal - self.written))
+
+    def receive(self, data: bytes) -> None:
+        """Checks what was read next."""
+        if data != self._piece(self.read, len(data)):
+            raise Violation(f"{self}: {len(data)} bytes at {self.read} are not those that were written")
+        self.read += len(data)
+        if self.read > self.written:
+            raise Violation(f"{self}: more was read than was written")
+
+    def _piece(self, offset: int, length: int) -> bytes:
+        start = (self._base + offset) % PATTERN_LENGTH
+        return PATTERN[start : start + length]
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.written} of {self.goal} bytes written, {self.read} read"
+
+
+@dataclass
+class Timing:
+    """The heartbeat of one end; an interval of 0 is none."""
+
+    ping_interval_ns: int
+    ping_timeout_ns: int = PING_TIMEOUT_NS
+
+    @classmethod
+    def drawn(cls, chance: Random, fate: str) -> Timing:
+        """A peer that falls silent is noticed by its heartbeat alone, so that such a run has one."""
+        is_on = fate in ("dead", "clogged") or chance.random() < 0.5
+        return cls(chance.randrange(20, 400) * NS_PER_MS if is_on else 0)
+
+
+FATES = ("whole", "whole", "whole", "whole", "whole", "whole", "reset", "reset", "dead", "clogged", "left")
+
+
+class Carrier:
+    """One end of a byte stream that carries a connection, as a transport does.
+
+    Args:
+        world: Its clock and its trace are used.
+        name: Names the end in errors.
+        connection: The connection without I/O.
+        end: The end of the byte stream.
+        batch: The limit of each ``segments_to_send``.
+        on_event: Takes each event.
+        on_sent: Takes whole packets as they leave the connection, before anything else happens to it.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        connection: BymuxConnection | JmuxConnection,
+        end: StreamEnd,
+        *,
+        batch: int,
+        on_event: Callable[[Any], None],
+        on_sent: Callable[[bytes], None],
+    ) -> None:
+        self.world, self.name, self.connection, self.end = world, name, connection, end
+        self.received = self.written = 0
+        self.is_dead = False  # its machine is gone: it neither reads nor writes
+        self.is_left = False  # its program ended its direction
+        self.wants_to_leave = False  # once everything is written
+        self.heard_ns = world.now_ns
+        self._batch, self._on_event, self._on_sent = batch, on_event, on_sent
+        self._unsent = bytearray()
+        self._ended = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens at this end."""
+        return self.is_dead or self.connection.failure is not None
+
+    def receive(self) -> int:
+        """Reads what has arrived, and does what is due; returns the bytes that were read."""
+        if self.is_over:
+            return 0
+        connection, now_ns, count = self.connection, self.world.now_ns, 0
+        try:
+            while connection.failure is None and (data := self.end.read()):
+                count += len(data)
+                self.received += len(data)
+                self.heard_ns = now_ns
+                connection.receive_data(data, now_ns)
+                self.dispatch()
+            if connection.failure is not None:
+                pass  # by what it has just read
+            elif self.end.is_at_end and not self._ended:
+                self._ended = True
+                connection.receive_eof(now_ns)
+            elif (due_ns := connection.next_timeout_ns()) is not None and due_ns <= now_ns:
+                connection.handle_timeout(now_ns)
+        except ConnectionLost as error:
+            connection.fail(error)
+        except MainstemError as error:
+            if connection.failure is not error:
+                raise
+        self.dispatch()
+        return count
+
+    def send(self) -> int:
+        """Writes what there is room for; returns the bytes that were written."""
+        if self.is_dead or self.is_left or self.end.is_reset:
+            return 0
+        connection, count = self.connection, 0
+        while True:
+            if not self._unsent:
+                due = connection.wants_to_send
+                data = b"".join(connection.segments_to_send(self._batch))
+                if data and not due:
+                    raise Violation(f"{self.name} returned {len(data)} bytes, and did not say that it wants to send")
+                if data:
+                    self._on_sent(data)
+                    self._unsent += data
+                self.dispatch()
+                if not data:
+                    break
+            length = self.end.write(self._unsent)
+            del self._unsent[:length]
+            count += length
+            if self._unsent:
+                break
+        self.written += count
+        if (self.wants_to_leave or self.connection.failure is not None) and not self._unsent:
+            self.leave()
+        return count
+
+    def leave(self) -> None:
+        """Ends this end's direction, wherever its bytes are cut."""
+        self.is_left = True
+        self.end.close_writing()
+
+    def dispatch(self) -> None:
+        """Hands out the events."""
+        next_event = self.connection.next_event
+        while (event := next_event()) is not None:
+            self._on_event(event)
+
+
+class MuxRun:
+    """Two connections over one byte stream, from their first byte to the end that was drawn for them.
+
+    A subclass has the programs at both ends. A run is ``whole``, or at some step the stream is ``reset``, a machine is ``dead``, a
+    direction is ``clogged`` for good, or a program has ``left``, which ends its direction in the middle of whatever it was sending.
+    """
+
+    FATES: ClassVar[tuple[str, ...]] = FATES
+    NAMES: ClassVar[tuple[str, str]]
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chance = chance = world.chance
+        self.fate = chance.choice(self.FATES)
+        self.stream = ByteStream(chance, world.clock, there=StreamFaults.drawn(chance), back=StreamFaults.drawn(chance))
+        self.carriers: list[Carrier] = []
+        self.victim = chance.randrange(2)
+        self.steps = 0
+        self._start_ns = world.now_ns
+        self._heal_ns = world.now_ns + chance.randrange(1, HEAL_NS)
+        self._fate_ns = world.now_ns + int(chance.choice((0.0, 0.02, 0.1, 1.0)) * chance.randrange(1, HEAL_NS))
+        self._tick_ns = TICK_NS
+        self.is_healed = False
+        self._is_ending = False
+
+    def carry(self, number: int, connection: BymuxConnection | JmuxConnection) -> None:
+        """Puts a connection at one end of the byte stream; in the order of the ends."""
+        self.carriers.append(
+            Carrier(
+                self.world,
+                self.NAMES[number],
+                connection,
+                self.stream.ends[number],
+                batch=self.chance.choice((1, 1_000, 65_536)),
+                on_event=lambda event: self.on_event(number, event),
+                on_sent=lambda data: self.on_sent(number, data),
+            )
+        )
+
+    def on_event(self, number: int, event: Any) -> None:
+        """Takes an event of the connection at one end."""
+        raise NotImplementedError
+
+    def on_sent(self, number: int, data: bytes) -> None:
+        """Checks what the connection at one end has sent."""
+        raise NotImplementedError
+
+    def act(self, number: int) -> bool:
+        """Lets the program at one end do something; returns whether it did."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """From now on no program is slow."""
+        raise NotImplementedError
+
+    def is_done(self) -> bool:
+        """Whether everything that was begun has ended, at both ends."""
+        raise NotImplementedError
+
+    def begin_end(self) -> None:
+        """Lets both ends finish; called once, when all is done."""
+        raise NotImplementedError
+
+    def is_ended(self) -> bool:
+        """Whether both connections have ended in order."""
+        raise NotImplementedError
+
+    def check(self, number: int) -> None:
+        """Checks what must hold of one end at every step."""
+        raise NotImplementedError
+
+    def refuses(self, number: int) -> None:
+        """Checks that every command of an end that is over raises; called once for each."""
+        raise NotImplementedError
+
+    # -- the run -------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Everything; raises Violation where a promise is broken."""
+        if self.fate == "whole":
+            self._until(self.is_done, "the end of every stream")
+            self._is_ending = True
+            self.begin_end()
+            self._until(self.is_ended, "the end of both connections")
+        else:
+            self._until(self._is_struck, "the end of every stream")
+            self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
+            for number, carrier in enumerate(self.carriers):
+                if not carrier.is_dead:
+                    self.refuses(number)
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        while not condition():
+            self._step()
+            if self.steps > MAX_STEPS or self.world.now_ns > self._start_ns + HEAL_NS + PATIENCE_NS:
+                seconds = (self.world.now_ns - self._start_ns) / NS_PER_SECOND
+                raise Violation(f"{what} did not come in {seconds:.1f} s and {self.steps} steps, {self.fate}")
+
+    def _step(self) -> None:
+        self.steps += 1
+        now_ns = self.world.now_ns
+        if not self.is_healed and now_ns >= self._heal_ns:
+            self._heal()
+        if self.fate != "whole" and now_ns >= self._fate_ns:
+            self._strike()
+        moved = False
+        for number, carrier in enumerate(self.carriers):
+            moved |= carrier.receive() > 0
+            if not carrier.is_over:
+                moved |= self.act(number)
+            moved |= carrier.send() > 0
+            self._check_silence(carrier)
+            self.check(number)
+            if carrier.connection.failure is not None:
+                self._check_failure(carrier, carrier.connection.failure)
+        self._advance(moved)
+
+    def _advance(self, moved: bool) -> None:
+        now_ns = self.world.now_ns
+        self._tick_ns = TICK_NS if moved else min(2 * self._tick_ns, IDLE_TICK_NS)
+        step_ns = self._tick_ns
+        due_ns = self.stream.next_due_ns()
+        if due_ns is not None and due_ns > now_ns:
+            step_ns = min(step_ns, due_ns - now_ns)
+        self.world.clock.advance_ns(step_ns)
+
+    def _heal(self) -> None:
+        self.is_healed = True
+        self.wake()
+        clogged = self.fate == "clogged" and self.world.now_ns >= self._fate_ns
+        self.stream.heal()
+        if clogged:
+            self.stream.clog(self.victim)
+
+    def _strike(self) -> None:
+        """What the fate of this run is happens now."""
+        carrier = self.carriers[self.victim]
+        self.world.trace.note(f"{carrier.name}: {self.fate}", self.world.now_ns)
+        if self.fate == "reset":
+            self.stream.reset()
+        elif self.fate == "dead":
+            carrier.is_dead = True
+        elif self.fate == "clogged":
+            self.stream.clog(self.victim)
+        elif self.fate == "left":
+            if not carrier.is_left:
+                carrier.leave()
+                carrier.connection.fail(ClosedError("the program left"))
+                carrier.dispatch()
+        else:
+            self.strike()
+
+    def strike(self) -> None:
+        """Does what a fate of the protocol's own is, at each step from its instant on."""
+        raise NotImplementedError
+
+    def _is_struck(self) -> bool:
+        """Whether it has happened; where all is done before it does, both ends begin to finish."""
+        if not self._is_ending and self.is_done():
+            self._is_ending = True
+            self.begin_end()
+        return self.world.now_ns > self._fate_ns
+
+    def _is_noticed(self) -> bool:
+        return all(carrier.is_over for carrier in self.carriers)
+
+    def _check_silence(self, carrier: Carrier) -> None:
+        """A peer that is silent is given up in time."""
+        settings = carrier.connection.settings
+        limit_ns = settings.ping_interval_ns + settings.ping_timeout_ns + 3 * IDLE_TICK_NS
+        silent_ns = self.world.now_ns - carrier.heard_ns
+        is_waiting = not carrier.is_over and not carrier.wants_to_leave
+        if settings.ping_interval_ns and is_waiting and silent_ns > limit_ns:
+            raise Violation(
+                f"{carrier.name} waits for a peer that has been silent for {silent_ns / NS_PER_SECOND:.1f} s"
+            )
+
+    def _check_failure(self, carrier: Carrier, failure: MainstemError) -> None:
+        """Only what this run's fate does may be the reason for an end; two right ends never break a rule."""
+        fate, struck = self.fate, self.world.now_ns >= self._fate_ns
+        if isinstance(failure, RemoteProtocolError):
+            allowed = fate == "left" and struck and failure.rule in ("truncated-packet", "truncated-message")
+        elif isinstance(failure, TimedOut):
+            allowed = fate in ("dead", "clogged") and struck
+            # The handshake has a deadline of its own.
+            is_open = carrier.received > HANDSHAKE_LENGTH
+            if allowed and is_open and self.world.now_ns - carrier.heard_ns < PING_TIMEOUT_NS:
+                raise Violation(f"{carrier.name} gave its peer up although it had heard of it") from failure
+        elif isinstance(failure, ConnectionLost):
+            allowed = (fate != "whole" and struck) or self._is_ending
+        else:
+            allowed = isinstance(failure, ClosedError) and (fate in ("left", "shut down") or self._is_ending)
+        if not allowed:
+            raise Violation(f"{carrier.name} failed in a run that is {fate}: {failure}") from failure

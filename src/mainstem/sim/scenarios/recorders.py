@@ -1,0 +1,358 @@
+"""A recorder over disks that fill up and write short, which is killed at any step of writing, and starts again.
+
+The recorder and its files are real; its disk is replaced. A step of a disk happens as a whole, in part, or not at all. Where a
+recording is durable, the machine may lose power instead: of each page that was not yet on the device either content may be there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from bisect import bisect_right
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.client.context import ClientContext
+from mainstem.aeron.client.settings import ClientSettings
+from mainstem.clock import NS_PER_SECOND
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.disk import Disk
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.recorder import Recorder
+from mainstem.recording.replay import messages
+from mainstem.recording.segments import segment_base, segment_name
+from mainstem.recording.verify import faults
+from mainstem.sim.checkers import Violation
+from mainstem.sim.world import IDLE_TICK_NS
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
+
+CHANNEL = "aeron:ipc?term-length=64k"
+STREAM = 1001
+TERM_LENGTH = SEGMENT_LENGTH = 64 * 1024
+MESSAGES = 80
+MAX_LENGTH = 8_192  # the longest message of a term of 64 KiB
+MAX_CRASHES = 4
+PAGE = 4_096
+LIVENESS_NS = 2 * NS_PER_SECOND  # of clients: for so long a driver holds a dead recorder's position
+SHORT_NS = NS_PER_SECOND  # a recorder that is away for less finds its position held
+LONG_NS = 5 * NS_PER_SECOND
+PATIENCE_NS = 300 * NS_PER_SECOND
+# Directories in memory, where the machine has them: no device is waited for.
+MEMORY = Path("/dev/shm")
+
+
+class Crash(BaseException):
+    """The program is gone, at this step; nothing of it runs any more."""
+
+
+class FaultyDisk(Disk):
+    """A disk that a simulation breaks.
+
+    Args:
+        chance: Every draw comes from it.
+        crash_at: The step at which the program is gone; 0 for none.
+    """
+
+    def __init__(self, chance: Random, *, crash_at: int = 0) -> None:
+        self._chance = chance
+        self._crash_at = crash_at
+        self._short = chance.choice((0.0, 0.0, 0.1, 0.5))
+        self._full_from = chance.randrange(400) if chance.random() < 0.3 else -1
+        self._full_to = self._full_from + chance.randrange(1, 60)
+        self.steps = 0
+        self._open: dict[int, Path] = {}
+        self._on_device: dict[Path, bytes] = {}
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps == self._crash_at:
+            raise Crash
+
+    def heal(self) -> None:
+        """From now on it takes everything."""
+        self._short, self._full_from, self._crash_at = 0.0, -1, 0
+
+    def open(self, path: Path) -> int:
+        self._step()
+        fd = super().open(path)
+        self._open[fd] = path
+        if path not in self._on_device:
+            self._on_device[path] = path.read_bytes()
+        self._step()
+        return fd
+
+    def write_some(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        self._step()
+        length = len(data)
+        is_full = 0 <= self._full_from <= self.steps < self._full_to
+        # A kernel copies page by page: what lies within one is written whole or not at all.
+        cuts = range((offset // PAGE + 1) * PAGE - offset, length, PAGE)
+        if cuts and self._chance.random() < (0.5 if is_full else self._short):
+            length = self._chance.choice(cuts)
+        elif is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count = super().write_some(fd, data[:length], offset)
+        self._step()
+        return count
+
+    def resize(self, fd: int, length: int) -> None:
+        self._step()
+        super().resize(fd, length)
+        path = self._open[fd]
+        self._on_device[path] = self._on_device[path][:length].ljust(length, b"\0")
+        self._step()
+
+    def rename(self, path: Path, target: Path) -> None:
+        self._step()
+        super().rename(path, target)
+        self._on_device[target] = self._on_device.pop(path)
+        self._step()
+
+    def delete(self, path: Path) -> None:
+        self._step()
+        super().delete(path)
+        self._step()
+
+    def sync(self, fd: int) -> None:
+        self._step()
+        self._on_device[self._open[fd]] = self._open[fd].read_bytes()
+        self._step()
+
+    def close(self, fd: int) -> None:
+        # The kernel closes what a program leaves open.
+        self._open.pop(fd)
+        super().close(fd)
+        self._step()
+
+    def kill(self) -> None:
+        """Does what the kernel does after a program."""
+        for fd in self._open:
+            os.close(fd)
+        self._open.clear()
+
+    def lose_power(self) -> None:
+        """Leaves of each page that was changed since it was on the device the old content or the new one.
+
+        A file has grown no further than to the first of its new pages that was lost.
+        """
+        self.kill()
+        for path, old in self._on_device.items():
+            if not path.exists():
+                continue
+            new = bytearray(path.read_bytes())
+            for at in range(0, len(new), PAGE):
+                if new[at : at + PAGE] == old[at : at + PAGE] or self._chance.random() < 0.5:
+                    continue
+                if at + PAGE <= len(old) or len(new) <= len(old):
+                    new[at : at + PAGE] = old[at : at + PAGE]
+                else:
+                    new[at:] = old[at:]
+                    break
+            path.write_bytes(new)
+
+
+class Program:
+    """A recorder with a client of its own: a process that may be killed and started again."""
+
+    def __init__(self, world: World, host: Host, directory: Path, disk: FaultyDisk, *, durable: bool) -> None:
+        self.disk = disk
+        self.recorder = Recorder(
+            directory, segment_length=SEGMENT_LENGTH, durable=durable, clock=world.clock, disk=disk
+        )
+        context = ClientContext(
+            settings=ClientSettings(dir=f"/{host.name}", client_name="recorder", client_idle_sleep_duration_ns=0),
+            files=host.files,
+            clock=world.clock,
+            use_invoker=True,
+            driver_invoker=world.tick,
+        )
+        self.aeron = Aeron.connect(context=context)
+        self.subscription = self.aeron.add_subscription(CHANNEL, STREAM)
+        self.recorder.add_subscription(self.subscription)
+
+    def work(self) -> None:
+        """One duty cycle. Raises OSError where the disk is full: the program tries again later."""
+        self.aeron.invoke()
+        self.recorder.do_work()
+
+    def close(self) -> None:
+        """Ends in order."""
+        self.recorder.close()
+        self.aeron.close()
+
+
+class RecordersRun:
+    """A publisher, a recorder that is killed a few times, and what its recordings must hold."""
+
+    def __init__(self, world: World, directory: Path) -> None:
+        self.world, self.chance, self.directory = world, world.chance, directory
+        self.durable = self.chance.random() < 0.4
+        self.loses_power = self.durable and self.chance.random() < 0.5
+        self.host = world.add_host("one", client_liveness_timeout_ns=LIVENESS_NS)
+        world.idle_ns = IDLE_TICK_NS  # a program's client that has its turn more seldom is taken for dead
+        self.publication = self.host.aeron.add_exclusive_publication(CHANNEL, STREAM)
+        self.ends: list[int] = []  # the position after each message that was offered
+        self.payloads: list[bytes] = []
+        self.laziness = self.chance.choice((0.0, 0.5, 0.9))
+        self.crashes_left = self.chance.randrange(MAX_CRASHES + 1)
+        self.crashes = self.refusals = self.absences = 0
+        self.program: Program | None = None
+        self.gone: list[Aeron] = []  # clients of killed programs
+        self.starts_at_ns = world.now_ns
+
+    def play(self) -> None:
+        """Everything; raises Violation where a promise is broken."""
+        self.world.run_until(self._progress, what="the recording of every message", within_ns=PATIENCE_NS)
+        assert self.program is not None or self.loses_power
+        if self.program is not None:
+            self.program.disk.heal()
+            self.program.close()
+        self._check(is_closed=self.program is not None)
+
+    def _progress(self) -> bool:
+        self._offer()
+        if self.program is None:
+            if self.world.now_ns >= self.starts_at_ns:
+                self._guarded(self._start)
+        elif self.chance.random() >= self.laziness:
+            self._guarded(self.program.work)
+        if self.loses_power and self.crashes:
+            return True
+        is_recorded = self.program is not None and self.publication.position in self.program.recorder.active.values()
+        return len(self.ends) == MESSAGES and is_recorded
+
+    def _offer(self) -> None:
+        chance = self.chance
+        for _ in range(chance.randrange(3)):
+            if len(self.ends) == MESSAGES:
+                return
+            payload = chance.randbytes(chance.choice((0, chance.randrange(100), chance.randrange(MAX_LENGTH))))
+            position = self.publication.offer(payload)
+            if position < 0:
+                return
+            self.ends.append(position)
+            self.payloads.append(payload)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Crash:
+            self._crashed()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self.refusals += 1
+
+    def _start(self) -> None:
+        is_last = not self.crashes_left
+        self.disk = FaultyDisk(
+            self.chance, crash_at=0 if is_last else self.chance.randrange(1, self.chance.choice((60, 500)))
+        )
+        if not is_last:
+            self.crashes_left -= 1
+        try:
+            self.program = Program(self.world, self.host, self.directory, self.disk, durable=self.durable)
+        except OSError:
+            self.disk.kill()
+            raise
+
+    def _crashed(self) -> None:
+        published = self._published()
+        released = max((image.position for image in self.program.subscription.images), default=0) if self.program else 0
+        self.crashes += 1
+        if self.program is not None:
+            self.gone.append(self.program.aeron)
+        self.program = None
+        if self.loses_power:
+            self.disk.lose_power()
+        else:
+            self.disk.kill()
+        is_long = self.chance.random() < 0.15
+        self.absences += is_long
+        self.starts_at_ns = self.world.now_ns + (LONG_NS if is_long else self.chance.randrange(SHORT_NS))
+        if not self.loses_power:
+            self._check(is_closed=False)
+        else:
+            Recorder(self.directory, clock=self.world.clock).close()
+            self._check(is_closed=False)
+        now_there = self._published()
+        if max(now_there.values(), default=0) < released:
+            raise Violation(f"{released} bytes were released, and the recordings end at {now_there}")
+        for recording_id, position in published.items():
+            # Where power is lost, the last position that was published need not be on the device yet.
+            if now_there.get(recording_id, -1) < position and not self.loses_power:
+                raise Violation(f"recording {recording_id} had been recorded up to {position}, and now less is there")
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    def _readers(self) -> list[RecordingReader]:
+        archive = DirectoryArchive(LocalStore(self.directory))
+        return [RecordingReader(archive, descriptor) for descriptor in archive.recordings()]
+
+    def _published(self) -> dict[int, int]:
+        """How far each recording is recorded, as any reader sees it."""
+        if not (self.directory / "archive.catalog").exists():
+            return {}
+        positions = {}
+        for reader in self._readers():
+            with reader:
+                positions[reader.descriptor.recording_id] = reader.end_position()
+        return positions
+
+    def _check(self, *, is_closed: bool) -> None:
+        if not (self.directory / "archive.catalog").exists():
+            return
+        readers = self._readers()
+        if len(readers) > 1 + self.absences:
+            raise Violation(f"{len(readers)} recordings of one stream, whose recorder was away {self.absences} times")
+        for reader in readers:
+            with reader:
+                self._check_recording(reader, is_closed=is_closed and reader is readers[-1])
+
+    def _check_recording(self, reader: RecordingReader, *, is_closed: bool) -> None:
+        name = f"recording {reader.descriptor.recording_id}"
+        start, end = reader.start_position, reader.end_position()
+        first, last = bisect_right(self.ends, start), bisect_right(self.ends, end)
+        recorded = list(messages(reader, start, end))
+        offered = list(zip(self.ends[first:last], self.payloads[first:last], strict=True))
+        if recorded != offered:
+            raise Violation(
+                f"{name} has {len(recorded)} messages from {start} to {end}, not the {len(offered)} offered"
+            )
+        for fault in faults(reader, start, end):
+            raise Violation(f"{name}: {fault}")
+        if reader.positions is not None:
+            for entry in reader.positions.around(start, end):
+                before = bisect_right(self.ends, entry.position) - first
+                # Padding may lie between two messages, at the end of a term.
+                is_boundary = entry.position in (start, *self.ends[first:last]) or not entry.position % TERM_LENGTH
+                if entry.messages != before or not is_boundary:
+                    raise Violation(f"{name}: the index says {entry}, and {before} messages end there or before")
+        if is_closed and end > start:
+            base = segment_base(reader.descriptor, end - 1)
+            rest = (self.directory / segment_name(reader.descriptor.recording_id, base)).read_bytes()[end - base :]
+            if rest.strip(b"\0"):
+                raise Violation(f"{name} ends at {end}, and its segment goes on")
+
+
+def recorders(world: World) -> str:
+    """Every message is recorded once and in order, whatever the disk refuses and whenever the recorder is killed."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-") as folder:
+        run = RecordersRun(world, Path(folder))
+        run.play()
+        # They do nothing any more; what they hold of the world goes with it.
+        for client in run.gone:
+            client.close()
+    return (
+        f"{len(run.ends)} messages, {run.crashes} crashes, {run.absences} of them long, {run.refusals} refusals, "
+        f"durable {run.durable}, power lost {run.loses_power and run.crashes > 0}, {world.ticks} ticks"
+    )

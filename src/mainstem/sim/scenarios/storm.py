@@ -1,0 +1,137 @@
+"""Everything at once: streams of every kind between several machines, under faults of links and machines that the seed draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.sim.checkers import CHECKED
+from mainstem.sim.disorder import Disorder
+from mainstem.sim.half_writes import leave_half
+from mainstem.sim.scenarios.flows import Flow
+from mainstem.sim.world import QUIET_TICK_NS
+
+if TYPE_CHECKING:
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
+
+HOSTS = 3
+LENGTH_NS = 10 * NS_PER_SECOND  # of the faults of a long run
+LIVENESS_NS = 3 * NS_PER_SECOND
+TIMEOUTS: dict[str, Any] = {
+    "driver_timeout_ns": LIVENESS_NS,
+    "client_liveness_timeout_ns": LIVENESS_NS,
+    "publication_unblock_timeout_ns": 2 * LIVENESS_NS,
+    "image_liveness_timeout_ns": LIVENESS_NS,
+    "publication_connection_timeout_ns": LIVENESS_NS,
+    "publication_linger_timeout_ns": NS_PER_SECOND,
+}
+# After the faults: every silence has ended in a time-out by then, and every half-written message has been unblocked.
+SETTLE_NS = 6 * LIVENESS_NS
+PATIENCE_NS = 120 * NS_PER_SECOND
+LAST_MESSAGES = 20  # of each stream, which must all arrive
+BUSY_TICK_NS = 10 * NS_PER_MS  # the longest step under faults
+OFFER_SHARE = 0.2  # of the steps
+
+
+def storm(world: World) -> str:
+    """Unicast, multicast, many destinations, shared memory and spies, each read in order and once, whatever ends and begins."""
+    chance = world.chance
+    world.tick_ns, world.grain_ns = chance.choice((500_000, NS_PER_MS, 2 * NS_PER_MS)), 200_000
+    hosts = [world.add_host(f"host{number}", client_timeout_ns=LIVENESS_NS, **TIMEOUTS) for number in range(HOSTS)]
+    flows = _flows(world, hosts)
+    disorder = Disorder(
+        world,
+        length_ns=max(NS_PER_SECOND, int(LENGTH_NS * world.size)),
+        before_client_dies=lambda host: _leave_halves(world, flows, host),
+    )
+
+    def step(*, offers: bool) -> None:
+        laziness = {disorder.hosts[place].name: share for place, share in disorder.laziness.items()}
+        for flow in flows:
+            flow.step(offers=offers and chance.random() < OFFER_SHARE, laziness=laziness)
+
+    def under_faults() -> bool:
+        disorder.step()
+        step(offers=True)
+        return world.now_ns >= over_ns
+
+    # Programs go on though the network is quiet.
+    world.idle_ns = BUSY_TICK_NS
+    over_ns = world.now_ns + max(NS_PER_SECOND, int(LENGTH_NS * world.size))
+    world.run_until(under_faults, what="the end of the faults")
+    disorder.heal()
+    world.idle_ns = QUIET_TICK_NS
+    if world.network.has_damaged:
+        # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
+        for flow in flows:
+            flow.begin_again()
+        world.network.has_damaged = False
+
+    def settled() -> bool:
+        disorder.step()
+        step(offers=False)
+        return world.now_ns >= settled_ns and disorder.is_whole
+
+    settled_ns = world.now_ns + SETTLE_NS
+    world.run_until(settled, what="that every machine is back", within_ns=PATIENCE_NS)
+
+    def connected() -> bool:
+        disorder.step()
+        for flow in flows:
+            flow.step(offers=not flow.is_connected, laziness={})
+        return all(flow.is_connected for flow in flows)
+
+    world.run_until(connected, what="the connection of every stream after the faults", within_ns=PATIENCE_NS)
+    goals = {flow: flow.offered[flow.incarnation] + LAST_MESSAGES for flow in flows}
+
+    def all_read() -> bool:
+        for flow in flows:
+            flow.step(offers=flow.offered[flow.incarnation] < goals[flow], laziness={})
+        return all(flow.offered[flow.incarnation] >= goals[flow] and flow.is_read for flow in flows)
+
+    world.run_until(all_read, what="delivery of what was offered after the faults", within_ns=PATIENCE_NS)
+    faults = "; ".join(map(str, disorder.schedule.faults))
+    return f"{CHECKED.messages} messages of {len(flows)} streams, {world.ticks} ticks; {faults}"
+
+
+def _flows(world: World, hosts: list[Host]) -> list[Flow]:
+    """Two to five streams, each of a kind that is drawn."""
+    chance = world.chance
+    flows = []
+    for number in range(chance.randrange(2, 6)):
+        source, other, third = chance.sample(hosts, 3)
+        is_exclusive = chance.random() < 0.5
+        port = 20_121 + number
+        kind = chance.choice(("ipc", "unicast", "multicast", "mdc", "spy"))
+        unicast = f"aeron:udp?endpoint={other.address}:{port}"
+        if kind == "ipc":
+            flow = Flow(number, world, source, "aeron:ipc?term-length=64k", is_exclusive=is_exclusive)
+            flow.read_by(source, "aeron:ipc")
+            flow.read_by(source, "aeron:ipc")
+        elif kind == "multicast":
+            channel = f"aeron:udp?endpoint=224.20.30.{2 * number + 1}:{port}"
+            flow = Flow(number, world, source, f"{channel}|term-length=64k|fc=min", is_exclusive=is_exclusive)
+            flow.read_by(other, channel)
+            flow.read_by(third, channel)
+        elif kind == "mdc":
+            control = f"control={source.address}:{port}|control-mode=dynamic"
+            flow = Flow(number, world, source, f"aeron:udp?{control}|term-length=64k|fc=min", is_exclusive=is_exclusive)
+            for host in (other, third):
+                flow.read_by(host, f"aeron:udp?endpoint={host.address}:{port}|{control}")
+        else:
+            flow = Flow(number, world, source, f"{unicast}|term-length=64k", is_exclusive=is_exclusive)
+            flow.read_by(other, unicast)
+            if kind == "spy":
+                flow.read_by(source, f"aeron-spy:{unicast}")
+        flows.append(flow)
+    return flows
+
+
+def _leave_halves(world: World, flows: list[Flow], host: Host) -> None:
+    """A client dies in the middle of what its publications write, or not."""
+    for flow in flows:
+        if flow.host is host and flow.publication is not None and world.chance.random() < 0.5:
+            step = leave_half(flow.publication, world.chance)
+            if step:
+                world.network.counts[f"half write ({step})"] += 1

@@ -1,0 +1,44 @@
+"""The simulator's Aqueduct notices faults that are planted in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mainstem.aqueduct import lifecycle
+from mainstem.aqueduct.channel_halves import ReceiverHalf
+from mainstem.aqueduct.connection_state import ConnectionState
+from mainstem.sim.runner import run_one
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct.streams import Stream
+
+pytestmark = pytest.mark.simulation
+
+
+def is_noticed(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, fault: object) -> bool:
+    """Whether one of a few seeds notices a fault."""
+    monkeypatch.setattr(owner, name, fault)
+    return any(run_one("aqueduct", seed).failure for seed in range(1, 61))
+
+
+def test_it_notices_a_reset_that_overtakes_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reset_at_once(self: ConnectionState, stream: Stream, code: int) -> None:
+        if not stream.out_done:
+            self.out.reset(stream.stream_id, code)
+            stream.out_done = True
+            self.forget_if_done(stream)
+
+    assert is_noticed(monkeypatch, ConnectionState, "reset_stream", reset_at_once)
+
+
+def test_it_notices_a_nack_that_does_not_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: ReceiverHalf, number: int, limits: object) -> bool:
+        return True
+
+    assert is_noticed(monkeypatch, ReceiverHalf, "note_unreliable", forgetful)
+
+
+def test_it_notices_links_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_noticed(monkeypatch, lifecycle, "lose_messages", lambda core, sender, entries: None)

@@ -1,0 +1,25 @@
+"""Worlds that take milliseconds each: many seeds of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mainstem.sim.runner import run_one
+
+pytestmark = pytest.mark.simulation
+
+WORLDS = ("aqueduct", "bymux", "jmux", "recorders")
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_promise_holds_in_forty_runs(world: str) -> None:
+    for seed in range(5, 45):
+        outcome = run_one(world, seed)
+        assert not outcome.failure, f"{outcome.failure}\nreplay it with: {outcome.replay}"
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_run_is_its_seed(world: str) -> None:
+    first = [run_one(world, seed) for seed in range(1, 4)]
+    assert [run_one(world, seed) for seed in range(1, 4)] == first
+    assert len({outcome.facts for outcome in first}) == 3
