@@ -22,16 +22,6 @@ class Simulator:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AqueductSimulator:
-    """The world of ``tests/simulation/aqueduct``, seed by seed from 0 on, until one fails."""
-
-    seeds: int = MAX_SEEDS
-
-    def __str__(self) -> str:
-        return "simulator: aqueduct"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Suite:
     """Tests as pytest selects them, of which at least one must fail."""
 
@@ -54,7 +44,7 @@ class Bug:
     file: str
     old: str
     new: str
-    finder: Simulator | AqueductSimulator | Suite
+    finder: Simulator | Suite
 
     @property
     def path(self) -> Path:

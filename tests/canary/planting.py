@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.canary.bug import ROOT, AqueductSimulator, Bug, Simulator, Suite
+from tests.canary.bug import ROOT, Bug, Simulator, Suite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,7 +115,7 @@ class Tree:
             self.restore()
         return Found(bug, by, why, time.monotonic() - begun)
 
-    def _search(self, finder: Simulator | AqueductSimulator | Suite) -> tuple[str, str]:
+    def _search(self, finder: Simulator | Suite) -> tuple[str, str]:
         """By what it was found, and why not where it was not."""
         if isinstance(finder, Suite):
             result = self.run(pytest_command(finder.selection, "-x"))
@@ -125,8 +125,8 @@ class Tree:
             if result.returncode < 0:
                 return f"{finder}: ended by signal {-result.returncode}", ""
             return "", _tail(result)
-        scenarios = finder.scenarios if isinstance(finder, Simulator) else ("aqueduct",)
-        result = self.run([sys.executable, "-m", "tests.canary.seeds", "--seeds", str(finder.seeds), *scenarios])
+        seeds = [sys.executable, "-m", "tests.canary.seeds", "--seeds", str(finder.seeds)]
+        result = self.run([*seeds, *finder.scenarios])
         if result.returncode == 1 and (lines := result.stdout.split()) and ":" in lines[-1]:
             return lines[-1], result.stdout.strip().splitlines()[-2]
         if result.returncode < 0:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.canary.__main__ import sample, table
-from tests.canary.bug import MAX_SEEDS, ROOT, AqueductSimulator, Bug, Simulator, Suite
+from tests.canary.bug import MAX_SEEDS, ROOT, Bug, Simulator, Suite
 from tests.canary.bugs import BUGS
 from tests.canary.planting import Found
 
@@ -31,8 +31,7 @@ def test_a_bug_s_finder_is_there(bug: Bug) -> None:
             assert not name or f"def {name.partition('[')[0]}(" in Path(ROOT, path).read_text(), selection
     else:
         assert 0 < bug.finder.seeds <= MAX_SEEDS
-        if isinstance(bug.finder, Simulator):
-            assert set(bug.finder.scenarios) <= set(SCENARIOS)
+        assert set(bug.finder.scenarios) <= set(SCENARIOS)
 
 
 def test_there_are_at_least_twenty_four_bugs_and_no_name_twice() -> None:
@@ -40,7 +39,7 @@ def test_there_are_at_least_twenty_four_bugs_and_no_name_twice() -> None:
 
 
 def test_a_text_that_moved_is_an_error() -> None:
-    bug = Bug(name="b", harm="", file="x.py", old="a + b", new="a - b", finder=AqueductSimulator())
+    bug = Bug(name="b", harm="", file="x.py", old="a + b", new="a - b", finder=Simulator(scenarios=("aqueduct",)))
     assert bug.planted("c = a + b\n") == "c = a - b\n"
     for source in ("c = a\n", "c = a + b\nd = a + b\n"):
         with pytest.raises(LookupError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.canary.bug import AqueductSimulator, Bug, Suite
+from tests.canary.bug import Bug, Simulator, Suite
 
 BUGS = (
     Bug(
@@ -11,7 +11,7 @@ BUGS = (
         file="mux/bymux/connection.py",
         old="        stream.send_credit = credit + amount if amount else INFINITE\n",
         new="        stream.send_credit = credit + (amount if stream.sent < 1 << 20 else 0) if amount else INFINITE\n",
-        finder=Suite(selection=("tests/unit/mux/bymux/test_connection.py",)),
+        finder=Simulator(scenarios=("bymux",)),
     ),
     Bug(
         name="Jmux: a ration is counted twice",
@@ -19,7 +19,7 @@ BUGS = (
         file="mux/jmux/connection.py",
         old="            session.inbound -= length\n",
         new="            session.inbound -= 2 * length\n",
-        finder=Suite(selection=("tests/unit/mux/jmux/test_connection.py",)),
+        finder=Simulator(scenarios=("jmux",)),
     ),
     Bug(
         name="Aqueduct: a ticket is used twice",
@@ -35,7 +35,7 @@ BUGS = (
         file="aqueduct/lifecycle.py",
         old="        state.lost.extend(entry.links)\n",
         new="        state.lost.extend(entry.links[1:])\n",
-        finder=AqueductSimulator(),
+        finder=Simulator(scenarios=("aqueduct",)),
     ),
     Bug(
         name="Aqueduct: an acknowledgement makes nothing reachable",
@@ -43,6 +43,6 @@ BUGS = (
         file="aqueduct/lifecycle.py",
         old="        state.reached.extend(entry.links)\n",
         new="        state.reached.extend(entry.links[1:])\n",
-        finder=AqueductSimulator(),
+        finder=Simulator(scenarios=("aqueduct",)),
     ),
 )

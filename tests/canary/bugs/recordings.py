@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.canary.bug import Bug, Suite
+from tests.canary.bug import Bug, Simulator, Suite
 
 BUGS = (
     Bug(
@@ -11,7 +11,7 @@ BUGS = (
         file="recording/writer.py",
         old="            self._positions.append(IndexEntry(self.position, max(",
         new="            self._positions.append(IndexEntry(self.position + FRAME_ALIGNMENT, max(",
-        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
+        finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
         name="the last message before a segment's end is dropped",
@@ -20,16 +20,16 @@ BUGS = (
         old="                    yield Run(segment.memory, place, place + piece_end - at, base + at, segment.name)\n",
         new="                    cut = 64 if piece_end == self.descriptor.segment_file_length else 0\n"
         "                    yield Run(segment.memory, place, place + piece_end - at - cut, base + at, segment.name)\n",
-        finder=Suite(selection=("tests/unit/recording/test_recordings.py",)),
+        finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
         name="a position is published before its frames are written",
         harm="a reader sees zeros where a message should be",
         file="recording/writer.py",
-        old="        if walk.others:\n            self._write_with_padding(frames)\n",
-        new="        self._positions.publish(start + frames.nbytes, time_ns)\n"
-        "        if walk.others:\n            self._write_with_padding(frames)\n",
-        finder=Suite(selection=("tests/unit/recording/test_recorder.py",)),
+        old="        checksum = self._checksum\n        try:\n            if walk.others:\n",
+        new="        checksum = self._checksum\n"
+        "        self._positions.publish(start + frames.nbytes, time_ns)\n        try:\n            if walk.others:\n",
+        finder=Simulator(scenarios=("recorders",)),
     ),
     Bug(
         name="Spark: an offset is committed too early",
