@@ -28,10 +28,12 @@ class Question:
     invoker: bool = False
     goals: dict[str, float] = field(default_factory=dict)
 
-    def measure(self, peer: Peer, transport: str) -> float:
+    def measure(self, peer: Peer, transport: str) -> dict[str, float]:
+        """The figures of one run, by the name of their line."""
         if self.mode == "round trip":
-            return round_trip_us(peer, transport=transport, size=self.size)
-        return throughput(peer, transport=transport, size=self.size, mode=self.mode)
+            median, p99 = round_trip_us(peer, transport=transport, size=self.size)
+            return {self.name: median, f"{self.name}, p99": p99}
+        return {self.name: throughput(peer, transport=transport, size=self.size, mode=self.mode)}
 
     @property
     def unit(self) -> str:
@@ -88,19 +90,21 @@ def _compares_pythons(report: Report, peer: Peer) -> str:
 
 def _ask(report: Report, question: Question, available: list[Peer], transport: str) -> None:
     ours = question.measure(mainstem(invoker=question.invoker), transport)
-    report.figure(f"mainstem: {question.name} [{question.unit}]", ours)
+    for name, figure in ours.items():
+        report.figure(f"mainstem: {name} [{question.unit}]", figure)
     for peer in available:
         try:
             theirs = question.measure(peer, transport)
         except RoleFailed as failure:
             print(f"{peer.name}, {question.name}: {failure}", file=sys.stderr)
             continue
-        report.figure(f"{peer.name}: {question.name} [{question.unit}]", theirs)
-        report.pair(
-            f"{question.name} / {peer.name}",
-            peer=peer.name,
-            ours=ours,
-            theirs=theirs,
-            goal=question.goals.get(peer.name),
-            smaller_is_better=question.mode == "round trip",
-        )
+        for name, figure in theirs.items():
+            report.figure(f"{peer.name}: {name} [{question.unit}]", figure)
+            report.pair(
+                f"{name} / {peer.name}",
+                peer=peer.name,
+                ours=ours[name],
+                theirs=figure,
+                goal=question.goals.get(peer.name),
+                smaller_is_better=question.mode == "round trip",
+            )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -16,7 +18,9 @@ T = TypeVar("T")
 class Options:
     """What was asked for. ``values`` has the options that only one benchmark has."""
 
+    benchmark: str
     json: bool
+    write: bool
     quick: bool
     pairs: int
     parts: tuple[str, ...]
@@ -45,6 +49,9 @@ def parse_options(
         allow_abbrev=False,
     )
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the ratios, and write the documentation's tables of them"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
     parser.add_argument("--pairs", type=_count, metavar="N", help="how many runs of each beside its peer")
     if names:
@@ -52,7 +59,9 @@ def parse_options(
     more(parser)
     values = parser.parse_args()
     return Options(
+        benchmark=Path(sys.argv[0]).stem,
         json=values.json,
+        write=values.write,
         quick=values.quick,
         pairs=values.pairs or (quick_pairs if values.quick else pairs),
         parts=_chosen(parser, names, getattr(values, "only", None)),

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.results import keep, write_tables
+
 if TYPE_CHECKING:
     from harness.options import Options
 
@@ -72,6 +74,9 @@ class Report:
         }
 
     def print(self) -> None:
+        if self.options.write:
+            keep(self.options.benchmark, self.as_dict())
+            write_tables()
         if self.options.json:
             print(json.dumps(self.as_dict()))
             return

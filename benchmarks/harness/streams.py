@@ -101,7 +101,7 @@ def throughput(peer: Peer, *, transport: str, size: int, mode: str = "call", sec
     return float(received["rate"])
 
 
-def round_trip_us(peer: Peer, *, transport: str, size: int = 32, rounds: int = 20_000) -> float:
-    """The median round trip, one message in flight."""
+def round_trip_us(peer: Peer, *, transport: str, size: int = 32, rounds: int = 20_000) -> tuple[float, float]:
+    """The median round trip and the 99th percentile, one message in flight."""
     _, times = _run(peer, "pong", "ping", {"transport": transport, "size": size, "rounds": rounds})
-    return float(times["p50_us"])
+    return float(times["p50_us"]), float(times["p99_us"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 BATCH = 1_000  # messages in one batch
 POLL_LIMIT = 64  # fragments a poll, as the peers do
+WAIT_NS = 1_000_000  # of a round trip's wait, which a message ends
 
 
 def channel(options: Options, offset: int = 0) -> str:
@@ -27,6 +29,7 @@ class Ends:
 
     def __init__(self, options: Options) -> None:
         self._work: Callable[[], int] | None = None
+        self._is_ipc = options.transport == "ipc"
         if options.invoker:
             driver = mainstem.MediaDriver.launch(threading_mode="INVOKER")
             self._work = driver.do_work
@@ -41,6 +44,10 @@ class Ends:
             os.sched_yield()
         else:
             self._work()
+
+    def waiter(self, subscription: mainstem.aeron.client.Subscription) -> Callable[[], object]:
+        """What waits for a reply: over IPC the subscription's own wait, which spins at first; else a driver needs the core."""
+        return partial(subscription.wait_for_data, WAIT_NS) if self._is_ipc else self.idle
 
     def wait(self, condition: Callable[[], bool]) -> None:
         while not condition():
@@ -73,21 +80,24 @@ def sub(options: Options) -> None:
 
 
 def receive_calls(ends: Ends, subscription: mainstem.aeron.client.Subscription) -> tuple[int, int, int]:
-    count = first = last = 0
+    last = 0
 
     def on_fragment(fragment: object) -> None:
-        nonlocal count, first, last
-        if not count:
-            first = time.monotonic_ns()
-        count += 1
+        nonlocal last
         if len(fragment) == 1:  # type: ignore[arg-type]
             last = time.monotonic_ns()
 
     poll, idle = subscription.poll, ends.idle
+    while not (count := poll(on_fragment, POLL_LIMIT)):
+        idle()
+    first = time.monotonic_ns()
+    before = count
     while not last:
-        if not poll(on_fragment, POLL_LIMIT):
+        received = poll(on_fragment, POLL_LIMIT)
+        count += received
+        if not received:
             idle()
-    return count, first, last
+    return count - before + 1, first, last
 
 
 def receive_batches(ends: Ends, subscription: mainstem.aeron.client.Subscription) -> tuple[int, int, int]:
@@ -146,7 +156,7 @@ def pong(options: Options) -> None:
     publication = ends.aeron.add_publication(channel(options, 1), 1002)
     ready()
     done = False
-    offer, poll, idle = publication.offer, subscription.poll, ends.idle
+    offer, poll, idle, wait = publication.offer, subscription.poll, ends.idle, ends.waiter(subscription)
 
     def on_fragment(fragment: object) -> None:
         nonlocal done
@@ -156,7 +166,7 @@ def pong(options: Options) -> None:
 
     while not done:
         if not poll(on_fragment, 10):
-            idle()
+            wait()
     ends.linger(0.3)
     report(done=1)
     ends.close()
@@ -170,6 +180,7 @@ def ping(options: Options) -> None:
     payload = bytes(options.size)
     times = []
     poll, offer, idle, now = subscription.poll, publication.offer, ends.idle, time.monotonic_ns
+    wait = ends.waiter(subscription)
     arrived = 0
 
     def on_fragment(fragment: object) -> None:
@@ -183,7 +194,7 @@ def ping(options: Options) -> None:
             idle()
         while arrived == before:
             if not poll(on_fragment, 10):
-                idle()
+                wait()
         times.append(now() - start)
     while offer(LAST) < 0:
         idle()

@@ -28,20 +28,24 @@ def sub(options: Options) -> None:
     aeron = pyaeron.Aeron(dir=options.directory)
     subscription = aeron.add_subscription(channel(options), 1001)
     ready()
-    state = {"count": 0, "first": 0, "last": 0}
+    last = 0
 
     def on_fragment(buffer: object, header: object) -> None:
-        if not state["count"]:
-            state["first"] = time.monotonic_ns()
-        state["count"] += 1
+        nonlocal last
         if len(buffer) == 1:  # type: ignore[arg-type]
-            state["last"] = time.monotonic_ns()
+            last = time.monotonic_ns()
 
     poll = subscription.poll
-    while not state["last"]:
-        if not poll(on_fragment, 64):
+    while not (count := poll(on_fragment, 64)):
+        os.sched_yield()
+    first = time.monotonic_ns()
+    before = count
+    while not last:
+        received = poll(on_fragment, 64)
+        count += received
+        if not received:
             os.sched_yield()
-    report(rate=rate(state["count"], state["first"], state["last"]))
+    report(rate=rate(count - before + 1, first, last))
 
 
 def pub(options: Options) -> None:

@@ -1,0 +1,85 @@
+"""What the benchmarks measured last, kept in ``benchmarks/results``, and the tables of the documentation that are written from it.
+
+``--write`` keeps a run's ratios, each beside those of the other parts, and writes the tables again. A table stands between
+``<!-- benchmarks: NAME -->`` and ``<!-- end -->``; no hand writes there, and ``tests/form`` holds the pages to the results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+# The README's table: what it asks, and the benchmark and the ratio that say.
+HEADLINES = (
+    ("Aeron over UDP, 1 KiB, a call a message", "udp", "1 KiB, a call a message / pyaeron"),
+    ("Aeron over UDP, 32 B, a call a message", "udp", "32 B, a call a message / pyaeron"),
+    ("Aeron over UDP, 32 B, round trip, INVOKER", "udp", "round trip, 32 B, INVOKER / pyaeron"),
+    ("Aeron over IPC, 32 B, batches", "ipc", "32 B, batches / pyaeron"),
+    ("Aeron over IPC, 32 B, a call a message", "ipc", "32 B, a call a message / pyaeron"),
+)
+
+
+def keep(benchmark: str, facts: dict[str, Any]) -> None:
+    """Keeps the ratios of a run, with the machine that each was taken on; what it did not measure stays."""
+    kept = results(benchmark)
+    for name, ratio in facts["ratios"].items():
+        kept[name] = {**ratio, "machine": facts["machine"]}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{benchmark}.json").write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def results(benchmark: str) -> dict[str, Any]:
+    """The ratios that are kept of a benchmark, by name."""
+    path = RESULTS / f"{benchmark}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def write_tables() -> None:
+    for path, text in pages().items():
+        path.write_text(text)
+
+
+def pages() -> dict[Path, str]:
+    """Each page that has a table of results, as it should read."""
+    return {path: with_tables(path.read_text()) for path in (ROOT / "README.md", ROOT / "docs" / "performance.md")}
+
+
+def with_tables(page: str) -> str:
+    """A page with its tables written again."""
+
+    def written(match: re.Match[str]) -> str:
+        name = match[1]
+        lines = headlines() if name == "headlines" else all_ratios(name)
+        return "\n".join((f"<!-- benchmarks: {name} -->", *lines, "<!-- end -->"))
+
+    return re.sub(r"<!-- benchmarks: (\w+) -->\n.*?<!-- end -->", written, page, flags=re.DOTALL)
+
+
+def headlines() -> list[str]:
+    rows = [(label, results(benchmark)[name]) for label, benchmark, name in HEADLINES]
+    table = [f"| {label} | {ratio['peer']} | {ratio['median']:.2f} |" for label, ratio in rows]
+    return ["| question | peer | median |", "| --- | --- | --- |", *table]
+
+
+def all_ratios(benchmark: str) -> list[str]:
+    """Every ratio of a benchmark, and the machine of the last one."""
+    kept = results(benchmark)
+    table = [
+        f"| {name.rpartition(' / ')[0]} | {ratio['peer']} | {ratio['median']:.2f} | {ratio['min']:.2f} - {ratio['max']:.2f}"
+        f" ({ratio['pairs']} pairs) | {'' if ratio['goal'] is None else format(ratio['goal'], 'g')} |"
+        for name, ratio in kept.items()
+    ]
+    machine = [*kept.values()][-1]["machine"]
+    where = f"{machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel'].partition('-')[0]}"
+    limits = f"rmem_max {machine['rmem_max']:,}, wmem_max {machine['wmem_max']:,}"
+    return [
+        "| question | peer | median | lowest - highest | goal |",
+        "| --- | --- | --- | --- | --- |",
+        *table,
+        "",
+        f"{where}, {limits}, Python {machine['python']}.",
+    ]

@@ -1,0 +1,23 @@
+"""The tables of measurements are what the benchmarks kept: no hand writes a figure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_pages_have_the_kept_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from harness import results
+
+    try:
+        pages = results.pages()
+        assert len(pages) == 2
+        for path, text in pages.items():
+            assert "<!-- benchmarks: " in text
+            assert path.read_text() == text, f"{path.name} differs: python benchmarks/ipc.py --write writes it"
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == "harness"]:
+            del sys.modules[name]
