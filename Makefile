@@ -8,11 +8,11 @@ FUZZ_SECONDS ?= 3
 CANARIES ?= 3
 ROUNDS ?= 60
 WORKERS ?= 2
-LONG = MAINSTEM_AQUEDUCT_SEEDS=1000
+CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorders
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize faults atheris fuzz bench instructions spark-versions \
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize faults atheris ziglang fuzz bench instructions spark-versions \
   pythons audit wheel docs clean
 help:
 	@echo "to see it work"
@@ -39,7 +39,7 @@ help:
 	@echo "  make spark-versions  the tests of Spark under each version of PySpark that is supported"
 	@echo "  make wheel           build, repair and test the wheel, into dist/"
 	@echo "  make audit           the bill of materials, into dist/, and known advisories against it"
-	@echo "  make pythons         tests/unit under Python 3.12 to 3.14 and 3.14t, as far as they can be had"
+	@echo "  make pythons         the unit tests under Python 3.12 to 3.14, 3.14t and arm64, as far as they can be had"
 	@echo "  make docs            build the documentation into site/"
 	@echo "  make clean           remove everything that was built"
 
@@ -58,14 +58,18 @@ check: lint
 	$(BIN)/python tools/audit.py
 	@echo "== the wheel, in an empty environment"
 	$(BIN)/python tools/wheel.py
+	@$(MAKE) --no-print-directory ziglang
+	@echo "== the compiled part, for macOS: objects only"
+	$(BIN)/python tools/cross.py
 	@echo "== the long tests"
-	$(LONG) $(PYTEST) -m long --junitxml=build/tests/check.xml || \
+	$(PYTEST) -m long --junitxml=build/tests/check.xml || \
 	{ echo "== long tests that failed: once more, one at a time"; \
-	$(LONG) $(BIN)/python -m pytest -m long --last-failed --last-failed-no-failures none; }
+	$(BIN)/python -m pytest -m long --last-failed --last-failed-no-failures none; }
 	@echo "== property tests, ten times as many examples"
 	HYPOTHESIS_PROFILE=check $(PYTEST) -m "hypothesis and not long" --junitxml=build/tests/properties.xml
 	@echo "== the simulator, other seeds"
 	$(BIN)/python -m mainstem.sim --first 101 --seeds $(SEEDS)
+	$(BIN)/python -m mainstem.sim --first 1001 --seeds $$((20 * $(SEEDS))) $(CHEAP)
 	@echo "== known bugs, $(CANARIES) of them chosen by the commit: each must be found"
 	$(BIN)/python -m tests.canary --sample $(CANARIES)
 	@if gcc -print-file-name=libasan.so 2>/dev/null | grep -q ^/; then \
@@ -138,6 +142,12 @@ atheris: build
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group fuzz || \
 	echo "no wheel of atheris for this Python: inputs are drawn without guidance"
 
+# A C compiler that compiles for other systems.
+ziglang: build
+	@$(BIN)/python -c "import ziglang" 2>/dev/null || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --group cross || \
+	echo "no wheel of ziglang for this machine: nothing is compiled for others"
+
 fuzz: atheris
 	$(BIN)/python fuzz/run.py
 
@@ -156,7 +166,7 @@ audit: build
 wheel: build
 	$(BIN)/python tools/wheel.py --keep dist
 
-pythons: build
+pythons: ziglang
 	$(BIN)/python tools/pythons.py
 
 docs: build

@@ -19,6 +19,9 @@ CHANNEL = "aeron:ipc"
 
 @asynccontextmanager
 async def running(driver: HandDriver) -> AsyncIterator[Any]:
+    # The client's conductor is a thread: with more time in a turn of the loop it is timed out wherever it waits for a processor.
+    driver.tick_ns = 10_000
+
     async def drive() -> None:
         while True:
             driver.do_work()
