@@ -428,10 +428,7 @@ class JmuxRun(MuxRun):
         self.is_ending = True
 
     def is_ended(self) -> bool:
-        if self.client.failure is None and self.carriers[CLIENT].is_left:
-            # The program has left: it hears nothing more.
-            return self.server.failure is not None
-        return all(carrier.connection.failure is not None for carrier in self.carriers)
+        return all(carrier.is_over or carrier.has_finished for carrier in self.carriers)
 
     def refuses(self, number: int) -> None:
         connection = self.client if number == CLIENT else self.server

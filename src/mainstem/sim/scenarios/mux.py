@@ -129,6 +129,11 @@ class Carrier:
         """Whether nothing more happens at this end."""
         return self.is_dead or self.connection.failure is not None
 
+    @property
+    def has_finished(self) -> bool:
+        """Whether its program wrote all that it had and is gone: no peer's end or silence reaches it any more."""
+        return self.wants_to_leave and self.is_left
+
     def receive(self) -> int:
         """Reads what has arrived, and does what is due; returns the bytes that were read."""
         if self.is_over:
@@ -283,7 +288,7 @@ class MuxRun:
             self._until(self._is_struck, "the end of every stream")
             self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
             for number, carrier in enumerate(self.carriers):
-                if not carrier.is_dead:
+                if carrier.connection.failure is not None:
                     self.refuses(number)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
@@ -359,7 +364,7 @@ class MuxRun:
         return self.world.now_ns > self._fate_ns
 
     def _is_noticed(self) -> bool:
-        return all(carrier.is_over for carrier in self.carriers)
+        return all(carrier.is_over or carrier.has_finished for carrier in self.carriers)
 
     def _check_silence(self, carrier: Carrier) -> None:
         """A peer that is silent is given up in time."""
