@@ -71,6 +71,8 @@ async def test_a_bymux_server_exports_its_connections_streams_and_bytes() -> Non
                 stream.write(b"tide" * 1000)
                 await stream.close()
                 assert await stream.read(-1) == b"tide" * 1000
+            # What was sent before it has arrived when its pong has.
+            await connection.ping()
             page = await asyncio.to_thread(scrape, server.url)
             front = {"name": "front", "protocol": "bymux", "role": "server"}
             assert value(page, "endpoint_connections", **front) == 1
