@@ -41,6 +41,7 @@ TESTING = (
     "confluent-kafka[avro,protobuf,schemaregistry]>=2.6",
     "duckdb>=1.2",
     "moto[server]>=5.1",
+    "pandas>=2.2,<3",
     "pytz",
     "pyyaml>=6",
 )

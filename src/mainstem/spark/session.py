@@ -95,6 +95,7 @@ def create(
         The session.
 
     Raises:
+        MissingExtraError: pyspark is not installed.
         ConfigurationError: There is no Java that Spark runs on.
 
     Example:
@@ -104,15 +105,16 @@ def create(
     if master is None and submitted:
         return _submitted(name, config)
     master = master or "local[*]"
+    # Before Java: where both are missing, one package brings both.
+    from pyspark.sql import SparkSession
+
+    from mainstem.spark import register
+
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
-    from mainstem.spark import register
-
     builder = SparkSession.builder.appName(name).master(master)
     overrides = dict(config or {})
     for key, value in (settings(master, os.cpu_count() or 2) | java_options(overrides) | overrides).items():
