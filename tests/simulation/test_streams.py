@@ -89,7 +89,9 @@ def test_a_planted_violation_is_reduced_to_the_faults_that_it_needs_and_replays(
 def test_the_summary_names_faults_and_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--scenario", "storm", "--seeds", "2", "--workers", "1", "--size", "0.05"]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"[1-9]\d* simulated seconds, [\d,]+ messages of [\d,]+ bytes checked\nfaults: \w", said)
+    assert re.search(
+        r"[1-9]\d* simulated seconds, [\d,]+ messages and [\d,]+ bytes checked\nfaults of links and machines: \w", said
+    )
     assert "2 passed, 0 failed" in said
 
 

@@ -140,11 +140,13 @@ class Summary:
         self.counts.update(outcome.counts)
 
     def __str__(self) -> str:
-        faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.counts.items())) or "none"
-        return (
-            f"{self.simulated_ns // NS_PER_SECOND:,} simulated seconds, {self.messages:,} messages of "
-            f"{self.bytes_checked:,} bytes checked\nfaults: {faults}\n{self.passed} passed, {self.failed} failed"
-        )
+        checked = f"{self.messages:,} messages and {self.bytes_checked:,} bytes checked"
+        lines = [f"{self.simulated_ns // NS_PER_SECOND:,} simulated seconds, {checked}"]
+        if self.counts:
+            faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.counts.items()))
+            lines.append(f"faults of links and machines: {faults}")
+        lines.append(f"{self.passed} passed, {self.failed} failed")
+        return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

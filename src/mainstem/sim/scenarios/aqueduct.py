@@ -33,7 +33,7 @@ from mainstem.aqueduct.limits import Limits
 from mainstem.aqueduct.state import ReceiverState, SenderState
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import BackPressured, LocalProtocolError
-from mainstem.sim.checkers import Violation
+from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -393,6 +393,7 @@ class AqueductRun:
         if fate.lost:
             raise Violation(f"message {tag} delivered after it was reported lost")
         fate.delivered = True
+        CHECKED.messages += 1
 
     def acknowledged(self, tag: object) -> None:
         fate = self._fate(tag)

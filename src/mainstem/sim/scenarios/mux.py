@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
 from mainstem.sim.byte_streams import ByteStream, StreamFaults
-from mainstem.sim.checkers import Violation
+from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +62,7 @@ class Direction:
         if data != self._piece(self.read, len(data)):
             raise Violation(f"{self}: {len(data)} bytes at {self.read} are not those that were written")
         self.read += len(data)
+        CHECKED.bytes += len(data)
         if self.read > self.written:
             raise Violation(f"{self}: more was read than was written")
 

@@ -24,7 +24,7 @@ from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import messages
 from mainstem.recording.segments import segment_base, segment_name
 from mainstem.recording.verify import faults
-from mainstem.sim.checkers import Violation
+from mainstem.sim.checkers import CHECKED, Violation
 from mainstem.sim.world import IDLE_TICK_NS
 from mainstem.store.local import LocalStore
 
@@ -328,6 +328,9 @@ class RecordersRun:
             raise Violation(
                 f"{name} has {len(recorded)} messages from {start} to {end}, not the {len(offered)} offered"
             )
+        if is_closed:
+            CHECKED.messages += len(recorded)
+            CHECKED.bytes += sum(len(payload) for _, payload in recorded)
         for fault in faults(reader, start, end):
             raise Violation(f"{name}: {fault}")
         if reader.positions is not None:
