@@ -50,10 +50,10 @@ class Peer:
         await self.send(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1"))
         return await self.response(has_body=method != "HEAD")
 
-    async def is_cut(self, seconds: float = 20) -> bool:
+    async def is_cut(self) -> bool:
         """Whether the server ends the connection; what it still sends is read."""
         try:
-            while await asyncio.wait_for(self.reader.read(65536), seconds):
+            while await soon(self.reader.read(65536)):
                 pass
         except ConnectionError:
             pass

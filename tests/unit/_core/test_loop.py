@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from tests.support.patience import STALL_S, wait_for
 from tests.unit._core import uncompiled
 
 from mainstem._core.driver.loop import Cycle, Loop
@@ -13,7 +14,7 @@ from mainstem._core.layout import NEVER_NS
 from mainstem._core.memory.buffer import AtomicBuffer
 
 DEADLINE, ATTENTION, WOKEN, WATCHED, STOPPED = range(5)
-SOON_NS = 20_000_000_000
+SOON_NS = int(STALL_S * 1e9)
 
 
 def test_comes_back_at_the_deadline_and_has_run_its_cycles() -> None:
@@ -43,8 +44,7 @@ def test_another_thread_wakes_it_and_stops_it_while_this_one_has_no_gil_to_give(
     thread = threading.Thread(target=lambda: reasons.extend(loop.run(time.monotonic_ns() + SOON_NS) for _ in range(2)))
     thread.start()
     loop.wake()
-    while not reasons:
-        time.sleep(0.001)
+    wait_for(lambda: reasons)
     loop.stop()
     thread.join()
     assert reasons == [WOKEN, STOPPED]

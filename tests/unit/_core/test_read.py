@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.support.patience import Patience
+from tests.support.patience import Patience, wait_for
 from tests.unit._core.logs import COMPILED, POSITION, UNCOMPILED, Core, Log, T
 
 from mainstem._core import layout
@@ -492,10 +492,18 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
     log = Log()
     image = log.image()
     subscription = subscription_of(COMPILED, image)
-    threads = [threading.Thread(target=subscription.wait_for_data, args=(1_000_000_000,)) for _ in range(3)]
+    waits, closing = [0, 0, 0], threading.Event()
+
+    def wait_again_and_again(number: int) -> None:
+        while not closing.is_set():
+            subscription.wait_for_data(1_000_000_000)
+            waits[number] += 1
+
+    threads = [threading.Thread(target=wait_again_and_again, args=(number,)) for number in range(len(waits))]
     for thread in threads:
         thread.start()
-    time.sleep(0.003)
+    wait_for(lambda: all(waits))
+    closing.set()
     image.detach()
     log.memory.close()
     for thread in threads:

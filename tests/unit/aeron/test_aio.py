@@ -81,7 +81,7 @@ async def test_batches_counters_and_refusals_come_without_blocking_the_loop():
         subscription = await aeron.add_subscription(CHANNEL, 1)
         publication = await aeron.add_publication(CHANNEL, 1)
         assert publication.offer(b"one") == 64
-        batch = await subscription.next_arrow(timeout=30.0)
+        batch = await subscription.next_arrow(timeout=STALL_S)
         assert batch.column("payload").to_pylist() == [b"one"]
         counter = await aeron.add_counter(1001, "mine")
         assert counter.get() == 0

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, soon
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem.duologue import aio
 from mainstem.errors import BackPressured
@@ -101,10 +101,11 @@ async def test_closing_may_be_awaited_and_a_cancelled_receive_takes_nothing() ->
 async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    go = threading.Event()
+    connects, go = threading.Event(), threading.Event()
     events: list[str] = []
 
     def connect(*_: object) -> None:
+        connects.set()
         go.wait(STALL_S)
         events.append("connected")
 
@@ -112,7 +113,7 @@ async def test_a_start_that_is_cancelled_leaves_no_driver(monkeypatch: pytest.Mo
     monkeypatch.setattr(server._life, "connect", connect)
     monkeypatch.setattr(server._life, "disconnect", lambda: events.append("disconnected"))
     starting = asyncio.ensure_future(server.start())
-    await asyncio.sleep(0.01)
+    await until(connects.is_set)
     starting.cancel()
     await asyncio.sleep(0)
     go.set()

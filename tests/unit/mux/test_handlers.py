@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import STALL_S, soon
+from tests.support.patience import soon, until
 
 from mainstem.errors import ClosedError
 from mainstem.mux import bymux, jmux
@@ -89,8 +89,7 @@ async def test_a_jmux_handler_that_computes_in_a_thread_can_ask() -> None:
     calling = asyncio.ensure_future(client.call(b"x"))
     await soon(go_on.wait())
     calling.cancel()
-    await settle()
-    await asyncio.sleep(0.05)
+    await until(lambda: len(seen) == 2)
     assert seen == [True, False]
 
 
@@ -247,6 +246,4 @@ async def test_a_client_that_gives_no_ration_does_not_hold_a_handler_for_ever(mo
     session = await client.open_session()
     session.write(b"x")
     await soon(done.wait())
-    async with asyncio.timeout(STALL_S):
-        while endpoint.servers[0].tasks:
-            await asyncio.sleep(0.01)
+    await until(lambda: not endpoint.servers[0].tasks)

@@ -157,10 +157,21 @@ def test_a_call_that_waits_while_its_thread_is_stopped_is_told() -> None:
 
     from mainstem.errors import ClosedError
 
-    thread = LoopThread()
-    threading.Timer(0.05, thread.stop).start()
+    thread, waits = LoopThread(), threading.Event()
+
+    async def wait() -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    def stop() -> None:
+        waits.wait(STALL_S)
+        thread.stop()
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
     with pytest.raises(ClosedError):
-        thread.run(asyncio.sleep(30))
+        thread.run(wait())
+    stopping.join()
 
 
 @pytest.mark.parametrize("way", ["leave", "abort", "stop_read"])

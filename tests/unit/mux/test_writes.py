@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import soon
+from tests.support.patience import soon, until
 
 from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
 from mainstem.mux import bymux, jmux
@@ -146,12 +146,15 @@ async def test_closing_a_stream_whose_peer_gives_no_credit_has_a_time_limit() ->
 async def test_closing_a_stream_that_makes_progress_takes_longer_than_the_limit() -> None:
     async def slow(stream: bymux.BymuxStream) -> None:
         while await stream.readexactly(100):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
 
     client, _ = bymux_pair(slow, settings=bymux.Settings(stream_window=200))
     stream = await client.open_stream()
     stream.write(bytes(2000))
-    await stream.close(timeout=0.06)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await stream.close(timeout=0.5)
+    assert loop.time() - began > 0.5
 
 
 async def test_closing_a_connection_with_unsent_bytes_of_its_streams_raises() -> None:
@@ -173,9 +176,9 @@ def test_the_blocking_api_raises_when_the_block_is_left() -> None:
         connection = BlockingConnection(thread, client)
         with pytest.raises(ConnectionLost) as caught, connection.open_stream() as stream:
             stream.write(bytes(5000))
-            thread.run(asyncio.sleep(0.02))
+            thread.run(until(lambda: stream._stream.queued == 4000))
             thread.call(server.end)
-            thread.run(asyncio.sleep(0.02))
+            thread.run(until(lambda: client.failure is not None))
         assert caught.value.unsent == 4000
 
 

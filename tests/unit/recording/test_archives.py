@@ -10,6 +10,7 @@ from concurrent.futures import wait
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from tests.support.patience import STALL_S
 from tests.support.remote_store import RemoteStore
 from tests.support.streams import Stream, record
 
@@ -332,9 +333,9 @@ def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ra
     def fetch_into(start: int, place: memoryview) -> int:
         if start > 20_000:
             under_way.set()
-            assert late.wait(20)
+            assert late.wait(STALL_S)
         elif start:
-            assert under_way.wait(20)
+            assert under_way.wait(STALL_S)
             raise StoreError("remote://rec", "away")
         place[:] = data[start : start + len(place)]
         return len(place)
@@ -351,6 +352,6 @@ def test_a_ring_that_is_being_written_is_not_used_again(tmp_path: Path, small_ra
         if not is_late:
             late.set()
             for future in segment._running:
-                wait([future], 20)
+                wait([future], STALL_S)
         segment.close()
         assert any(memory is each for each in fetching._kept) is not is_late

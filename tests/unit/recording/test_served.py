@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from http.server import SimpleHTTPRequestHandler
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from tests.support.patience import wait_for
 from tests.support.recording_server import RunningServer
 from tests.unit.serve.conftest import Live
 from tests.unit.store.test_http_store import plain_server
@@ -80,8 +80,7 @@ def test_a_catalog_that_has_not_changed_costs_one_short_request(live: Live, serv
     archive = directory_archive(server.url)
     first = archive.recordings()
     assert archive.recordings() is first
-    while server.server.counts.requests[304] == 0:  # counted when it has been sent
-        time.sleep(0.001)
+    wait_for(lambda: server.server.counts.requests[304] > 0)  # counted when it has been sent
     live.recorder.stop(live.start(type(live.stream)(session_id=5)))
     assert [each.session_id for each in archive.recordings()] == [77, 5]
     assert archive.recorded_positions(archive.recordings()) == [live.writer.position, 0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.http_peer import connect, get
-from tests.support.patience import soon
+from tests.support.patience import soon, until
 
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import Access, check_exposure, is_literal_host, read_tokens
@@ -193,7 +193,7 @@ async def test_heads_that_are_too_long_or_no_heads_end_the_connection(server: Re
 
 
 async def test_a_head_that_comes_slowly_is_cut_off(live: Live) -> None:
-    async with RecordingServer(live.path, "127.0.0.1", 0, limits=Limits(head_seconds=0.3)) as server:
+    async with RecordingServer(live.path, "127.0.0.1", 0, limits=Limits(head_seconds=1.0)) as server:
         silent, slow = await connect(server.url), await connect(server.url)
         after_one = await connect(server.url)
         assert (await after_one.get("/v1/recordings")).status == 200
@@ -207,8 +207,7 @@ async def test_a_head_that_comes_slowly_is_cut_off(live: Live) -> None:
 
         await slow.send(b"GET / HTTP/1.1\r\nX: ")
         await soon(asyncio.gather(dribble(), silent.is_cut(), after_one.is_cut()))
-        while server.counts.connections:
-            await asyncio.sleep(0.001)
+        await until(lambda: not server.counts.connections)
 
 
 async def test_a_connection_without_requests_ends(live: Live) -> None:
@@ -225,10 +224,8 @@ async def test_a_peer_that_does_not_read_is_cut_off(live: Live) -> None:
     async with RecordingServer(live.path, "127.0.0.1", 0, limits=Limits(piece_seconds=0.3)) as server:
         peer = await connect(server.url, limit=1024)
         await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        while not server.counts.transfers:
-            await asyncio.sleep(0.001)
-        while server.counts.transfers or server.counts.connections:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.counts.transfers)
+        await until(lambda: not (server.counts.transfers or server.counts.connections))
         assert server.counts.bytes_sent < 1 << 30
 
 
@@ -241,15 +238,13 @@ async def test_transfers_at_one_time_are_bounded(live: Live) -> None:
         peers = [await connect(server.url, limit=1024) for _ in range(2)]
         for peer in peers:
             await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        while server.counts.transfers < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.counts.transfers >= 2)
         response = await get(server.url, "/0-0.rec")
         assert (response.status, response.headers["retry-after"]) == (503, "1")
         assert (await get(server.url, "/v1/recordings")).status == 200
         for peer in peers:
             peer.writer.transport.abort()
-        while server.counts.transfers:
-            await asyncio.sleep(0.001)
+        await until(lambda: not server.counts.transfers)
         assert (await get(server.url, "/0-0.rec")).status == 200
 
 
@@ -260,8 +255,7 @@ async def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(live: Liv
     async with RecordingServer(live.path, "127.0.0.1", 0) as server:
         peer = await connect(server.url, limit=1024)
         await peer.send(b"GET /0-65536.rec HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        while not server.counts.transfers:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.counts.transfers)
         os.truncate(path, 0)
         assert await peer.is_cut()
 
@@ -276,14 +270,12 @@ async def test_connections_are_bounded_and_of_one_address_too(live: Live) -> Non
         assert (await refused.response()).status == 503
         assert await refused.is_cut()
         await connect(server.url, local_addr=("127.0.0.2", 0))
-        while server.counts.connections < 3:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.counts.connections >= 3)
         third = await connect(server.url, local_addr=("127.0.0.3", 0))
         assert (await third.response()).status == 503
         assert dict(server.counts.refused) == {"connections of one address": 1, "connections": 1}
         await peers[0].close()
-        while server.counts.connections > 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.counts.connections <= 2)
         assert (await get(server.url, "/v1/recordings")).status == 200
 
 
@@ -407,17 +399,15 @@ async def test_a_handshake_that_is_not_completed_counts_and_is_cut_off(live: Liv
     live.add(1)
     files = make_certificates(tmp_path / "certs")
     context = tls_context(files.certificate, files.key)
-    limits = replace(Limits(), head_seconds=0.3, connections_per_address=2)
+    limits = replace(Limits(), head_seconds=1.0, connections_per_address=2)
     async with RecordingServer(live.path, "127.0.0.1", 0, tls=context, limits=limits) as server:
         peers = [await connect(server.url) for _ in range(2)]
-        while server.counts.connections < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.counts.connections >= 2)
         third = await connect(server.url)
         assert await third.is_cut()
         for peer in peers:
             assert await peer.is_cut()
-        while server.counts.connections:
-            await asyncio.sleep(0.001)
+        await until(lambda: not server.counts.connections)
         trusted = ssl.create_default_context(cafile=str(files.ca))
         peer = await connect(server.url, ssl=trusted)
         response = await peer.get("/0-0.rec")

@@ -714,7 +714,7 @@ def test_a_client_with_a_thread_of_its_own_works_alike():
             subscription = aeron.add_subscription(CHANNEL, 1)
             publication.send(b"one", timeout=STALL_S)
             publication.send(b"two", timeout=STALL_S)
-            iterator = subscription.messages(timeout=30.0)
+            iterator = subscription.messages(timeout=STALL_S)
             assert [next(iterator), next(iterator)] == [b"one", b"two"]
         assert aeron.closed
         assert publication.closed

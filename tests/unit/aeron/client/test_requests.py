@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, wait_for
+from tests.support.patience import STALL_S, until, wait_for
 from tests.support.ports import free_port
 
 import mainstem
@@ -82,25 +82,33 @@ def test_what_comes_late_is_counted_and_a_slot_is_free_again(aeron: mainstem.Aer
                 next(replier.requests(timeout=0.01))
             outcomes: list[Any] = []
 
-            def first() -> None:
-                try:
-                    outcomes.append(requester.request(b"slow", timeout=0.5))
-                except TimedOut as error:
-                    outcomes.append(error)
+            def ask(payload: bytes, seconds: float) -> threading.Thread:
+                def work() -> None:
+                    try:
+                        outcomes.append(requester.request(payload, timeout=seconds))
+                    except TimedOut as error:
+                        outcomes.append(error)
 
-            thread = threading.Thread(target=first)
-            thread.start()
+                thread = threading.Thread(target=work)
+                thread.start()
+                return thread
+
+            thread = ask(b"first", STALL_S)
             requests = replier.requests(timeout=STALL_S)
+            first = next(requests)
+            with pytest.raises(BackPressured, match="max_in_flight"):
+                requester.request(b"second", timeout=0.01)
+            first.reply(b"the slot is free")
+            thread.join()
+            assert outcomes.pop() == b"the slot is free"
+
+            thread = ask(b"slow", 0.5)
             slow = next(requests)
-            if thread.is_alive():
-                with pytest.raises(BackPressured, match="max_in_flight"):
-                    requester.request(b"second", timeout=0.01)
             thread.join()
             assert isinstance(outcomes[0], TimedOut)
             slow.reply(b"late")
 
-            thread = threading.Thread(target=lambda: outcomes.append(requester.request(b"again", timeout=STALL_S)))
-            thread.start()
+            thread = ask(b"again", STALL_S)
             again = next(requests)
             assert (again.payload, again.correlation_id, again.source_identity) == (
                 b"again",
@@ -139,9 +147,10 @@ def test_a_client_too_many_is_rejected(aeron: mainstem.Aeron) -> None:
     server.start()
     with mainstem.Requester(aeron, channel, 1001, **back) as one:
         assert one.request(b"1", timeout=STALL_S) == b"1"
-        with mainstem.Requester(aeron, channel, 1001, **back) as two, pytest.raises((TimedOut, NotConnected)):
-            two.request(b"2", timeout=1.0)
-        assert replier.refused_clients >= 1
+        with mainstem.Requester(aeron, channel, 1001, **back) as two:
+            with pytest.raises((TimedOut, NotConnected)):
+                two.request(b"2", timeout=1.0)
+            wait_for(lambda: replier.refused_clients >= 1)
         assert one.request(b"3", timeout=STALL_S) == b"3"
     replier.close()
     server.join()
@@ -176,7 +185,7 @@ async def test_tasks_wait_for_replies_and_a_cancelled_one_frees_its_slot(aeron: 
     assert (replier.clients, replier.refused_clients) == (1, 0)
     # A request that waits learns that its requester was closed.
     waiting = asyncio.create_task(requester.request(b"never"))
-    await asyncio.sleep(0.01)
+    await until(lambda: requester.in_flight == 1)
     requester.close()
     with pytest.raises(ClosedError):
         await waiting

@@ -12,6 +12,7 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S
 from tests.support.shipping import (
     STREAM,
     TERM,
@@ -474,17 +475,15 @@ def test_for_how_long_a_store_fails_is_in_the_status(tmp_path: Path) -> None:
 
 def test_a_call_that_never_returns_is_left_behind(tmp_path: Path) -> None:
     clock, counts = ManualClock(), ShippingCounts()
-    release: list[int] = []
+    hangs, release = threading.Event(), threading.Event()
 
     class Hanging(MemoryStore):
         def put(self, name: str, data: bytes | Path) -> None:
-            if not release:
-                release.append(1)
-                while len(release) == 1:
-                    pause.wait(0.01)
+            if not hangs.is_set():
+                hangs.set()
+                release.wait(STALL_S)
             super().put(name, data)
 
-    pause = threading.Event()
     store = Hanging()
     station = Station(tmp_path, clock)
     station.send(payloads(50))
@@ -501,7 +500,7 @@ def test_a_call_that_never_returns_is_left_behind(tmp_path: Path) -> None:
     ship.drain()
     assert shipped(store) == station.sent
     assert "has not returned" in counts.last_error
-    release.append(2)
+    release.set()
 
 
 def test_lag_is_what_is_recorded_and_not_shipped(tmp_path: Path) -> None:
