@@ -8,7 +8,7 @@ import random
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,10 +107,7 @@ def run(
         say(f"shipping {directory} to {url} as archive {shipper.identity.id}")
         drains = threading.Event()
         if beside_recorder:
-            os.nice(NICENESS)
-            if hasattr(os, "sched_setscheduler"):
-                # It does not interrupt what runs when its data arrives.
-                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            _give_way()
             print(READY, flush=True)
             threading.Thread(target=_until_end_of_input, args=(drains,), daemon=True).start()
         complete = _ship(shipper, stop, once, drains)
@@ -165,6 +162,15 @@ def _options(
         keep=Keep.parse(keep) if keep else None,
         verify=verify,
     )
+
+
+def _give_way() -> None:
+    """Leaves the processors to the recorder, as far as the system lets it."""
+    os.nice(NICENESS)
+    if hasattr(os, "sched_setscheduler"):
+        # It does not interrupt what runs when its data arrives. What was started as an idle task may not leave its class.
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _until_end_of_input(drains: threading.Event) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -159,3 +162,15 @@ def test_a_store_that_cannot_be_used_ends_once_with_a_sentence(
             assert text in last
             assert last.count(str(place)) == 1
             assert "Traceback" not in err
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no idle tasks")
+def test_a_shipper_beside_a_recorder_that_runs_as_an_idle_task_starts() -> None:
+    # Only root may take such a process out of its class.
+    code = (
+        "import os; from mainstem.cli.ship import _give_way; os.geteuid() or os.setuid(65534); os.nice(19); "
+        "os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)); _give_way(); "
+        "print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
