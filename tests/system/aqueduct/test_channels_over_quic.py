@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import soon, until
+from tests.support.tickets import completed
 
 from mainstem import aqueduct
 from mainstem.aqueduct import (
@@ -68,12 +69,12 @@ async def joined(
 
 async def at_rest(connection: Connection, halves: int = 1) -> None:
     """Wait until only so many halves are left."""
-    for _ in range(1000):
-        if connection.engine.live_halves <= halves:
-            return
+
+    def left() -> int:
         gc.collect()
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{connection.engine.live_halves} halves are left")
+        return connection.engine.live_halves
+
+    await until(lambda: left() <= halves, progress=left, poll_s=0.01)
 
 
 async def echo(connection: Connection) -> None:
@@ -215,10 +216,12 @@ async def test_headers_go_both_ways(certificates: CertificateFiles) -> None:
 
 async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFiles) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
+    taken: asyncio.Queue[Any] = asyncio.Queue()
 
     async def handler(connection: Connection) -> None:
         async for message in connection.receiver:
             for handle in message.attachments:
+                taken.put_nowait(handle)
                 try:
                     if isinstance(handle, Receiver):
                         while True:
@@ -233,7 +236,7 @@ async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFile
 
         async def report_of(handle: Any, act: Callable[[], None]) -> str:
             await connection.sender.send(Message(b"", [handle]))
-            await asyncio.sleep(0.05)
+            await soon(taken.get())  # and the other end waits
             act()
             return await soon(reports.get())
 
@@ -305,8 +308,7 @@ async def test_a_dropped_sender_cancels_and_a_dropped_receiver_closes_here_too(c
         sender, receiver = channel()
         given, kept = channel()
         await connection.sender.send(Message(b"", [receiver, given]))
-        while len(taken) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(taken) == 2)
         del sender, kept
         gc.collect()
         with pytest.raises(Cancelled):
@@ -374,7 +376,7 @@ async def test_what_is_sent_with_a_ticket_goes_in_the_first_flight(
                 answer_to, answer = oneshot()
                 await connection.sender.send(Message(b"early", [answer_to]))
                 assert await soon(answer) == b"echo early"
-                await asyncio.sleep(0.1)
+                await completed(connection, sessions, origin, backend)
                 early.append(connection.early_data_accepted)
         tickets.close()
     assert early == [False, True, True]
@@ -405,7 +407,7 @@ async def test_a_ticket_that_the_server_has_forgotten_costs_a_resend_and_nothing
                 answer_to, answer = oneshot()
                 await connection.sender.send(Message(b"again", [answer_to]))
                 assert await soon(answer) == b"echo again"
-                await asyncio.sleep(0.1)
+                await completed(connection, sessions, f"localhost:{serving.port}", backend)
                 assert not connection.early_data_accepted
             if attempt == 0:
                 # The ticket was used, or the store was lost: a replay of the first flight looks just so.
@@ -512,15 +514,21 @@ async def test_a_message_that_was_acknowledged_was_taken(certificates: Certifica
 async def test_what_became_of_a_message_is_not_known_once_the_connection_is_lost(
     certificates: CertificateFiles,
 ) -> None:
+    waits = asyncio.Event()
+
     async def handler(connection: Connection) -> None:
-        await asyncio.sleep(0.2)
+        await waits.wait()
         raise RuntimeError("the handler fails")
 
     limits = Limits(receive_messages=1)
     async with joined(certificates, handler, limits=limits) as connection:
         await connection.sender.send(b"fills the queue")
+        sending = asyncio.ensure_future(connection.sender.send_acknowledged(b"waits"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        waits.set()
         with pytest.raises(ConnectionLost):
-            await soon(connection.sender.send_acknowledged(b"waits"))
+            await soon(sending)
 
 
 @pytest.mark.parametrize("backend", ["qh3", "aioquic"])
@@ -562,8 +570,7 @@ async def test_a_cancel_arrives_at_once_although_nothing_else_is_said_on_the_con
         for pause in (0.0, 0.3):
             given, kept = channel()
             await connection.sender.send(Message(b"", [given]))
-            while not taken:
-                await asyncio.sleep(0.001)
+            await until(lambda: taken)
             await asyncio.sleep(pause)
             taken.pop().cancel()
             with pytest.raises(Cancelled):
@@ -591,8 +598,7 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
     async with joined(certificates, handler, client=backend, server=backend) as connection:
         given, waiting = channel(), channel()
         await connection.sender.send(Message(b"", [given[0], waiting[0]]))
-        while not sessions:
-            await asyncio.sleep(0.001)
+        await until(lambda: sessions)
         (session,) = sessions
         flush = session.flush
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import soon, until
+from tests.support.tickets import completed, has_token
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, ServerTickets, Sessions, oneshot
@@ -54,7 +54,7 @@ async def test_early_data_is_processed_before_the_handshake_is_over_unless_it_is
                 serving.url, ca=certificates.ca, backend=backend, sessions=sessions, early=True
             ) as connection:
                 assert await ask(connection, b"early") == b"early"
-                await asyncio.sleep(0.1)
+                await completed(connection, sessions, f"localhost:{serving.port}", backend)
                 assert connection.early_data_accepted is bool(attempt)
     # Headers and messages of an accepted first flight are there before the handshake is over, and wait for it if told to.
     assert waited[1] is hold
@@ -114,7 +114,7 @@ async def test_an_address_token_is_kept_and_goes_with_the_next_first_flight_once
                 serving.url, ca=certificates.ca, backend="aioquic", sessions=sessions
             ) as connection:
                 assert await ask(connection, b"x") == b"x"
-                await asyncio.sleep(0.1)
+                await until(lambda: has_token(sessions, f"localhost:{serving.port}"))
             firsts.append(tokens[0])
     # A server that asks for proofs takes a token that it does not know for none, and asks.
     assert firsts == [b"", TOKEN]
@@ -163,7 +163,7 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
         options: dict[str, Any] = {"ca": certificates.ca, "backend": backend, "sessions": sessions, "early": True}
         async with await aqueduct.connect(serving.url, **options) as connection:
             await ask(connection, b"a full handshake")
-            await asyncio.sleep(0.1)
+            await completed(connection, sessions, f"localhost:{serving.port}", backend)
         name = f"{backend} localhost:{serving.port}".encode()
         ticket = sessions._store.take(name)
         assert ticket is not None
@@ -173,7 +173,7 @@ async def test_a_ticket_that_is_presented_twice_opens_nothing_the_second_time(
             sessions._store.put(name, ticket)
             async with await aqueduct.connect(serving.url, **options) as connection:
                 await ask(connection, question)
-                await asyncio.sleep(0.1)
+                await completed(connection, sessions, f"localhost:{serving.port}", backend)
             while sessions._store.take(name) is not None:
                 pass
     assert taken == [b"pay"]
@@ -201,7 +201,7 @@ async def test_a_first_flight_is_answered_before_the_server_has_heard_anything_e
     async with serving:
         async with await aqueduct.connect(serving.url, **options) as connection:
             assert await ask(connection, b"a full handshake") == b"a full handshake"
-            await asyncio.sleep(0.1)
+            await completed(connection, sessions, f"localhost:{serving.port}", backend)
         async with await aqueduct.connect(serving.url, **options) as connection:
             session = connection._session
             send, receive = session._udp.send, session.datagrams_received
@@ -263,7 +263,7 @@ async def test_a_ticket_that_was_used_before_a_server_crashed_is_used_up_for_the
             ) as connection,
         ):
             assert await ask(connection, question) == question
-            await asyncio.sleep(0.1)
+            await completed(connection, sessions, f"localhost:{port}", backend)
         ticket = ticket or sessions._store.take(name)
         while sessions._store.take(name) is not None:
             pass

@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, channel, oneshot
@@ -52,17 +52,17 @@ async def serving(
     return await aqueduct.serve(handler, certificate=certificates.certificate, key=certificates.key, **options)
 
 
-async def within(step: Awaitable[Any], seconds: float = 20) -> Any:
-    return await asyncio.wait_for(step, seconds)
+# Less than the drain time-out that a server has where it is given none.
+BEFORE_THE_DEFAULT_S = 9.0
 
 
 async def test_a_handler_is_cancelled_when_its_client_closes_the_connection(certificates: CertificateFiles) -> None:
     log = Log()
     async with await serving(certificates, log.wait_for_ever) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
-        await within(log.started.wait())
+        await soon(log.started.wait())
         await connection.close()
-        await within(log.ended.wait())
+        await soon(log.ended.wait())
         assert log.cancelled
 
 
@@ -70,8 +70,8 @@ async def test_a_handler_is_cancelled_when_its_client_is_lost(certificates: Cert
     log = Log()
     async with await serving(certificates, log.wait_for_ever, idle_timeout=1.0, keep_alive=0) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca, keep_alive=0, idle_timeout=1.0)
-        await within(log.started.wait())
-        await within(log.ended.wait())
+        await soon(log.started.wait())
+        await soon(log.ended.wait())
         assert log.cancelled
         await connection.close()
 
@@ -90,7 +90,7 @@ async def test_a_handler_has_time_for_what_a_client_finished_before_it_closed(ce
         async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
             for number in range(50):
                 await connection.sender.send(b"%d" % number)
-        await within(done.wait())
+        await soon(done.wait())
     assert received == [b"%d" % number for number in range(50)]
 
 
@@ -100,8 +100,8 @@ async def test_a_handler_whose_client_had_finished_is_cancelled_after_the_drain_
     log = Log()
     async with await serving(certificates, log.wait_for_ever, drain_timeout=0.05) as server:
         async with await aqueduct.connect(server.url, ca=certificates.ca):
-            await within(log.started.wait())
-        await within(log.ended.wait(), 5)
+            await soon(log.started.wait())
+        await asyncio.wait_for(log.ended.wait(), BEFORE_THE_DEFAULT_S)
         assert log.cancelled
 
 
@@ -115,7 +115,7 @@ async def test_channels_that_a_handler_left_open_end_after_the_drain_timeout(cer
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
         _, receiver = channel()
         await connection.sender.send(Message(b"", [receiver]))
-        await within(connection.wait_closed(), 5)
+        await asyncio.wait_for(connection.wait_closed(), BEFORE_THE_DEFAULT_S)
 
 
 async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(certificates: CertificateFiles) -> None:
@@ -131,8 +131,7 @@ async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(cer
     async with await serving(certificates, handler) as server:
         async with await aqueduct.connect(server.url, ca=certificates.ca):
             pass
-        while server._tasks:
-            await asyncio.sleep(0.01)
+        await until(lambda: not server._tasks)
         gc.collect()
         assert [task() for task in tasks] == [None]
 
@@ -153,9 +152,7 @@ async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(
         for _ in range(5):
             async with await aqueduct.connect(server.url, ca=certificates.ca):
                 pass
-        async with asyncio.timeout(STALL_S):
-            while len(ends) < 5:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(ends) == 5, progress=lambda: len(ends))
     assert ends == ["in order"] * 5
 
 
@@ -169,8 +166,8 @@ async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: Ce
 
     async with await serving(certificates, handler) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
-        await within(done.wait())
-        await within(connection.wait_closed())
+        await soon(done.wait())
+        await soon(connection.wait_closed())
 
 
 async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
@@ -190,7 +187,7 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
 
     async with await serving(certificates, tidy) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
-        await within(started.wait())
+        await soon(started.wait())
     assert cleaned == ["tidy"]
     await connection.close()
     started.clear()
@@ -203,12 +200,12 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
 
     server = await serving(certificates, stubborn)
     connection = await aqueduct.connect(server.url, ca=certificates.ca)
-    await within(started.wait())
-    await within(server.close(timeout=0.1))
+    await soon(started.wait())
+    await soon(server.close(timeout=0.1))
     assert "goes on 0.1 s after it was cancelled" in caplog.text
     release.set()
     await connection.close()
-    await asyncio.sleep(0.05)
+    await until(lambda: not server._tasks)
 
 
 async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certificates: CertificateFiles) -> None:
@@ -229,8 +226,8 @@ async def test_shutting_down_lets_handlers_return_and_takes_no_new_clients(certi
     with pytest.raises((TimedOut, ConnectionLost)):
         await aqueduct.connect(server.url, ca=certificates.ca, timeout=0.5)
     go.set()
-    assert await within(response) == b"done"
-    await within(ending)
+    assert await soon(response) == b"done"
+    await soon(ending)
     assert answered.is_set()
     await connection.close()
 
@@ -248,7 +245,7 @@ async def test_a_client_that_never_sends_its_headers_is_dropped(certificates: Ce
             connection = await aqueduct.connect(server.url, ca=certificates.ca)
         assert server.connections == 1
         with pytest.raises(ConnectionLost, match="no connection headers"):
-            await within(connection.wait_closed())
+            await soon(connection.wait_closed())
         assert not log.started.is_set()
         await connection.close()
 
@@ -277,7 +274,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
         await connection.sender.send(b"tide")
         connection.sender.cancel()
-        await within(connection.wait_closed())
+        await soon(connection.wait_closed())
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
         await connection.sender.send_acknowledged(b"tide")
         await connection.close()
@@ -285,13 +282,10 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
         received.clear()
         sender, receiver = channel()
         await connection.sender.send(Message(b"updates", [receiver]))
-        await within(received.wait())
+        await soon(received.wait())
         sender.cancel()
-        await within(connection.wait_closed())
-        for _ in range(200):
-            if over == 3:
-                break
-            await asyncio.sleep(0.01)
+        await soon(connection.wait_closed())
+        await until(lambda: over == 3, progress=lambda: over)
     assert over == 3
 
     async def poll(connection: Connection) -> None:
@@ -307,7 +301,7 @@ async def test_peers_that_go_away_make_no_error_in_the_log(
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
         await connection.sender.send(b"tide")
         connection.sender.finish()
-        await within(connection.wait_closed())
+        await soon(connection.wait_closed())
     assert over == 4
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
@@ -321,7 +315,7 @@ async def test_a_failing_handler_is_in_the_log_and_in_the_close_code(
     async with await serving(certificates, broken) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
         with pytest.raises(ConnectionLost, match=r"handler failed \(4\)"):
-            await within(connection.wait_closed())
+            await soon(connection.wait_closed())
         await connection.close()
     assert "no water" in caplog.text
 
@@ -336,7 +330,7 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
             connection.engine._state.out.datagram(b"\x63")
             connection._session.wake()
             with contextlib.suppress(Exception):
-                await within(connection.wait_closed())
+                await soon(connection.wait_closed())
             await connection.close()
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(lines) == 2
@@ -358,7 +352,7 @@ async def test_leaving_a_connection_delivers_what_was_sent(certificates: Certifi
         async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
             for message in sent:
                 await connection.sender.send(message)
-        await within(done.wait())
+        await soon(done.wait())
     assert received == sent
 
 
@@ -369,7 +363,7 @@ async def test_leaving_a_connection_raises_where_the_server_went_before_all_was_
     server = await serving(certificates, log.wait_for_ever)
     with pytest.raises(ConnectionLost, match=r"\d+ messages of \d+ bytes were not delivered"):  # noqa: PT012
         async with await aqueduct.connect(server.url, ca=certificates.ca) as connection:
-            await within(log.started.wait())
+            await soon(log.started.wait())
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(send_for_ever(connection), 0.3)
             await server.close()
@@ -425,7 +419,7 @@ async def test_a_server_reads_the_certificate_of_its_client(
         ) as connection:
             respond, response = oneshot()
             await connection.sender.send(Message(b"", [respond]))
-            assert await within(response) == b"CN=gauge"
+            assert await soon(response) == b"CN=gauge"
             assert connection.peer_certificate is not None
         foreign = {"certificate": other.clients["gauge"][0], "key": other.clients["gauge"][1]}
         server_pair = {"certificate": files.certificate, "key": files.key}
@@ -433,7 +427,7 @@ async def test_a_server_reads_the_certificate_of_its_client(
             with pytest.raises(ConnectionLost):  # noqa: PT012 - a client learns of it at or after the handshake
                 connection = await aqueduct.connect(server.url, ca=files.ca, backend=library, **refused)
                 try:
-                    await within(connection.headers())
+                    await soon(connection.headers())
                 finally:
                     await connection.close()
 
@@ -489,10 +483,7 @@ async def test_cancelled_connecting_and_closing_leave_no_socket_and_no_task(cert
                 closing.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await closing
-        for _ in range(200):
-            if sockets() == before and not server.connections:
-                break
-            await asyncio.sleep(0.05)
+        await until(lambda: sockets() == before and not server.connections, progress=sockets)
         assert sockets() == before
         assert server.connections == 0
     await asyncio.sleep(0)

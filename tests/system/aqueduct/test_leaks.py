@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Message, Mode, Receiver, Sender, channel, oneshot
@@ -98,33 +97,27 @@ async def test_channels_that_ended_in_every_way_leave_nothing_on_either_side(
     async with serving, await aqueduct.connect(serving.url, ca=certificates.ca, backend=client) as connection:
         sessions.append(connection._session)
 
-        async def at_rest() -> bool:
+        def left() -> list[tuple[int, int, int]]:
+            gc.collect()
+            return [(s.conn.live_halves, s.conn.open_streams, len(s.senders) + len(s.receivers)) for s in sessions]
+
+        async def at_rest() -> None:
             # The entrypoint is left, with its control stream; beside it the connection's own, and its messages' one.
-            for _ in range(1500):
-                if all(
-                    session.conn.live_halves == 1
-                    and session.conn.open_streams <= 3
-                    and len(session.senders) + len(session.receivers) == 1
-                    for session in sessions
-                ):
-                    return True
-                gc.collect()
-                await asyncio.sleep(0.01)
-            return False
+            await until(
+                lambda: all(halves == 1 and streams <= 3 and ends == 1 for halves, streams, ends in left()),
+                progress=left,
+                poll_s=0.01,
+            )
 
         await one_round(connection)
         assert len(sessions) == 2
-        assert await at_rest(), [(s.conn.live_halves, s.conn.open_streams, s.senders, s.receivers) for s in sessions]
+        await at_rest()
         before = objects()
         for _ in range(ROUNDS):
             await one_round(connection)
-        assert await at_rest(), [(s.conn.live_halves, s.conn.open_streams, s.senders, s.receivers) for s in sessions]
+        await at_rest()
         # A receiver of datagrams is looked at once more when its grace has run out. A few objects may be on their way; one
         # for each channel would be hundreds.
-        more = objects() - before
-        for _ in range(150):
-            if sum(more.values()) < ROUNDS:
-                break
-            await asyncio.sleep(0.1)
-            more = objects() - before
-        assert sum(more.values()) < ROUNDS, f"left behind: {more}"
+        await until(
+            lambda: sum((objects() - before).values()) < ROUNDS, progress=lambda: objects() - before, poll_s=0.1
+        )

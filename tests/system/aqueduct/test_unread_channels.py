@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import soon, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Connection, Limits, Message, channel, oneshot
@@ -60,11 +60,7 @@ async def test_a_reader_goes_on_although_reading_was_paused_for_channels_that_no
                     sender.send_nowait(bytes(1000))
         if server == "qh3":
             # It cannot hold single streams, so that it comes to this.
-            for _ in range(2000):
-                if engines[0].buffered_bytes > 1 << 20:
-                    break
-                await asyncio.sleep(0.01)
-            assert engines[0].buffered_bytes > 1 << 20
+            await until(lambda: engines[0].buffered_bytes > 1 << 20, progress=lambda: engines[0].buffered_bytes)
         for number in range(50):
             await soon(questions.send(b"%d" % number))
             assert await soon(answered.receive()) == b"%d" % number
@@ -89,12 +85,19 @@ async def test_a_oneshot_is_answered_while_its_connection_carries_a_flood_that_n
         sender, receiver = channel()
         await connection.sender.send(Message(b"unread", [receiver]))
 
+        sent = 0
+
         async def flood() -> None:
+            nonlocal sent
             while True:
                 await sender.send(bytes(10_000))
+                sent += 1
 
         task = asyncio.ensure_future(flood())
-        await asyncio.sleep(0.3)
+        before = 0
+        while sent == 0 or sent != before:
+            before = sent
+            await asyncio.sleep(0.3)  # a flood that is held back stands still for so long
         for _ in range(20):
             answer_to, answer = oneshot()
             await soon(connection.sender.send(Message(b"ask", [answer_to])))

@@ -1,0 +1,28 @@
+"""What the store of a client's sessions holds, without taking it from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.patience import until
+
+if TYPE_CHECKING:
+    from mainstem.aqueduct import Connection, Sessions
+
+
+def has_entry(sessions: Sessions, name: str) -> bool:
+    query = "SELECT count(*) FROM entry WHERE name = ?"
+    return bool(sessions._store._database.execute(query, (name.encode(),)).fetchone()[0])
+
+
+def has_ticket(sessions: Sessions, backend: str, origin: str) -> bool:
+    return has_entry(sessions, f"{backend} {origin}")
+
+
+def has_token(sessions: Sessions, origin: str) -> bool:
+    return has_entry(sessions, f"token {origin}")
+
+
+async def completed(connection: Connection, sessions: Sessions, origin: str, backend: str) -> None:
+    """Until the handshake is over, and the client holds the ticket for the next one."""
+    await until(lambda: connection._session.link.handshake_done and has_ticket(sessions, backend, origin))
