@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
 from mainstem.mux import bymux
@@ -98,21 +98,21 @@ async def test_a_write_larger_than_credit_waits_in_drain() -> None:
         await connection.open_stream() as stream,
     ):
         stream.write(bytes(1_000_000))
+        await until(lambda: stream.queued == 1_000_000 - window)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(stream.drain(), 0.2)
         assert stream.queued == 1_000_000 - window
         release.set()
         await soon(stream.drain())
         await stream.close()
-        while received < 1_000_000:
-            await asyncio.sleep(0.01)
+        await until(lambda: received == 1_000_000, progress=lambda: received)
 
 
 async def test_a_peer_that_stops_reading_breaks_the_write_and_says_how_much_was_lost() -> None:
     async def refuse(stream: bymux.BymuxStream) -> None:
         await stream.readexactly(10)
         stream.stop_read()
-        await asyncio.sleep(5)
+        await asyncio.Event().wait()
 
     async with (
         await bymux.serve(refuse, "127.0.0.1", 0, settings=bymux.Settings(stream_window=1000)) as listener,
@@ -315,7 +315,7 @@ async def test_a_peer_that_never_grants_credit_holds_up_only_its_own_stream() ->
         stream = await connection.open_stream()
         stream.write(bytes(1000))
         await stream.drain()
-        assert await connection.ping() < 10
+        assert await soon(connection.ping()) < STALL_S
         assert stream.queued == 1000
         stream.abort()
 
@@ -327,8 +327,9 @@ async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_
         writer.write(bytes.fromhex("000000"))  # infinite credit, and then it never reads again
         await done.wait()
         writer.close()
+        over.set()
 
-    done = asyncio.Event()
+    done, over = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(hoard, "127.0.0.1", 0)
     settings = bymux.Settings(stream_window=0, peer_streams=0)
     connection = await bymux.connect("127.0.0.1", server.sockets[0].getsockname()[1], settings=settings)
@@ -352,7 +353,7 @@ async def test_a_peer_that_grants_infinite_credit_and_never_reads_costs_bounded_
     await connection.wait_ended()
     done.set()
     server.close()
-    await asyncio.sleep(0.05)
+    await soon(over.wait())
     assert sent > len(chunk)
     assert peak < 4 * 1024 * 1024
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.cancellation import Canceller, Leftovers, Watched, awaitables, descriptors
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, until
 
 from mainstem import aqueduct
 from mainstem.aqueduct import Limits, Message, Mode, channel, oneshot
@@ -42,7 +42,7 @@ pytest.importorskip("cryptography")
 WORLDS = int(os.environ.get("MAINSTEM_CANCELLATIONS", "40"))
 FIRST = int(os.environ.get("MAINSTEM_CANCELLATION_SEED", "0"))
 # Until a world is over: nothing in it takes a second.
-WORLD_S = 60.0
+WORLD_S = STALL_S
 
 # What becomes of each awaitable. The worlds cancel those with CANCELLED; NEVER_WAITS has nothing to cancel it at, which the
 # worlds check; any other text names the call that a program makes in its place, and that is cancelled.
@@ -200,13 +200,6 @@ async def read(cancel: Canceller, kind: str, stream: AsyncStream) -> bytes:
             if not data:
                 return received
             received += data
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that comes by itself, as soon as the loop has taken what is on its way."""
-    async with asyncio.timeout(STALL_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 # bymux

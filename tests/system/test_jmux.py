@@ -8,7 +8,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
 from mainstem.mux import jmux
@@ -84,8 +84,7 @@ async def test_opens_another_connection_when_128_sessions_are_busy_and_waits_whe
         await jmux.connect("127.0.0.1", listener.port, max_connections=2) as client,
     ):
         calls = [asyncio.ensure_future(client.call(b"%d" % i)) for i in range(300)]
-        while client.connections < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: client.connections >= 2)
         await asyncio.sleep(0.05)
         assert client.connections == 2
         assert not any(call.done() for call in calls)
@@ -190,7 +189,7 @@ async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> N
     client = await jmux.connect("127.0.0.1", listener.port)
     running = asyncio.ensure_future(client.call(b"running"))
     await started.wait()
-    stopping = asyncio.ensure_future(listener.shut_down(20))
+    stopping = asyncio.ensure_future(listener.shut_down(STALL_S))
     await asyncio.sleep(0.05)
     late = await client.request()
     late.write(b"late")
@@ -200,7 +199,7 @@ async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> N
     await stopping
     assert await running == b"running"
     with pytest.raises(ClosedError, match="shut down"):
-        await late.read()
+        await soon(late.read())
     assert late.may_retry
     await client.close()
 
@@ -241,16 +240,20 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n")
         await reader.read()
         writer.close()
+        ends.append("rude")
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         await reader.read()
         writer.close()
+        ends.append("silent")
+
+    ends: list[str] = []
 
     async with await asyncio.start_server(rude, "127.0.0.1", 0) as server:
         with pytest.raises(RemoteProtocolError):
             await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
-        await asyncio.sleep(0.05)
+        await until(lambda: ends == ["rude"])
     quick = jmux.Settings(handshake_timeout_ns=50_000_000)
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
@@ -258,7 +261,7 @@ async def test_a_server_that_is_none_and_one_that_says_nothing() -> None:
             await jmux.connect("127.0.0.1", port, settings=quick)
         with pytest.raises(TimedOut):
             await jmux.connect("127.0.0.1", port, timeout=0.05)
-        await asyncio.sleep(0.05)  # the silent server sees the end of its connections
+        await until(lambda: ends == ["rude", "silent", "silent"])
 
 
 def test_the_blocking_api() -> None:

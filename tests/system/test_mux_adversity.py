@@ -9,6 +9,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import soon, until
 
 from mainstem.mux import bymux, jmux
 from mainstem.mux.engine import FLUSH_BATCH
@@ -98,8 +99,9 @@ async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_
         writer.write(b"Jmux\x01\0\0\0")  # an initial ration of 0 is an infinite one
         await done.wait()
         writer.close()
+        over.set()
 
-    done = asyncio.Event()
+    done, over = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(hoard, "127.0.0.1", 0, limit=1024)
     client = await jmux.connect("127.0.0.1", server.sockets[0].getsockname()[1])
     session = await client.request()
@@ -110,7 +112,7 @@ async def test_a_jmux_server_that_grants_infinite_rations_and_never_reads_costs_
     await client.close()
     done.set()
     server.close()
-    await asyncio.sleep(0.05)
+    await soon(over.wait())
     print(f"{sent >> 10} KiB written before back pressure, {peak >> 10} KiB of memory at most")
     assert sent > len(CHUNK)
     assert peak < 4 * 1024 * 1024
@@ -132,6 +134,7 @@ async def test_a_jmux_client_that_asks_and_never_reads_costs_a_server_bounded_me
             # Infinite rations, every session opened and finished, and then nothing is read.
             requests = b"".join(bytes((0x94, number, 0, 0)) for number in range(128))
             greedy.sendall(b"Jmux\x01\0\0\0" + requests)
+            await until(lambda: poured > 128 * len(CHUNK), progress=lambda: poured)
             await asyncio.sleep(1.0)
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
@@ -171,8 +174,7 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         while len(sans_io.streams) < 2:
             sans_io.receive_data(await asyncio.to_thread(raw.recv, 4096))
         raw.sendall(sans_io.data_to_send())  # infinite credit for both
-        while not small.connection.sans_io.streams[small.id].send_credit:
-            await asyncio.sleep(0.001)
+        await until(lambda: small.connection.sans_io.streams[small.id].send_credit)
         await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
         small.write(b"!")
         await asyncio.sleep(0.05)

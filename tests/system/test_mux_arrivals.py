@@ -10,13 +10,14 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.patience import STALL_S, until
 
 from mainstem.errors import ConfigurationError, MainstemError
 from mainstem.mux import bymux, jmux
 from mainstem.mux.arrivals import Arrival, Arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from mainstem.mux.sockets import Listener
@@ -25,11 +26,6 @@ pytestmark = pytest.mark.system
 
 PLACES = 8
 MANY = {"max_connections": PLACES, "max_connections_per_address": PLACES}
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +82,7 @@ async def test_silent_connections_make_room_for_one_that_speaks(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, **MANY) as listener:
         with silent(listener.port, PLACES):
-            await eventually(lambda: len(listener._arrivals) == PLACES)
+            await until(lambda: len(listener._arrivals) == PLACES)
             assert await is_served(protocol, listener.port, client)
             assert listener.dropped_silent == 1
             assert listener.refused == 0
@@ -100,18 +96,18 @@ async def test_a_peer_has_so_long_for_its_first_byte(
     server, _ = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, handshake_timeout=0.2) as listener:
         with silent(listener.port, 3):
-            await eventually(lambda: listener.dropped_silent + with_tls * 3 >= 3 and not len(listener._arrivals))
+            await until(lambda: listener.dropped_silent + with_tls * 3 >= 3 and not len(listener._arrivals))
         assert not listener.connections
 
 
 @pytest.mark.parametrize("protocol", [bymux, jmux], ids=["bymux", "jmux"])
 async def test_a_peer_that_has_spoken_stays_without_a_deadline(protocol: Any) -> None:
     async with (
-        listening(protocol, handshake_timeout=0.2) as listener,
+        listening(protocol, handshake_timeout=1.0) as listener,
         await protocol.connect("127.0.0.1", listener.port) as client,
     ):
-        await eventually(lambda: len(listener.connections) == 1)
-        await asyncio.sleep(0.5)
+        await until(lambda: len(listener.connections) == 1)
+        await asyncio.sleep(1.3)
         assert len(listener.connections) == 1
         assert listener.dropped_silent == 0
         if protocol is jmux:
@@ -129,7 +125,7 @@ async def test_handshakes_that_fail_leave_no_connection(
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-        await eventually(lambda: not len(listener._arrivals))
+        await until(lambda: not len(listener._arrivals))
         assert not listener.connections
         assert await is_served(protocol, listener.port, tls[1])
 
@@ -142,7 +138,7 @@ async def test_one_address_has_its_share_and_no_more(
     server, client = tls if with_tls else (None, None)
     async with listening(protocol, ssl=server, max_connections_per_address=2) as listener:
         with silent(listener.port, 5, address="127.0.0.2"), silent(listener.port, 2, address="127.0.0.3"):
-            await eventually(lambda: listener.dropped_silent == 3)
+            await until(lambda: listener.dropped_silent == 3)
             assert len(listener._arrivals) == 4
             assert await is_served(protocol, listener.port, client)
             assert listener.dropped_silent == 3
@@ -163,11 +159,11 @@ async def test_full_of_connections_that_spoke_refuses_the_next(limit: dict[str, 
 async def test_close_ends_the_handshakes_that_are_under_way(tls: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
     async with listening(bymux, ssl=tls[0]) as listener:
         with silent(listener.port, 3) as sockets:
-            await eventually(lambda: len(listener._arrivals) == 3)
+            await until(lambda: len(listener._arrivals) == 3)
             await listener.close()
             assert not len(listener._arrivals)
             for each in sockets:
-                each.settimeout(30)
+                each.settimeout(STALL_S)
                 with contextlib.suppress(ConnectionResetError):
                     assert each.recv(1) == b""
 

@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import pytest
+from tests.support.patience import STALL_S, until
 
 from mainstem.mux import bymux, jmux
 
@@ -25,7 +26,7 @@ async def hold(stream: Any) -> None:
 def garbage(port: int, data: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port)) as peer:
         peer.sendall(data)
-        peer.settimeout(5)
+        peer.settimeout(STALL_S)
         try:
             while peer.recv(4096):
                 pass
@@ -42,6 +43,7 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
 ) -> None:
     async with await protocol.serve(hold, "127.0.0.1", 0) as listener:
         await asyncio.to_thread(garbage, listener.port, data)
+        await until(lambda: caplog.records)
         await asyncio.sleep(0.05)
         records = [record for record in caplog.records if record.levelno >= logging.WARNING]
         assert len(records) == 1
@@ -51,6 +53,7 @@ async def test_a_broken_rule_is_logged_once_with_the_peer_and_the_rule(
         assert rule in records[0].getMessage()
         for _ in range(30):
             await asyncio.to_thread(garbage, listener.port, data)
+        await until(lambda: len(caplog.records) >= 10, progress=lambda: len(caplog.records))
         await asyncio.sleep(0.05)
         assert len(caplog.records) == 10, "a flood is cut"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.patience import STALL_S
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem.errors import ConfigurationError, MainstemError, RemoteProtocolError
 from mainstem.mux.tunnel import Address, TunnelClient, TunnelServer, raise_open_files_limit, reset
@@ -154,8 +154,7 @@ async def test_connections_that_saturate_a_tunnel_share_it(target: Address) -> N
                 writer.transport.abort()
 
             taking = [asyncio.ensure_future(take(index)) for index in range(len(received))]
-            while min(received) < 1_000_000:
-                await asyncio.sleep(0.01)
+            await until(lambda: min(received) >= 1_000_000, progress=lambda: sum(received))
             ending = True
             await asyncio.gather(*taking)
             slow.transport.abort()
@@ -215,12 +214,14 @@ async def test_comes_back_after_the_tunnel_broke(target: Address) -> None:
         async with TunnelClient(Address("127.0.0.1", server.port)) as client:
             await client.start(LOOPBACK)
             assert right(b"before", await ask(client.port, b"before"))
-            open_one = asyncio.ensure_future(ask(client.port, b"pour!"))
-            await asyncio.sleep(0.1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+            writer.write(b"pour!")
+            await soon(reader.readexactly(1))
             assert client._end is not None
             client._end.connection.abort()
             with pytest.raises(ConnectionError):
-                await open_one
+                await soon(reader.read(-1))
+            writer.close()
             assert right(b"after", await ask(client.port, b"after"))
             assert client.reconnects == 1
 
@@ -269,10 +270,8 @@ async def test_the_command(target: Address, tmp_path: Path) -> None:
             processes.append(
                 subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             )
-            async with asyncio.timeout(STALL_S):
-                while not made.exists():
-                    assert processes[-1].poll() is None
-                    await asyncio.sleep(0.05)
+            await until(lambda made=made: made.exists() or processes[-1].poll() is not None)  # type: ignore[misc]
+            assert processes[-1].poll() is None
         reader, writer = await asyncio.open_unix_connection(str(front))
         writer.write(b"through two processes")
         writer.write_eof()
