@@ -12,6 +12,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from tests.support.patience import STALL_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PATIENCE_S = 60.0
+PATIENCE_S = STALL_S
 # Without the background flags it looks up its maker's hosts at every start.
 FLAGS = [
     "--headless",

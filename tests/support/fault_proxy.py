@@ -74,7 +74,7 @@ class FaultProxy:
 
     def _serve(self, client: socket.socket) -> None:
         with client, suppress(OSError):
-            client.settimeout(30)
+            client.settimeout(STALL_S)
             if not (request := read_request(client)):
                 return
             line = request.partition(b"\r\n")[0]
@@ -101,7 +101,7 @@ class FaultProxy:
             return
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith((b"connection:", b"expect:"))]
         with socket.create_connection(self._target) as server:
-            server.settimeout(30)
+            server.settimeout(STALL_S)
             server.sendall(b"\r\n".join([*lines, b"Connection: close"]) + b"\r\n\r\n" + body)
             response = b"".join(iter(lambda: server.recv(1 << 16), b""))
         if is_listing(line):

@@ -6,6 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tests.support.patience import STALL_S
+
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.recording import PositionHold
 
@@ -56,4 +58,4 @@ class HeldPublisher:
 
     def close(self) -> None:
         self._end.set()
-        self._thread.join(30)
+        self._thread.join(STALL_S)

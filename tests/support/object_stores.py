@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+from tests.support.patience import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ S3RVER_KEYS = KEYS | {"access_key": "S3RVER", "secret_key": "S3RVER"}
 # The account that every Azurite has; its key is public, and a part of Azurite's documentation.
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-START_S = 60.0
+START_S = STALL_S
 
 
 def s3_options(endpoint: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import pytest
+from tests.support.patience import STALL_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ exec sleep infinity
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=STALL_S)
 
 
 class Room:
@@ -58,7 +59,7 @@ class Room:
         process = self.start(
             ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        out, err = process.communicate(data, timeout=60)
+        out, err = process.communicate(data, timeout=STALL_S)
         assert process.returncode == 0, f"{script}: {err}"
         return out
 

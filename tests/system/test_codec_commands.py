@@ -8,13 +8,14 @@ import sys
 
 import pytest
 from tests.support.live_driver import wait_for
+from tests.support.patience import STALL_S
 
 from mainstem import Aeron, MediaDriver
 from mainstem.codecs import find_codec
 
 pytestmark = [pytest.mark.system]
 
-PATIENCE_S = 60
+PATIENCE_S = STALL_S
 
 
 def command(*arguments: object) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 
 from mainstem import Aeron, MediaDriver, aqueduct, cli
@@ -33,10 +34,10 @@ def exported() -> set[str]:
     with MediaDriver.launch(threading_mode="SHARED") as driver, Aeron.connect(driver.directory) as aeron:
         subscription = aeron.add_subscription(f"aeron:udp?endpoint=127.0.0.1:{port}|{channel}", 1001)
         publication = aeron.add_publication(f"aeron:udp?{channel}|fc=min", 1001)
-        publication.send(b"tide", timeout=20)
-        assert next(subscription.messages(timeout=20)) == b"tide"
+        publication.send(b"tide", timeout=STALL_S)
+        assert next(subscription.messages(timeout=STALL_S)) == b"tide"
         command = [sys.executable, "-m", "mainstem", "metrics", "--dir", driver.directory]
-        text = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True).stdout
+        text = subprocess.run(command, capture_output=True, text=True, timeout=STALL_S, check=True).stdout
     text += asyncio.run(page_of_a_server())
     return set(re.findall(rf"^# TYPE ({PREFIX}\w+)", text, re.MULTILINE))
 
@@ -116,7 +117,7 @@ def test_a_unit_runs_a_command_that_there_is(unit: Path, tmp_path: Path) -> None
         text.replace("/opt/mainstem/bin/mainstem", "/bin/true").replace("mainstem-driver.service", "basic.target")
     )
     result = subprocess.run(
-        ["systemd-analyze", "verify", copy], capture_output=True, text=True, timeout=50, check=False
+        ["systemd-analyze", "verify", copy], capture_output=True, text=True, timeout=STALL_S, check=False
     )
     assert unit.name not in result.stderr, result.stderr
     assert result.returncode == 0, result.stderr

@@ -150,7 +150,7 @@ def test_a_server_that_is_not_there_is_named_with_the_step(aeron: Aeron, port: i
     with pytest.raises(StepTimedOut, match="all-clients channel is reached") as failed:
         DuologueClient.connect(settings=client_settings(port, timeout=0.5), aeron=aeron)
     assert "reached" in failed.value.step
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
 
 
 def test_a_server_that_goes_is_heard_of(driver: MediaDriver, port: int) -> None:

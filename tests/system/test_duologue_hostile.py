@@ -296,7 +296,7 @@ def test_a_term_that_is_too_long_never_has_an_image() -> None:
 def test_a_message_that_begins_and_never_ends_is_not_put_together() -> None:
     with house() as made, Hostile("127.9.0.8") as endless:
         endless.send(made.initial, setup(-11))
-        time.sleep(1.0)
+        wait_for(lambda: made.count("introductions") == 2)
         for number in range(40):
             endless.send(made.initial, data(-11, b"y" * 992, offset=number * 1024, flags=BEGIN if not number else 0))
         wait_for(lambda: made.count("bad_hellos") >= 1)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import STALL_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +34,8 @@ if os.fork() == 0:
     child()
     sys.exit(7)  # an ordinary end, with finalisers
 assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
-publication.send(b"still here", timeout=60)
-print(next(subscription.messages(timeout=60)).decode())
+publication.send(b"still here", timeout=240)
+print(next(subscription.messages(timeout=240)).decode())
 aeron.add_counter(1001, "the driver still knows this client").close()
 aeron.close()
 driver.close()
@@ -74,6 +75,6 @@ def test_a_forked_child_closes_nothing_of_its_parent(threads: bool, name: str, t
     child = CHILDREN[name].replace("{directory!r}", repr(directory))
     code = PARENT.replace("{child}", child).format(directory=directory, threads=threads)
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STALL_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "still here\n", "")
     assert not os.path.exists(directory)

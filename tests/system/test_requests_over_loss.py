@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, soon, until, wait_for
+from tests.support.patience import STALL_S, Patience, soon, until, wait_for
 from tests.support.ports import free_port
 
 import mainstem
@@ -200,7 +200,9 @@ async def test_replies_that_come_late_are_dropped_and_counted(
                 assert await requester.request(b"next", timeout=STALL_S) == b"next"
                 return requester.late_replies == 10
 
+            patience = Patience("all replies came late")
             while not await all_late():
+                patience.check(requester.late_replies)
                 await asyncio.sleep(0.01)
             assert requester.late_replies == 10
         replier.close()

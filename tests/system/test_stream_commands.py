@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.live_driver import wait_for
+from tests.support.patience import STALL_S
 
 from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.tools.reading import DirectoryReader
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.system]
-PATIENCE_S = 100.0
+PATIENCE_S = STALL_S
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("textual", reason="textual is not installed")
 
 from tests.support.live_driver import wait_for
-from tests.support.patience import Patience
+from tests.support.patience import STALL_S, Patience
 from textual.widgets import Input, Static, TabbedContent
 
 from mainstem.aeron.client.client import Aeron
@@ -166,12 +166,12 @@ async def test_a_driver_that_comes_and_goes_is_shown_as_it_is() -> None:
 
 
 def test_top_needs_a_terminal() -> None:
-    done = subprocess.run([sys.executable, "-m", "mainstem", "top"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "mainstem", "top"], capture_output=True, text=True, timeout=STALL_S)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "top needs a terminal" in done.stderr
 
 
 def test_without_textual_the_extra_is_named() -> None:
     code = "import sys; sys.modules['textual'] = None; from mainstem import cli; cli.main(['top'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STALL_S)
     assert (done.returncode, "mainstem[top]" in done.stderr) == (1, True)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.patience import STALL_S
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ builtins.cycle = cycle
 def test_a_program_that_forgets_to_close_ends_quietly(threads: bool, body: str, end: str, tmp_path: Path) -> None:
     directory = str(tmp_path / "driver")
     code = BEGIN.format(directory=directory, threads=threads) + body.replace("{port}", str(free_port(20))) + end
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=STALL_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not os.path.exists(directory)
 
@@ -59,7 +60,7 @@ def test_what_was_not_closed_is_a_warning_for_those_who_ask(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=STALL_S,
     )
     assert "<Aeron client " in done.stderr
     assert "media driver in" in done.stderr

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.patience import STALL_S
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
@@ -32,7 +33,7 @@ def test_watch_goes_on_until_a_signal(command: list[str]) -> None:
             documents = [json.loads(process.stdout.readline()) for _ in range(3)]
             process.send_signal(signal.SIGINT)
             process.stdout.read()
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=STALL_S) == 0
         assert [d["streams"][0]["stream_id"] for d in documents] == [1001, 1001, 1001]
         shown = _in_a_terminal(arguments, "\x1b[H", 3)
         assert "1001" in shown.split("\x1b[H")[2]
@@ -54,5 +55,5 @@ def _in_a_terminal(arguments: list[str], mark: str, count: int) -> str:
         except OSError:  # the other end is closed
             pass
         os.close(parent)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=STALL_S) == 0
     return text

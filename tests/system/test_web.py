@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import STALL_S, Patience, soon
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
@@ -55,7 +55,7 @@ def request(
     url: str, method: str = "GET", path: str = "/", **headers: str
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=STALL_S)
     try:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()
@@ -138,12 +138,10 @@ async def test_each_sample_is_an_event_and_browsers_are_bounded(
             writer.close()
             return b" 200 " in line
 
-        for _ in range(300):
-            if await is_free():
-                break
+        patience = Patience("the place of a browser that left is given away")
+        while not await is_free():
+            patience.check()
             await asyncio.sleep(0.05)
-        else:
-            pytest.fail("the place of a browser that left is not given away")
 
 
 def test_beyond_loopback_it_is_refused_unless_that_is_wanted() -> None:
@@ -160,7 +158,7 @@ def test_the_command_serves_until_a_signal(directory: str) -> None:
         assert request(line.split()[-1])[0] == 200
         process.send_signal(signal.SIGTERM)
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=STALL_S) == 0
 
 
 STREAM_IDS = "[...document.querySelectorAll('#streams tbody td:first-child')].map(cell => cell.textContent).join()"

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.patience import STALL_S
 
 BENCHMARKS = sorted(Path(__file__).resolve().parents[2].glob("benchmarks/*.py"))
 
 
 def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(path), *arguments], capture_output=True, text=True, timeout=50)
+    return subprocess.run([sys.executable, str(path), *arguments], capture_output=True, text=True, timeout=STALL_S)
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.support.patience import STALL_S
 
 from mainstem import cli
 from mainstem.aeron.driver.settings import ThreadingMode
@@ -146,7 +147,7 @@ def test_a_start_loads_no_more_than_a_driver_needs(tmp_path: Path) -> None:
         [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "driver")],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=STALL_S,
         check=True,
     )
     loaded = set(result.stdout.split())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
+from tests.support.patience import STALL_S
 
 from mainstem import cli
 
@@ -66,7 +67,7 @@ def test_a_shell_completes_commands_and_options(
 ) -> None:
     environ = os.environ | environment | {cli.COMPLETION_VARIABLE: f"complete_{shell}"}
     command = [sys.executable, "-m", "mainstem"]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=STALL_S)
     assert done.stderr == ""
     if shell == "bash":
         assert done.stdout.split() == suggestions
