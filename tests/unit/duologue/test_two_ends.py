@@ -1,0 +1,277 @@
+"""A server and its clients in one simulated world without faults: what each refuses, and what ends a duologue."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem.clock import NS_PER_SECOND
+from mainstem.duologue.client_core import ClientCore
+from mainstem.duologue.errors import Refused
+from mainstem.duologue.handler import BadMessage, Handler
+from mainstem.duologue.server_core import ServerCore
+from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.errors import ClosedError
+from mainstem.sim.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mainstem.duologue.session import Duologue
+    from mainstem.sim.host import Host
+
+
+class Recorder(Handler):
+    """Echoes what is no command, and records what it is called for."""
+
+    def __init__(self) -> None:
+        self.duologues: list[Duologue] = []
+        self.reasons: list[str] = []
+        self.fails_at_close = False
+
+    def on_open(self, duologue: Duologue) -> None:
+        self.duologues.append(duologue)
+
+    def on_message(self, duologue: Duologue, message: bytes) -> None:
+        if message == b"bad":
+            raise BadMessage
+        duologue.send(message)
+
+    def on_close(self, duologue: Duologue, reason: str) -> None:
+        self.reasons.append(reason)
+        if self.fails_at_close:
+            raise ZeroDivisionError
+
+
+class Ends:
+    """The world, the server, and the clients whose duty cycles run with it."""
+
+    def __init__(self, world: World, **settings: Any) -> None:
+        self.world = world
+        self.near = world.add_host("server")
+        self.handler = Recorder()
+        self.settings = ServerSettings(**{"address": self.near.address, "max_clients": 4, **settings})
+        self.server = ServerCore(
+            self.near.aeron, self.settings, self.handler, chance=Random(1), assert_thread=lambda: None
+        )
+        self.far: list[Host] = []
+        self.clients: list[ClientCore] = []
+
+    def client(self, **settings: Any) -> ClientCore:
+        """A client on a machine of its own, which has not begun."""
+        self.far.append(self.world.add_host(f"client-{len(self.far)}"))
+        asking = ClientSettings(server=self.near.address, **settings)
+        self.clients.append(
+            ClientCore(self.far[-1].aeron, asking, chance=Random(len(self.far)), now_ns=self.world.now_ns)
+        )
+        return self.clients[-1]
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Runs every duty cycle until the condition holds."""
+
+        def step() -> bool:
+            self.server.do_work(self.world.now_ns)
+            for client in self.clients:
+                client.do_work(self.world.now_ns)
+            return condition()
+
+        self.world.run_until(step, what=what)
+
+    def joined(self, **settings: Any) -> ClientCore:
+        """A client whose duologue is open at both ends."""
+        client = self.client(**settings)
+        before = len(self.handler.duologues)
+        self.until(lambda: client.is_open and len(self.handler.duologues) > before, "an open duologue")
+        return client
+
+    def refused(self, client: ClientCore) -> str:
+        """The reason of the server's refusal."""
+        with pytest.raises(Refused) as refusal:
+            self.until(lambda: False, "a refusal")
+        self.clients.remove(client)
+        return refusal.value.reason
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(1) as world:
+        yield world
+
+
+def test_a_message_that_is_too_long_is_refused_at_either_end_and_ends_nothing(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    (duologue,) = ends.handler.duologues
+    assert client.max_message_length == duologue.max_message_length == 8192
+    with pytest.raises(ValueError, match="8193 bytes is above the 8192"):
+        client.send(bytes(8193), world.now_ns)
+    with pytest.raises(ValueError, match="8193 bytes is above the 8192"):
+        duologue.send(bytes(8193))
+    client.send(bytes(8192), world.now_ns)
+    ends.until(lambda: (message := client.receive()) is not None and len(message) == 8192, "the longest message")
+
+
+def test_nothing_is_sent_before_a_duologue_is_open_or_after_it_has_ended(world: World) -> None:
+    ends = Ends(world)
+    early = ends.client()
+    with pytest.raises(ClosedError, match="not open"):
+        early.send(b"too early", world.now_ns)
+    ends.until(lambda: bool(ends.handler.duologues) and early.is_open, "an open duologue")
+    (duologue,) = ends.handler.duologues
+    duologue.close("noon")
+    with pytest.raises(ClosedError, match="is closing"):
+        duologue.send(b"too late")
+    duologue.close("again")  # has no effect: the client receives the first reason
+    assert ends.refused(early) == "noon"
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert ends.handler.reasons == ["closed by the server"]
+    assert "closed" in repr(duologue)
+    assert not ends.server.ports_in_use
+
+
+def test_a_message_that_the_handler_refuses_ends_the_duologue_and_is_counted(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    client.send(b"bad", world.now_ns)
+    client.send(b"never read", world.now_ns)
+    assert ends.refused(client) == "bad message"
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert ends.server.statistics.bad_messages == 1
+
+
+def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
+    ends = Ends(world)
+    clients = [ends.joined(), ends.joined()]
+    ends.server.broadcast("to all")
+    received: list[bytes] = []
+
+    def both() -> bool:
+        received.extend(message for client in clients if (message := client.receive()) is not None)
+        return len(received) == 2
+
+    ends.until(both, "two messages")
+    assert received == [b"to all", b"to all"]
+
+
+def test_a_paused_duologue_reads_nothing_until_it_goes_on(world: World) -> None:
+    ends = Ends(world, silence_timeout=None)
+    client = ends.joined()
+    (duologue,) = ends.handler.duologues
+    duologue.paused = True
+    client.send(b"wait", world.now_ns)
+    end = world.now_ns + 2 * NS_PER_SECOND
+    ends.until(lambda: world.now_ns >= end, "two seconds")
+    assert client.receive() is None
+    duologue.paused = False
+    ends.until(lambda: client.receive() == b"wait", "the message that waited")
+
+
+def test_a_silent_client_is_ended_and_its_place_is_free_again(world: World) -> None:
+    ends = Ends(world, silence_timeout=1.0)
+    client = ends.joined()
+    with pytest.raises(ClosedError, match="ended the duologue"):
+        ends.until(lambda: False, "the end of the duologue")
+    ends.clients.remove(client)
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert ends.handler.reasons == ["silent for too long"]
+
+
+def test_a_fault_in_on_close_is_logged_and_the_server_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    ends.handler.fails_at_close = True
+    ends.clients.remove(client)
+    while not client.close():
+        world.step()
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert ends.handler.reasons == ["everybody left"]
+    assert "ZeroDivisionError" in caplog.text
+    assert ends.joined().is_open
+
+
+def test_hellos_above_the_rate_are_ignored(world: World) -> None:
+    ends = Ends(world, hello_rate=0.001, hello_burst=1, max_per_address=4)
+    first = ends.joined()
+    first.close()
+    ends.clients.clear()
+    host = ends.far[0]
+    again = ClientCore(host.aeron, ClientSettings(server=ends.near.address), chance=Random(7), now_ns=world.now_ns)
+    ends.clients.append(again)
+    ends.until(lambda: ends.server.statistics.hellos_ignored == 1, "a HELLO that is ignored")
+    assert ends.server.statistics.duologues_opened == 1
+
+
+def test_a_full_server_ends_a_duologue_that_no_client_has_joined(world: World) -> None:
+    ends = Ends(world, max_clients=1, join_timeout=30.0)
+    absent = ends.client()
+    ends.until(lambda: absent.duologue_session != 0, "a response")
+    # Its machine stops before it joins; the server has given it a place.
+    ends.clients.remove(absent)
+    ends.far[0].crash()
+    end = world.now_ns + 3 * NS_PER_SECOND
+    ends.until(lambda: world.now_ns >= end, "the time in which it could have joined")
+    assert len(ends.server.sessions_in_use) == 1
+    assert ends.joined().is_open
+    assert ends.server.statistics.duologues_evicted == 1
+
+
+def test_a_client_that_asks_for_nothing_is_refused_after_a_while(world: World) -> None:
+    ends = Ends(world, initial_timeout=1.0)
+    host = world.add_host("quiet")
+    settings = ClientSettings(server=ends.near.address)
+    subscription = host.aeron.add_subscription(settings.initial_subscription, settings.stream_id)
+    publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
+    ends.until(lambda: ends.server.statistics.introductions == 1, "an introduction")
+    ends.until(lambda: ends.server.statistics.introductions_refused == 1, "the refusal")
+    assert ends.server.statistics.hellos == 0
+    subscription.close()
+    publication.close()
+
+
+def test_a_client_that_asks_too_often_is_refused(world: World) -> None:
+    ends = Ends(world, hello_burst=100)
+    host = world.add_host("eager")
+    settings = ClientSettings(server=ends.near.address)
+    publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
+
+    def asked() -> bool:
+        if not ends.server.statistics.introductions_refused and publication.is_connected:
+            publication.offer(b"no HELLO")
+        return ends.server.statistics.introductions_refused > 0
+
+    ends.until(asked, "the refusal")
+    assert ends.server.statistics.bad_hellos >= 1
+    assert not ends.server.sessions_in_use
+
+
+def test_a_message_longer_than_the_servers_ends_the_duologue_of_its_sender_only(world: World) -> None:
+    ends = Ends(world)
+    large, other = ends.joined(term_length=1 << 20), ends.joined()
+    large.send(bytes(100_000), world.now_ns)
+    assert ends.refused(large) == "bad message"
+    other.send(b"on", world.now_ns)
+    ends.until(lambda: other.receive() == b"on", "the other client's echo")
+    assert ends.server.statistics.bad_messages == 1
+
+
+def test_a_server_and_a_client_end_with_their_client_of_the_driver(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    ends.far[0].aeron.close()
+    with pytest.raises(ClosedError, match="media driver was closed"):
+        client.do_work(world.now_ns)
+    ends.near.aeron.close()
+    with pytest.raises(ClosedError, match="media driver was closed"):
+        ends.server.do_work(world.now_ns)
+
+
+def test_a_closed_server_ends_every_duologue_with_its_reason(world: World) -> None:
+    ends = Ends(world)
+    ends.joined()
+    ends.server.close()
+    assert ends.handler.reasons == ["the server was closed"]
+    assert not ends.server.duologues
+    ends.server.close()
+    assert ends.handler.reasons == ["the server was closed"]
