@@ -21,7 +21,10 @@ def loss_factory(interceptors: str, settings: DriverSettings) -> Callable[[int],
     """
     names = [name.strip() for name in interceptors.split(",") if name.strip()]
     for name in names:
-        _make(name, settings, 0, None)
+        try:
+            _make(name, settings, 0, None)
+        except ValueError as error:
+            raise ConfigurationError(f"{name}: {error}") from error
     if not names:
         return None
 
@@ -41,12 +44,8 @@ def _make(name: str, settings: DriverSettings, number: int, then: LossGenerator 
             settings.udp_channel_transport_bindings_loss_args, {"rate", "seed", "recv-msg-mask"}, "loss"
         )
         seed = int(values.get("seed", "1")) + number
-        try:
-            return RandomLoss(
-                float(values.get("rate", "0")), seed, int(values.get("recv-msg-mask", hex(EVERY_TYPE)), 16), then
-            )
-        except ValueError as error:
-            raise ConfigurationError(f"loss: {error}") from error
+        mask = int(values.get("recv-msg-mask", hex(EVERY_TYPE)), 16)
+        return RandomLoss(float(values.get("rate", "0")), seed, mask, then)
     if name == "fixed-loss":
         values = _arguments(
             settings.udp_channel_transport_bindings_fixed_loss_args,

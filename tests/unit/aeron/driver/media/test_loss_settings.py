@@ -1,0 +1,102 @@
+"""Loss on purpose: which settings make which generators, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from tests.support.invoked_driver import small_settings
+
+from mainstem._core import layout
+from mainstem._core.memory.buffer import AtomicBuffer
+from mainstem.aeron.driver.media.loss_settings import loss_factory
+from mainstem.errors import ConfigurationError
+
+
+def frame(offset: int, *, term_id: int = 5, kind: int = layout.TYPE_DATA, length: int = 64) -> AtomicBuffer:
+    head = struct.pack("<iBBHiiiiq", length, 0, 0xC0, kind, offset, 7, 1001, term_id, 0)
+    return AtomicBuffer(bytearray(head + bytes(length - len(head))))
+
+
+def factory(interceptors: str, **arguments: str) -> Any:
+    return loss_factory(
+        interceptors,
+        small_settings(**{f"udp_channel_transport_bindings_{name}_args": value for name, value in arguments.items()}),
+    )
+
+
+def test_without_interceptors_nothing_is_lost() -> None:
+    assert factory("") is None
+    assert factory(" , ") is None
+
+
+def test_a_fixed_loss_drops_its_range_of_one_term_once() -> None:
+    make = factory("fixed-loss", fixed_loss="term-id=5|term-offset=128|length=64")
+    generator = make(0)
+    assert [generator.asks(frame(offset)) for offset in (0, 64, 128, 192)] == [False, False, True, False]
+    assert not generator.asks(frame(128)), "the repair arrives"
+    assert not make(1).asks(frame(128, term_id=6))
+    assert make(1).asks(frame(128)), "every transport drops its own"
+
+
+def test_a_multi_gap_loss_drops_each_of_its_gaps() -> None:
+    make = factory("multi-gap-loss", multi_gap_loss="term-id=5|gap-radix=256|gap-length=64|total-gaps=2")
+    generator = make(0)
+    dropped = [offset for offset in range(0, 1024, 64) if generator.asks(frame(offset))]
+    assert dropped == [256, 512]
+
+
+def test_transports_lose_other_datagrams_and_every_run_the_same() -> None:
+    make = factory("loss", loss="rate=0.5|seed=11|recv-msg-mask=0x2")
+
+    def losses(number: int) -> list[bool]:
+        generator = make(number)
+        return [generator.asks(frame(64 * index)) for index in range(64)]
+
+    assert losses(0) == losses(0)
+    assert losses(0) != losses(1)
+    assert 16 < sum(losses(0)) < 48
+    # The mask has data frames only.
+    assert not any(make(0).asks(frame(0, kind=layout.TYPE_SM)) for _ in range(64))
+
+
+def test_interceptors_follow_one_another() -> None:
+    generator = factory("loss,fixed-loss", fixed_loss="term-id=5|term-offset=0|length=64")(0)
+    assert generator.asks(frame(0)), "a rate of 0 drops nothing, and the next one is asked"
+    assert not generator.asks(frame(64))
+
+
+@pytest.mark.parametrize(
+    ("interceptors", "arguments", "reason"),
+    [
+        ("lose", {}, "'lose' is not one of loss, fixed-loss and multi-gap-loss"),
+        ("loss", {"loss": "rate=2"}, "loss: rate: 2.0 is not between 0 and 1"),
+        ("loss", {"loss": "rate=much"}, "loss: could not convert"),
+        ("loss", {"loss": "odds=0.5"}, "'odds=0.5' is not one of"),
+        ("loss", {"loss": "rate"}, "'rate' is not one of"),
+        ("fixed-loss", {"fixed_loss": "term-id=5"}, "fixed-loss needs length, term-offset"),
+        ("multi-gap-loss", {"multi_gap_loss": ""}, "multi-gap-loss needs gap-length, gap-radix, term-id, total-gaps"),
+    ],
+)
+def test_a_setting_that_says_nothing_of_use_is_refused(
+    interceptors: str, arguments: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        factory(interceptors, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("interceptors", "arguments"),
+    [
+        ("loss", {"loss": "rate=0.1|seed=x"}),
+        ("fixed-loss", {"fixed_loss": "term-id=x|term-offset=0|length=64"}),
+        ("fixed-loss", {"fixed_loss": "term-id=5|term-offset=0|length=0"}),
+        ("multi-gap-loss", {"multi_gap_loss": "term-id=5|gap-radix=32|gap-length=64|total-gaps=2"}),
+    ],
+)
+def test_a_number_that_is_none_or_a_gap_without_length_is_refused_by_its_name(
+    interceptors: str, arguments: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigurationError, match=interceptors):
+        factory(interceptors, **arguments)
