@@ -12,7 +12,7 @@ CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorder
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize faults atheris ziglang fuzz bench instructions spark-versions \
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize coverage faults atheris ziglang fuzz bench instructions spark-versions \
   pythons audit wheel docs clean
 help:
 	@echo "to see it work"
@@ -32,6 +32,7 @@ help:
 	@echo "  make sim SEEDS=200   the simulator over that many seeds"
 	@echo "  make canary          plant each known bug, one at a time, and show what finds it"
 	@echo "  make sanitize        unit, hostile and fuzz tests under AddressSanitizer and UBSan; shared memory under ThreadSanitizer"
+	@echo "  make coverage        branch coverage of the protocol packages, compiled part included, and what no test takes"
 	@echo "  make faults ROUNDS=500  programs of every kind of connection killed, stopped and restarted; what arrives is checked"
 	@echo "  make fuzz            every fuzz target for a few seconds, guided by coverage where atheris is installed"
 	@echo "  make bench           ratios against peers, in one run"
@@ -132,6 +133,9 @@ canary: build
 
 sanitize: build
 	$(BIN)/python tools/sanitize.py
+
+coverage: build
+	$(BIN)/python tools/coverage_table.py --workers $(WORKERS)
 
 faults: build
 	$(BIN)/python -m tests.faults --rounds $(ROUNDS)
