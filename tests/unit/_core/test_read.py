@@ -492,10 +492,10 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
     log = Log()
     image = log.image()
     subscription = subscription_of(COMPILED, image)
-    waits, closing = [0, 0, 0], threading.Event()
+    waits, over = [0, 0, 0], threading.Event()
 
     def wait_again_and_again(number: int) -> None:
-        while not closing.is_set():
+        while not over.is_set():
             subscription.wait_for_data(1_000_000_000)
             waits[number] += 1
 
@@ -503,9 +503,10 @@ def test_closing_an_image_waits_for_a_wait_in_another_thread():
     for thread in threads:
         thread.start()
     wait_for(lambda: all(waits))
-    closing.set()
+    # The image is still one of the subscription's, and the threads go on.
     image.detach()
     log.memory.close()
+    over.set()
     for thread in threads:
         thread.join()
     assert not subscription.wait_for_data(0)

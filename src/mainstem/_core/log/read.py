@@ -731,12 +731,18 @@ class SubscriptionReader:
             watched = cython.declare(cython.p_uchar[64])
             count: cython.int = 0
             has_arrived: cython.bint
+            has_closed: cython.bint = False
             for image in images:
                 if image.has_data():
                     return True
-                if count < 64 and not image.is_closed:
+                if image.is_closed:
+                    has_closed = True
+                elif count < 64:
                     watched[count] = image.base + image.place(get64(image.position_base, image.position_offset))
                     count += 1
+            if has_closed:
+                # One that closes waits until no one waits for it any more: threads that come back at once would hold it for ever.
+                images = tuple([image for image in images if not image.is_closed])
             # No code of Python's runs until the GIL is let go, so none of these can close in between.
             for image in images:
                 image.waiters += 1
