@@ -11,16 +11,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.rounds import kinds_of, run
+from tests.faults.rounds import KINDS, run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="kill, stop and restart programs, and check what arrives")
-    parser.add_argument("kinds", nargs="*")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; without any, all")
     parser.add_argument("--rounds", type=int, default=60, help="in all")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    kinds = kinds_of(given.kinds)
+    if unknown := [kind for kind in given.kinds if kind not in KINDS]:
+        parser.error(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
+    kinds = given.kinds or list(KINDS)
     failed = 0
     for place, kind in enumerate(kinds):
         rounds = given.rounds // len(kinds) + (place < given.rounds % len(kinds))

@@ -14,16 +14,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.faults.chain import Chain, Follower, Logs, recorded_messages
 from tests.faults.programs import STREAM, TIMEOUTS
 from tests.support.held_publisher import HeldPublisher
 from tests.support.patience import wait_for
 from tests.support.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 STOPPED_S = (1.5, 3.0)  # beyond the time-outs of programs.TIMEOUTS, which are a second or two
@@ -291,8 +288,3 @@ def run(kind: str, folder: Path, *, rounds: int, seed: int, say: Any = lambda _:
         return {"kind": kind, "rounds": rounds, "messages": trial.arrived(), **trial.faults}
     finally:
         trial.close()
-
-
-def kinds_of(names: Sequence[str]) -> list[str]:
-    """All kinds, or those that are named."""
-    return list(names) or list(KINDS)
