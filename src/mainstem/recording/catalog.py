@@ -348,6 +348,7 @@ class Catalog:
     def delete(self, descriptor: RecordingDescriptor) -> None:
         """Marks a recording as deleted; its id is not used again."""
         self._disk.write(self._fd, _LENGTH.pack(STATE_DELETED), descriptor.entry_offset + 4)
+        self._settle()
 
     def sync(self) -> None:
         """Waits until the catalog is on the device."""
