@@ -334,11 +334,6 @@ class BymuxRun(MuxRun):
         if not self.is_ending or not self.is_done():
             raise Violation(f"{NAMES[number]} finished before all streams had ended")
 
-    def on_sent(self, number: int, data: bytes) -> None:
-        wire = self.wires[number]
-        wire.arrived(self.carriers[number].received)
-        wire.left(data)
-
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     def check(self, number: int) -> None:

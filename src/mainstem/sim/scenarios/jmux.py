@@ -167,7 +167,7 @@ class JmuxRun(MuxRun):
         settings = [self._settings(rations[end], limits[end]) for end in range(2)]
         self.client = ClientConnection(settings[CLIENT], now_ns=world.now_ns, peer=NAMES[SERVER])
         self.server = ServerConnection(settings[SERVER], now_ns=world.now_ns, peer=NAMES[CLIENT])
-        self.wires = [Wire(CLIENT, settings[CLIENT]), Wire(SERVER, settings[SERVER])]
+        self.wires: list[Wire] = [Wire(CLIENT, settings[CLIENT]), Wire(SERVER, settings[SERVER])]
         self.wires[0].peer, self.wires[1].peer = self.wires[1], self.wires[0]
         self.carry(CLIENT, self.client)
         self.carry(SERVER, self.server)
@@ -378,11 +378,6 @@ class JmuxRun(MuxRun):
         session.owner.ways[number].is_closed = True
         if number == CLIENT and session.may_retry == is_partial:
             raise Violation(f"{exchange.name}: partial {is_partial}, and {session.delivery.name}")
-
-    def on_sent(self, number: int, data: bytes) -> None:
-        wire = self.wires[number]
-        wire.arrived(self.carriers[number].received)
-        wire.left(data)
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 

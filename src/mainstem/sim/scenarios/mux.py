@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
@@ -11,7 +11,7 @@ from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from mainstem.mux.bymux.connection import BymuxConnection
@@ -201,6 +201,16 @@ class Carrier:
             self._on_event(event)
 
 
+class CheckedWire(Protocol):
+    """What one end may send, by what has arrived at it: all that leaves is compared with it."""
+
+    def arrived(self, received: int) -> None:
+        """Takes what had left the other end, of which so many bytes have arrived."""
+
+    def left(self, data: bytes) -> None:
+        """Checks what leaves this end."""
+
+
 class MuxRun:
     """Two connections over one byte stream, from their first byte to the end that was drawn for them.
 
@@ -210,6 +220,7 @@ class MuxRun:
 
     FATES: ClassVar[tuple[str, ...]] = FATES
     NAMES: ClassVar[tuple[str, str]]
+    wires: Sequence[CheckedWire]  # of both ends
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -246,7 +257,9 @@ class MuxRun:
 
     def on_sent(self, number: int, data: bytes) -> None:
         """Checks what the connection at one end has sent."""
-        raise NotImplementedError
+        wire = self.wires[number]
+        wire.arrived(self.carriers[number].received)
+        wire.left(data)
 
     def act(self, number: int) -> bool:
         """Lets the program at one end do something; returns whether it did."""
