@@ -17,7 +17,7 @@ from mainstem.demo.encoding import encoded
 from mainstem.demo.figures import source_figures
 from mainstem.demo.query import TableQuery
 from mainstem.demo.table import normalise
-from mainstem.recording import Recorder
+from mainstem.recording import Recorder, open_recordings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,8 @@ def test_the_demo_loses_nothing_over_a_lossy_network(tmp_path: Path) -> None:
     assert result["datagrams_dropped"] > 0
     assert result["naks"] > 0
     assert (tmp_path / "out" / "report.html").read_text().count("<svg") == 4
+    with open_recordings(result["recording"]) as recordings:
+        assert recordings.to_arrow().num_rows == 4000
     assert errors == ""
     assert left_of(process) == []
 

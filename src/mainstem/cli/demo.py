@@ -71,3 +71,4 @@ def _show(result: Result) -> None:
     print_table(out, Table([Column(headings[0]), *(Column(heading, "right") for heading in headings[1:])], rows))
     out.print(f"\n{verdict(result)}", style="bold green" if result.is_success else "bold red", markup=False)
     out.print(f"Report: {result.report}", markup=False, soft_wrap=True)
+    out.print(f"Recording: {result.recording}", markup=False, soft_wrap=True)

@@ -31,6 +31,7 @@ class Result:
     figures_equal: bool = False
     unequal_columns: tuple[str, ...] = ()
     report: str = ""
+    recording: str = ""
     stages: dict[str, float] = field(default_factory=dict)
     figures: list[Any] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
@@ -59,6 +60,7 @@ class Result:
             "rows": self.rows,
             "tables_equal": self.tables_equal,
             "report": self.report,
+            "recording": self.recording,
             "source": self.source,
             "loss": self.loss,
             "payload_bytes": self.payload_bytes,

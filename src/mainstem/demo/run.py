@@ -83,7 +83,7 @@ def run(options: DemoOptions, watcher: Watcher) -> Result:
             _compare(result, table, query, files)
     with stages("report"):
         path = options.out / "report.html"
-        result.report = str(path)
+        result.report, result.recording = str(path), str(recordings)
         report.write(result, path)
     return result
 

@@ -159,11 +159,18 @@ def test_the_demo_shows_its_numbers_at_every_width(show: Callable[[int, Callable
     from mainstem.cli.demo import _show
 
     result = Result(
-        source="flights", loss=0.02, offered=336_776, received=336_775, lost=1, stages={"a stage with a name": 12.5}
+        source="flights",
+        loss=0.02,
+        offered=336_776,
+        received=336_775,
+        lost=1,
+        recording="out/demo/work/recording",
+        stages={"a stage with a name": 12.5},
     )
     for width in WIDTHS:
         text = show(width, lambda: _show(result))
         assert {"336776", "336775", "1"} <= numbers(text), f"in {width} columns"
+        assert "Recording: out/demo/work/recording\n" in text, f"in {width} columns"
 
 
 def test_a_shortened_text_never_ends_inside_a_number() -> None:
