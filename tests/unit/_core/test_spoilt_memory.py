@@ -88,6 +88,14 @@ def test_an_appender_refuses_a_tail_between_two_frames(core: Core) -> None:
             getattr(log, kind)()
 
 
+def test_a_tail_that_another_moved_between_two_frames_leaves_frames_aligned(core: Core) -> None:
+    log = Log(core)
+    writer = log.concurrent()
+    log.memory.put_i64(META, log.memory.get_i64(META) + 5)
+    writer.offer(b"x")
+    assert log.memory.get_i32(0) == layout.DATA_HEADER_LENGTH + 1
+
+
 def test_an_appender_refuses_a_term_that_cannot_be_active(core: Core) -> None:
     for kind in ("concurrent", "exclusive"):
         log = Log(core)

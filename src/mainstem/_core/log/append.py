@@ -286,9 +286,12 @@ class Appender:
     @cython.final
     @cython.exceptval(check=False)
     def place(self, position: cython.longlong) -> cython.longlong:
-        """The offset in the file of a position, inside the log even where another process spoilt the tail."""
+        """The offset in the file of a position: inside the log, and where a frame may begin, even if another spoilt the tail.
+
+        ARM64 ends a process whose atomic store is not aligned.
+        """
         count: cython.longlong = (position >> self.bits) & TERM_COUNT_MASK
-        return (count % PARTITION_COUNT) * self.term_length + (position & (self.term_length - 1))
+        return (count % PARTITION_COUNT) * self.term_length + (position & (self.term_length - FRAME_ALIGNMENT))
 
     @cython.final
     @cython.exceptval(check=False)
