@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import MemoryTransport, jmux_pair
-from tests.support.patience import soon
+from tests.support.patience import STALL_S, soon
 
 from mainstem.errors import Cancelled, ConnectionLost, TimedOut
 from mainstem.mux.jmux.aio_client import Client
@@ -99,7 +99,7 @@ async def test_connecting_ends_with_the_header_or_an_error() -> None:
     with pytest.raises(TimedOut, match="header"):
         await soon(client.add_connection())
     assert client.connections == 0
-    client = Client(endpoint, settings=None, max_connections=1, timeout=5)  # type: ignore[arg-type]
+    client = Client(endpoint, settings=None, max_connections=1, timeout=STALL_S)  # type: ignore[arg-type]
     connecting = asyncio.ensure_future(client.add_connection())
     await settle()
     assert not connecting.done()

@@ -117,50 +117,58 @@ async def test_handlers_are_cancelled_when_the_connection_ends(how: str) -> None
 
 
 async def test_a_handler_that_cleans_up_is_not_cancelled_again() -> None:
-    cleaned = asyncio.Event()
+    cleaning, go_on, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def careful(stream: bymux.BymuxStream) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.02)
+            cleaning.set()
+            await go_on.wait()
             cleaned.set()
 
     client, server = bymux_pair(careful)
     stream = await client.open_stream()
     await settle()
     stream.abort()
-    await settle()
+    await soon(cleaning.wait())
     client.abort()
     await settle()
-    await server.close()
+    closing = asyncio.ensure_future(server.close())
+    await settle()
+    go_on.set()
+    await soon(closing)
     assert cleaned.is_set()
 
 
 async def test_a_stream_that_was_written_and_left_is_read_to_its_end() -> None:
     received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    left = asyncio.Event()
 
     async def store(stream: bymux.BymuxStream) -> None:
         data = b""
         async for part in stream:
             data += part
             await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)  # the peer is long gone
+        await left.wait()
+        await settle()  # the peer is long gone
         received.set_result(data)
 
     client, _ = bymux_pair(store, settings=bymux.Settings(stream_window=1000))
-    async with client, await client.open_stream() as stream:
-        stream.write(bytes(20_000))
+    async with client:
+        async with await client.open_stream() as stream:
+            stream.write(bytes(20_000))
+        left.set()
     assert len(await soon(received)) == 20_000
 
 
 async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled() -> None:
-    done = asyncio.Event()
+    left, done = asyncio.Event(), asyncio.Event()
 
     async def respond(stream: bymux.BymuxStream) -> None:
         stream.write(await stream.read(-1))
         await stream.close()
-        await asyncio.sleep(0.05)
+        await left.wait()
         done.set()
 
     client, _ = bymux_pair(respond)
@@ -168,6 +176,8 @@ async def test_what_a_handler_does_after_it_closed_its_stream_is_not_cancelled()
         stream.write(b"request")
         await stream.close()
         assert await stream.read(-1) == b"request"
+    await settle()
+    left.set()
     await soon(done.wait())
 
 
@@ -199,7 +209,7 @@ async def test_a_foreign_peer_that_closes_and_stops_at_once_loses_no_upload() ->
 
     async def store(stream: bymux.BymuxStream) -> None:
         data = await stream.read(-1)
-        await asyncio.sleep(0.02)
+        await settle()
         received.set_result(data)
 
     _, server = bymux_pair(store)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import struct
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.patience import wait_for
 
+from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import RecordingError
 from mainstem.recording import Recorder
 from mainstem.recording.catalog import (
@@ -171,7 +172,8 @@ def test_an_identity_stays_while_a_recording_goes_on_and_differs_in_a_directory_
         return identity
 
     first = start(tmp_path / "a", session_id=7)
-    time.sleep(0.002)
+    began = read_catalog(tmp_path / "a")[-1].start_timestamp
+    wait_for(lambda: SYSTEM_CLOCK.epoch_ms() > began, "a later start")
     assert start(tmp_path / "a", session_id=7) == first
     assert start(tmp_path / "a", session_id=7, at=64) != first
     assert start(tmp_path / "b", session_id=7) != first

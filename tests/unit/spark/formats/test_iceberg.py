@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.support.patience import wait_for
 
+from mainstem.clock import SYSTEM_CLOCK
 from mainstem.errors import ConfigurationError, StoreError
 
 pytest.importorskip("pyiceberg")
@@ -248,7 +249,9 @@ def test_exactly_once_survives_compaction_and_expiry_and_unreferenced_files_are_
     assert (kept.replaced, kept.by, kept.deleted) == (6, 1, 0)
     foreign = tmp_path / "warehouse" / "sea" / "tides" / "data" / "of-others.parquet"
     foreign.write_text("")
-    time.sleep(0.01)
+    # Only what is older than this millisecond is deleted.
+    newest = max(snapshot.timestamp_ms for snapshot in table.existing().snapshots())
+    wait_for(lambda: SYSTEM_CLOCK.epoch_ms() > newest, "a later millisecond")
     assert table.compact(keep_s=0).deleted == 7
     assert len(list((tmp_path / "warehouse").rglob("part-*.parquet"))) == 0
     assert foreign.exists()
