@@ -74,9 +74,12 @@ async def test_a_response_may_be_read_before_anything_was_written() -> None:
 
 async def test_opens_another_connection_when_128_sessions_are_busy_and_waits_when_there_may_be_no_more() -> None:
     release = asyncio.Event()
+    held = 0
 
     async def hold(session: jmux.ServerSession) -> None:
+        nonlocal held
         session.write(await session.read(-1))
+        held += 1
         await release.wait()
 
     async with (
@@ -84,8 +87,11 @@ async def test_opens_another_connection_when_128_sessions_are_busy_and_waits_whe
         await jmux.connect("127.0.0.1", listener.port, max_connections=2) as client,
     ):
         calls = [asyncio.ensure_future(client.call(b"%d" % i)) for i in range(300)]
-        await until(lambda: client.connections >= 2)
-        await asyncio.sleep(0.05)
+        await until(lambda: held >= 256, progress=lambda: held)
+        # A third connection would be complete before one that begins now.
+        async with await jmux.connect("127.0.0.1", listener.port):
+            pass
+        assert held == 256
         assert client.connections == 2
         assert not any(call.done() for call in calls)
         release.set()
@@ -188,15 +194,16 @@ async def test_graceful_shutdown_lets_work_finish_and_the_rest_be_retried() -> N
     listener = await jmux.serve(work, "127.0.0.1", 0)
     client = await jmux.connect("127.0.0.1", listener.port)
     running = asyncio.ensure_future(client.call(b"running"))
-    await started.wait()
+    await soon(started.wait())
+    (connection,) = listener.connections
     stopping = asyncio.ensure_future(listener.shut_down(STALL_S))
-    await asyncio.sleep(0.05)
+    await until(lambda: connection._draining)
     late = await client.request()
     late.write(b"late")
     late.finish()
-    await asyncio.sleep(0.05)
+    await until(lambda: len(connection.open_streams) == 2)
     release.set()
-    await stopping
+    await soon(stopping)
     assert await running == b"running"
     with pytest.raises(ClosedError, match="shut down"):
         await soon(late.read())

@@ -7,23 +7,29 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.patience import soon
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem.mux import bymux, jmux
 
 pytestmark = pytest.mark.system
 
 
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("protocol", [bymux, jmux])
 async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
-    started, cleaned = asyncio.Event(), asyncio.Event()
+    started, cleaning, go_on, cleaned = (asyncio.Event() for _ in range(4))
 
     async def slow(stream: Any) -> None:
         started.set()
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.05)
+            cleaning.set()
+            await go_on.wait()
             cleaned.set()
 
     listener = await protocol.serve(slow, "127.0.0.1", 0)
@@ -31,7 +37,13 @@ async def test_close_waits_for_handlers_that_clean_up(protocol: Any) -> None:
     stream = await (client.open_stream() if protocol is bymux else client.open_session())
     stream.write(b"x")
     await soon(started.wait())
-    await listener.close()
+    closing = asyncio.ensure_future(listener.close(timeout=STALL_S))
+    await soon(cleaning.wait())
+    await until(lambda: not listener.connections)
+    await settle()
+    assert not closing.done()
+    go_on.set()
+    await soon(closing)
     assert cleaned.is_set()
     await client.close()
 
@@ -61,12 +73,13 @@ async def test_close_does_not_wait_for_ever(protocol: Any, caplog: pytest.LogCap
 
 
 async def test_a_handler_whose_stream_ended_in_order_is_cancelled_with_the_listener() -> None:
-    cancelled = asyncio.Event()
+    waits, cancelled = asyncio.Event(), asyncio.Event()
 
     async def after(stream: bymux.BymuxStream) -> None:
         await stream.read(-1)
         await stream.close()
         try:
+            waits.set()
             await asyncio.Event().wait()
         finally:
             cancelled.set()
@@ -75,7 +88,9 @@ async def test_a_handler_whose_stream_ended_in_order_is_cancelled_with_the_liste
     async with await bymux.connect("127.0.0.1", listener.port) as connection, await connection.open_stream() as stream:
         await stream.close()
         await stream.read(-1)
-    await asyncio.sleep(0.05)
+        await soon(waits.wait())
+    await until(lambda: not listener.connections)
+    await settle()
     assert not cancelled.is_set()
     await listener.close()
     assert cancelled.is_set()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.patience import STALL_S, soon
+from tests.support.patience import STALL_S, soon, until
 
 from mainstem.errors import ConnectionLost
 from mainstem.mux import bymux, jmux
@@ -143,5 +143,5 @@ async def test_a_client_without_a_certificate_is_refused(tmp_path: Path, caplog:
         with pytest.raises(ConnectionLost) as caught:
             await jmux.connect("127.0.0.1", listener.port, ssl=bare, server_hostname="localhost")
         assert caught.value.delivery == "none"
-        await asyncio.sleep(0.05)
+        await until(lambda: not len(listener._arrivals))
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
