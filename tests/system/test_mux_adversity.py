@@ -177,7 +177,7 @@ async def test_a_byte_stands_behind_a_bounded_number_of_others_when_the_line_is_
         await until(lambda: small.connection.sans_io.streams[small.id].send_credit)
         await pour(bulk.write, bulk.drain, 0.5)  # nobody reads: everything on the way is full
         small.write(b"!")
-        await asyncio.sleep(0.05)
+        await until(lambda: not connection.flush_scheduled)
         before = await asyncio.to_thread(read_until, raw, sans_io, b"!")
     connection.abort()
     await connection.wait_ended()

@@ -91,12 +91,11 @@ MANY = 3000
 
 
 async def pour_into_nobody(port: int) -> asyncio.StreamWriter:
-    """A connection whose target sends without end, and whose client never reads."""
-    _, slow = await asyncio.open_connection("127.0.0.1", port)
+    """A connection whose target sends without end, and whose client stops to read at once."""
+    reader, slow = await asyncio.open_connection("127.0.0.1", port)
     slow.write(b"pour!")
+    await soon(reader.readexactly(1))  # it has begun
     slow.transport.pause_reading()
-    await slow.drain()
-    await asyncio.sleep(0.1)
     return slow
 
 
