@@ -610,10 +610,11 @@ async def test_a_cancel_that_does_not_arrive_keeps_no_processor_busy_while_messa
         taken[1].configure(mode=Mode.UNRELIABLE)
         for _ in range(900):
             await taken[1].send(bytes(1000))
-        await asyncio.sleep(0.1)
+        await until(lambda: session.conn._state.waiting)
         taken[0].cancel()
         session.flush = counted
-        await asyncio.sleep(0.5)
+        await until(lambda: flushes)
+        await asyncio.sleep(0.5)  # a hot loop does not stop, which no event shows
         assert session.link.is_watching
         assert session.conn._state.waiting
         # With a hot loop there were thousands.

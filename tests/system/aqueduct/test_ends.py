@@ -126,11 +126,14 @@ async def test_a_handler_that_has_returned_is_not_kept_for_the_drain_timeout(cer
         async for _ in connection.receiver:
             pass
         await connection.wait_closed()
-        await asyncio.sleep(0.05)
+        await left.wait()
 
+    left = asyncio.Event()
     async with await serving(certificates, handler) as server:
         async with await aqueduct.connect(server.url, ca=certificates.ca):
             pass
+        await until(lambda: tasks)
+        left.set()
         await until(lambda: not server._tasks)
         gc.collect()
         assert [task() for task in tasks] == [None]
@@ -157,17 +160,19 @@ async def test_a_handler_has_the_end_of_the_entrypoint_before_its_client_closes(
 
 
 async def test_a_handler_that_closes_its_own_connection_runs_on(certificates: CertificateFiles) -> None:
-    done = asyncio.Event()
+    go_on, done = asyncio.Event(), asyncio.Event()
 
     async def handler(connection: Connection) -> None:
         await connection.close()
-        await asyncio.sleep(0.05)
+        await go_on.wait()
         done.set()
 
     async with await serving(certificates, handler) as server:
         connection = await aqueduct.connect(server.url, ca=certificates.ca)
-        await soon(done.wait())
         await soon(connection.wait_closed())
+        await until(lambda: not server.connections)
+        go_on.set()
+        await soon(done.wait())
 
 
 async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
@@ -175,19 +180,26 @@ async def test_closing_a_server_waits_for_its_handlers_with_a_limit(
 ) -> None:
     release = asyncio.Event()
     cleaned: list[str] = []
-    started = asyncio.Event()
+    started, cleaning, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def tidy(connection: Connection) -> None:
         try:
             started.set()
             await asyncio.get_running_loop().create_future()
         finally:
-            await asyncio.sleep(0.05)
+            cleaning.set()
+            await go_on.wait()
             cleaned.append("tidy")
 
-    async with await serving(certificates, tidy) as server:
-        connection = await aqueduct.connect(server.url, ca=certificates.ca)
-        await soon(started.wait())
+    server = await serving(certificates, tidy)
+    connection = await aqueduct.connect(server.url, ca=certificates.ca)
+    await soon(started.wait())
+    closing = asyncio.ensure_future(server.close(timeout=STALL_S))
+    await soon(cleaning.wait())
+    await soon(connection.wait_closed())
+    assert not closing.done()
+    go_on.set()
+    await soon(closing)
     assert cleaned == ["tidy"]
     await connection.close()
     started.clear()
