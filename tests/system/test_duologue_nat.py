@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,12 +29,12 @@ def nat() -> Iterator[Nat]:
         yield made
 
 
-def ready(server: subprocess.Popen[str], word: str) -> None:
-    """Waits until the server says so."""
+def ready(server: subprocess.Popen[str], word: str) -> str:
+    """Waits until the server says so, and returns the line."""
     assert server.stdout is not None
     for line in server.stdout:
         if word in line:
-            return
+            return line
     raise AssertionError(f"the server ended: {server.wait()}")
 
 
@@ -58,11 +57,10 @@ def test_the_first_take_gets_no_answer_through_nat(nat: Nat) -> None:
         said = client.communicate(timeout=STALL_S)[0]
         assert client.returncode == 1, said
         assert "0 of 3 came back" in said
-        time.sleep(0.5)
+        # The server heard the client, at the router's address, and what it sent to the client's port did not get in.
+        assert "client connected: 198.51.100.1:" in ready(server, "client connected")
     finally:
-        log = finish(server)
-    # The server heard the client, at the router's address, and what it sent to the client's port did not get in.
-    assert "client connected: 198.51.100.1:" in log
+        finish(server)
     counts = nat.counts()
     assert counts["rewritten"] > 0
     assert counts["to the server"] > 0

@@ -18,6 +18,7 @@ from tests.support.patience import Patience, wait_for
 from tests.system.programs.recording_station import STREAM, message
 
 from mainstem import Aeron, MediaDriver
+from mainstem.aeron.system_counter import SystemCounter
 from mainstem.clock import SYSTEM_CLOCK
 from mainstem.recording import PositionHold, Recorder, messages, open_recording, open_recordings, read_catalog
 
@@ -137,8 +138,10 @@ def test_an_anchor_holds_the_stream_until_a_recorder_comes_back_late(tmp_path: P
             says(recorder, "ready")
             hold(time.monotonic() + PATIENCE_S, size_of(COUNT) // 3)
             recorder.kill()
-        # Long enough that the driver has given the dead recorder up.
-        hold(time.monotonic() + 3 * liveness_s)
+        patience = Patience("the driver gives the dead recorder up")
+        while not aeron.counters.value(SystemCounter.CLIENT_TIMEOUTS):
+            patience.check()
+            hold(time.monotonic() + 0.05)
         assert publisher.poll() is None
         with station("record", driver.directory, channel, recordings) as recorder:
             says(recorder, "ready")
@@ -175,8 +178,9 @@ def test_a_recorder_that_comes_too_late_starts_a_new_recording(
             publication.send(message(10), timeout=PATIENCE_S)
             while not any(image.position == publication.position for image in other.images):
                 other.poll(lambda fragment: None)
-            # The driver's next duty cycles see how far the stream was consumed.
-            time.sleep(1)
+            # The driver sees how far the stream was consumed in a duty cycle; there is one between two commands.
+            for _ in range(2):
+                aeron.add_subscription(channel, STREAM + 1).close()
         with caplog.at_level(logging.WARNING):
             record(range(11, 20))
     assert "a new recording starts" in caplog.text
