@@ -23,19 +23,30 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_call_that_times_out_cancels_its_handler() -> None:
-    cancelled = asyncio.Event()
+def let_pass(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the event loop's clock forward."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    monkeypatch.setattr(loop, "time", lambda: before() + seconds)
+
+
+async def test_a_call_that_times_out_cancels_its_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def slow(session: jmux.ServerSession) -> None:
         await session.read(-1)
         try:
+            started.set()
             await asyncio.Event().wait()
         finally:
             cancelled.set()
 
     client, endpoint = jmux_pair(slow)
+    calling = asyncio.ensure_future(client.call(b"x", timeout=2 * STALL_S))
+    await soon(started.wait())
+    let_pass(2 * STALL_S, monkeypatch)
     with pytest.raises(TimedOut, match="no response within"):
-        await soon(client.call(b"x", timeout=0.05))
+        await soon(calling)
     await soon(cancelled.wait())
     await settle()
     assert endpoint.transports[0].sent.endswith(bytes.fromhex("20000000"))  # type: ignore[attr-defined]
