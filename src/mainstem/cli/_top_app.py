@@ -31,7 +31,7 @@ BAR = 8
 SPARK = 10
 WIDE = 120  # columns of a terminal with room for whole sparklines
 FULL, NEARLY_FULL = 0.95, 0.5  # shares of the window from which a lag is red, yellow
-COLUMNS = ("stream", "session", "lag", "", "rate/s", "", "NAK/s", "lost", "from", "to", "channel")
+COLUMNS = ("stream", "session", "lag", "", "bytes/s", "", "NAK/s", "lost", "from", "to", "channel")
 SORTS: dict[str, Callable[[StreamState], Any]] = {
     "lag": lambda stream: (-stream.fullness, -stream.lag),
     "rate": lambda stream: -stream.rate,
@@ -194,13 +194,14 @@ class TopApp(App[None]):
         )
         past = list(monitor.history)
         width = SPARK if self.size.width >= WIDE else SPARK // 2
-        for name, value, values in (
-            ("out", state.rates.bytes_sent, [rates.bytes_sent for rates in past]),
-            ("in", state.rates.bytes_received, [rates.bytes_received for rates in past]),
-            ("NAK", state.rates.naks_sent + state.rates.naks_received, [r.naks_sent + r.naks_received for r in past]),
-            ("lost", state.rates.lost, [rates.lost for rates in past]),
+        naks = [rates.naks_sent + rates.naks_received for rates in past]
+        for name, value, unit, values in (
+            ("out", state.rates.bytes_sent, "B", [rates.bytes_sent for rates in past]),
+            ("in", state.rates.bytes_received, "B", [rates.bytes_received for rates in past]),
+            ("NAK", state.rates.naks_sent + state.rates.naks_received, "", naks),
+            ("lost", state.rates.lost, "B", [rates.lost for rates in past]),
         ):
-            line.append(f"  {name} {short(value):>5}/s ")
+            line.append(f"  {name} {short(value):>5}{unit}/s ")
             line.append(spark(values, width), "red" if name in ("NAK", "lost") and value else "cyan")
         line.append(f"\n  {len(state.clients)} clients  {len(state.streams)} streams  ")
         line.append(
@@ -350,7 +351,7 @@ class TopApp(App[None]):
         text = Text.assemble(
             (f"stream {stream.stream_id}  session {stream.session_id}\n", "bold"),
             f"{printable(stream.channel)}\n",
-            f"{stream.position:,} bytes, {short(stream.rate)}/s; {stream.naks:,} NAKs; {stream.lost:,} bytes lost\n\n",
+            f"{stream.position:,} bytes, {short(stream.rate)}B/s; {stream.naks:,} NAKs; {stream.lost:,} bytes lost\n\n",
         )
         window = f" of {stream.window:,}" if stream.window else ""
         text.append(
