@@ -67,6 +67,12 @@ ARM64_SUITE, ARM64_PYTHON = "trixie", "3.13"
 ARM64_TARGET = "aarch64-linux-gnu.2.36"
 # Emulation is so much slower that collecting all tests takes minutes: those that need no other package.
 ARM64_TESTS = tuple(f"tests/unit/{name}" for name in CORE_TESTS)
+# What is not there: options of sockets that qemu-user does not pass on, and an installed package.
+ARM64_LEFT_OUT = (
+    "tests/unit/aeron/driver/media/test_transport.py::test_a_multicast_group_reaches_every_member_on_its_interface",
+    "tests/unit/aeron/driver/media/test_transport.py::test_the_kernel_notes_when_a_datagram_arrived",
+    "tests/unit/test_exports.py::test_the_version_is_that_of_the_installed_package",
+)
 ARM64_SECONDS = 2 * 3600
 QEMU = "qemu-aarch64-static"
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
@@ -127,10 +133,16 @@ def install_system(folder: Path, suite: str) -> Path:
         with (folder / f"{suite}.log").open("w") as log:
             subprocess.run([*command, "/usr/share/debootstrap/scripts/sid"], check=True, stdout=log, stderr=log)
         ready.touch()
+    copy_names(root)
+    return root
+
+
+def copy_names(root: Path) -> None:
+    """Gives that system the names of hosts and the authorities that this one has."""
     for name in ("etc/resolv.conf", "etc/hosts", "etc/ssl/certs/ca-certificates.crt"):
         if Path("/", name).exists():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(Path("/", name), root / name)
-    return root
 
 
 def on_path(version: str) -> str | None:
@@ -205,7 +217,8 @@ def command_for_arm64(folder: Path) -> list[str]:
         subprocess.run(
             [*pip, *platforms, f"--python-version={ARM64_PYTHON}", "--target", packages, *needed], check=True
         )
-    pytest = [f"python{ARM64_PYTHON}", "-u", "-m", "pytest", "-q", "-m", "not long", *ARM64_TESTS]
+    left_out = [f"--deselect={name}" for name in ARM64_LEFT_OUT]
+    pytest = [f"python{ARM64_PYTHON}", "-u", "-m", "pytest", "-q", "-m", "not long", *left_out, *ARM64_TESTS]
     words = ["env", "PYTHONPATH=/tree/src:/packages", "timeout", str(ARM64_SECONDS), *pytest]
     # Where nothing is registered for programs of arm64, this is, until the machine is started again.
     register = (
@@ -229,6 +242,7 @@ def extract_arm64(folder: Path) -> Path:
         for package in sorted((root / "var/cache/apt/archives").glob("*.deb")):
             subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
         ready.touch()
+    copy_names(root)
     return root
 
 
