@@ -7,12 +7,13 @@ SEEDS ?= 50
 FUZZ_SECONDS ?= 3
 CANARIES ?= 3
 ROUNDS ?= 60
+MINUTES ?= 120
 WORKERS ?= 2
 CHEAP = --scenario aqueduct --scenario bymux --scenario jmux --scenario recorders
 # Each worker takes whole files, the longest first; all tests of Spark are one worker's (tests/conftest.py).
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize coverage faults atheris ziglang fuzz bench instructions spark-versions \
+.PHONY: help build test check slowest unit lint format generate hooks levels demo sim canary sanitize coverage faults soak atheris ziglang fuzz bench instructions spark-versions \
   pythons audit wheel docs clean
 help:
 	@echo "to see it work"
@@ -34,6 +35,7 @@ help:
 	@echo "  make sanitize        unit, hostile and fuzz tests under AddressSanitizer and UBSan; shared memory under ThreadSanitizer"
 	@echo "  make coverage        branch coverage of the protocol packages, compiled part included, and what no test takes"
 	@echo "  make faults ROUNDS=500  programs of every kind of connection killed, stopped and restarted; what arrives is checked"
+	@echo "  make soak MINUTES=120   programs that stay may not grow while others come and go"
 	@echo "  make fuzz            every fuzz target for a few seconds, guided by coverage where atheris is installed"
 	@echo "  make bench           ratios against peers, in one run"
 	@echo "  make instructions    instructions of the compiled paths for one message, which a busy machine does not change"
@@ -139,6 +141,9 @@ coverage: build
 
 faults: build
 	$(BIN)/python -m tests.faults --rounds $(ROUNDS)
+
+soak: build
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
 # Coverage guides the fuzzer where there is a wheel of it; otherwise inputs are drawn without guidance.
 atheris: build

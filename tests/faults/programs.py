@@ -6,6 +6,7 @@ Each runs until it is ended, or until what it needs has gone; then it ends, and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import sys
@@ -15,22 +16,24 @@ from typing import Any
 
 from tests.faults.chain import Chain, write_record
 
+from mainstem.errors import TimedOut
+
 STREAM = 1001
-PAUSE_S = 0.001
+# A soak is slower and more patient than rounds, which set neither.
+PAUSE_S = float(os.environ.get("MAINSTEM_FAULTS_PAUSE_S", "0.001"))
+PATIENCE = int(os.environ.get("MAINSTEM_FAULTS_PATIENCE", "1"))
 # As short as a busy machine allows, so that a program that is stopped for three seconds is over each of them.
 TIMEOUTS = {
-    "client_liveness_timeout_ns": 10**9,
-    "image_liveness_timeout_ns": 10**9,
-    "publication_connection_timeout_ns": 10**9,
-    "publication_unblock_timeout_ns": 2 * 10**9,
+    "client_liveness_timeout_ns": PATIENCE * 10**9,
+    "image_liveness_timeout_ns": PATIENCE * 10**9,
+    "publication_connection_timeout_ns": PATIENCE * 10**9,
+    "publication_unblock_timeout_ns": PATIENCE * 2 * 10**9,
     "publication_linger_timeout_ns": 10**9,
-    "driver_timeout_ns": 2 * 10**9,
+    "driver_timeout_ns": PATIENCE * 2 * 10**9,
     "timer_interval_ns": 50 * 10**6,
 }
-
-
 # Of an Aqueduct; the default is a minute.
-IDLE_S = 1.4
+IDLE_S = PATIENCE * 1.4
 
 
 def open_log(path: str) -> int:
@@ -69,9 +72,10 @@ def subscriber(directory: str, channel: str, log: str) -> None:
     file = open_log(log)
     with client(directory) as aeron, aeron.add_subscription(channel, STREAM) as subscription:
         while not subscription.is_closed:
-            for message in subscription.messages(timeout=0.1, metadata=True):
-                # Each image of a stream is one sequence, and the next one may begin elsewhere.
-                write_record(file, message.image.correlation_id, message.payload)
+            with contextlib.suppress(TimedOut):
+                for message in subscription.messages(timeout=0.1, metadata=True):
+                    # Each image of a stream is one sequence, and the next one may begin elsewhere.
+                    write_record(file, message.image.correlation_id, message.payload)
 
 
 async def mux_server(protocol: str, port: str, log: str) -> None:

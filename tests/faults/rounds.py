@@ -38,6 +38,7 @@ class Trial:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.commands: dict[str, list[str]] = {}
+        self.environment: dict[str, str] = {}
         self.faults = {"killed": 0, "stopped": 0}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._starts = 0
@@ -56,7 +57,11 @@ class Trial:
         ]
         with (self.folder / f"{name}.out").open("ab") as out:
             self._processes[name] = subprocess.Popen(
-                command, env=os.environ | {"PYTHONPATH": paths}, stdout=out, stderr=out, start_new_session=True
+                command,
+                env=os.environ | self.environment | {"PYTHONPATH": paths},
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
 
     def pid(self, name: str) -> int:
@@ -90,8 +95,7 @@ class Trial:
         for _ in range(chance.randrange(1, 4)):
             name = chance.choice(sorted(self.commands))
             if chance.random() < 0.5:
-                self._signal(name, signal.SIGKILL)
-                self._processes[name].wait()
+                self.end(name, signal.SIGKILL)
                 self.faults["killed"] += 1
                 done.append(f"kill {name}")
                 time.sleep(chance.uniform(*AWAY_S))
@@ -104,6 +108,11 @@ class Trial:
                 self._signal(name, signal.SIGCONT)
         self.wait_for_fresh()
         return done
+
+    def end(self, name: str, number: int) -> None:
+        """Ends a program by a signal, and waits for its end."""
+        self._signal(name, number)
+        self._processes[name].wait()
 
     def _signal(self, name: str, number: int) -> None:
         if self._processes[name].poll() is not None:

@@ -1,0 +1,176 @@
+"""``python -m tests.faults.soak [--minutes 120] [KIND ...]``: programs that stay, and others that come and go beside them.
+
+Of each kind of connection (rounds.py) what others depend on stays for the whole time: drivers, a subscriber, the servers of
+multiplexers and of Aqueduct, a recorder, a shipper. Every ten seconds a publisher, a second subscriber or a client is ended, by
+SIGKILL or in good order, and another begins. What arrives is checked as in the rounds, and must go on arriving. What stays may
+not grow: memory of its own, descriptors, mappings and threads, each by its median in the last quarter of the time beside that in
+the second. A program that stays and ends is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faults.chain import Broken
+from tests.faults.rounds import KINDS
+from tests.support.patience import wait_for
+
+if TYPE_CHECKING:
+    from tests.faults.rounds import Trial
+
+STEP_S = 10.0
+CHECKED_STEPS = 6  # a recording is read from its beginning each time
+ENVIRONMENT = {"MAINSTEM_FAULTS_PAUSE_S": "0.01", "MAINSTEM_FAULTS_PATIENCE": "10"}
+STEADY = {
+    "udp": ("driver", "subscriber"),
+    "ipc": ("driver", "subscriber"),
+    "bymux": ("server",),
+    "jmux": ("server",),
+    "aqueduct": ("server",),
+    "recording": ("recorder", "shipper"),
+}
+# What a median may rise: a share, and so much besides.
+SHARE, BESIDES = 0.05, {"memory": 4 << 20, "descriptors": 2, "mappings": 8, "threads": 1}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a process holds: bytes of memory of its own, and counts."""
+
+    memory: int
+    descriptors: int
+    mappings: int
+    threads: int
+
+    @classmethod
+    def of(cls, pid: int) -> Sample:
+        home = Path("/proc", str(pid))
+        status = dict(line.split(":", 1) for line in (home / "status").read_text().splitlines())
+        return cls(
+            memory=int(status["RssAnon"].split()[0]) << 10,
+            descriptors=len(list((home / "fd").iterdir())),
+            mappings=(home / "maps").read_text().count("\n"),
+            threads=int(status["Threads"]),
+        )
+
+
+def growth(samples: list[Sample]) -> dict[str, tuple[int, int]]:
+    """The medians of the second and of the last quarter, by what is measured."""
+    quarter = len(samples) // 4
+    parts = samples[quarter : 2 * quarter], samples[-quarter:]
+    medians = [[round(statistics.median(column)) for column in zip(*map(astuple, part), strict=True)] for part in parts]
+    return dict(zip(BESIDES, zip(*medians, strict=True), strict=True))
+
+
+def is_flat(name: str, before: int, after: int) -> bool:
+    """Whether it stayed within what is allowed."""
+    return after <= before * (1 + SHARE) + BESIDES[name]
+
+
+class Stay:
+    """The programs of one kind, and samples of those that stay."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.trial: Trial = KINDS[kind](folder)
+        self.trial.environment = ENVIRONMENT
+        if "subscriber" in STEADY[kind]:
+            self.trial.commands["visitor"] = list(self.trial.commands["subscriber"])
+        self.guests = sorted(set(self.trial.commands) - set(STEADY[kind]))
+        self.visits = 0
+        self.messages = 0
+        self.samples: dict[str, list[Sample]] = {name: [] for name in STEADY[kind]}
+
+    def begin(self) -> None:
+        self.trial.begin()
+        self.pids = {name: self.trial.pid(name) for name in self.samples}
+
+    def step(self, number: int, chance: random.Random) -> None:
+        """Ends a guest, and begins another; messages must have arrived since the last step. Raises AssertionError."""
+        if not self.guests:
+            if number % CHECKED_STEPS == 0:
+                self.messages = self.trial.wait_for_fresh()
+        else:
+            before = self.messages
+            wait_for(lambda: self.trial.arrived() > before, progress=self.trial.arrived)
+            self.messages = self.trial.arrived()
+            self.trial.logs.free()
+            name = chance.choice(self.guests)
+            self.trial.end(name, chance.choice((signal.SIGKILL, signal.SIGINT)))
+            self.trial.start(name)
+            self.visits += 1
+        self.trial.keep_alive()
+        for name, pid in self.pids.items():
+            assert self.trial.pid(name) == pid, f"{self.kind}: {name} has ended"
+            self.samples[name].append(Sample.of(pid))
+
+    def result(self) -> dict[str, object]:
+        """Messages, visits, and the growth of each program that stayed."""
+        grown = {name: growth(samples) for name, samples in self.samples.items()}
+        return {"kind": self.kind, "messages": self.messages, "visits": self.visits, "second and last quarter": grown}
+
+    def grown(self) -> list[str]:
+        """What did not stay flat."""
+        return [
+            f"{self.kind} {name}: {what} from {before:,} to {after:,}"
+            for name, samples in self.samples.items()
+            for what, (before, after) in growth(samples).items()
+            if not is_flat(what, before, after)
+        ]
+
+
+def soak(kinds: list[str], folder: Path, *, steps: int, seed: int) -> list[Stay]:
+    """So many steps of all kinds side by side. Raises AssertionError."""
+    chance = random.Random(seed)
+    with ExitStack() as ending:
+        stays = []
+        for kind in kinds:
+            (folder / kind).mkdir()
+            stay = Stay(kind, folder / kind)
+            ending.callback(stay.trial.close)
+            stay.begin()
+            stays.append(stay)
+        for number in range(steps):
+            due = time.monotonic() + STEP_S
+            for stay in stays:
+                try:
+                    stay.step(number, chance)
+                except (AssertionError, Broken) as error:
+                    raise AssertionError(f"{stay.kind}, step {number}: {error}\n{stay.trial.outputs()}") from error
+            if number % 30 == 29:
+                print(json.dumps({stay.kind: stay.messages for stay in stays} | {"step": number}), flush=True)
+            time.sleep(max(0.0, due - time.monotonic()))
+    return stays
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="programs that stay may not grow while others come and go")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; without any, all")
+    parser.add_argument("--minutes", type=float, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    if unknown := [kind for kind in given.kinds if kind not in KINDS]:
+        parser.error(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
+    steps = max(8, round(given.minutes * 60 / STEP_S))
+    with tempfile.TemporaryDirectory(prefix="mainstem-soak-") as folder:
+        stays = soak(given.kinds or list(KINDS), Path(folder), steps=steps, seed=given.seed)
+    for stay in stays:
+        print(json.dumps(stay.result()), flush=True)
+    grown = [text for stay in stays for text in stay.grown()]
+    print("\n".join(f"GROWN: {text}" for text in grown) or "all that stayed is flat")
+    return 1 if grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
