@@ -9,10 +9,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.request
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -53,15 +54,24 @@ def s3_server() -> Iterator[str]:
     """An S3 server in this process; its host and port. Skips the test where moto is not installed."""
     pytest.importorskip("moto.server")
     pytest.importorskip("obstore")
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
 
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield f"{host}:{port}"
-    finally:
-        server.stop()
+    application, one_request = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+    def in_turn(environ: Any, start_response: Any) -> Any:
+        # moto checks the condition of a put and then puts, in two steps, which S3 does in one.
+        with one_request:
+            return application(environ, start_response)
+
+    with make_server("127.0.0.1", 0, in_turn, threaded=True, request_handler=MotoRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def program(variable: str, name: str) -> str:
