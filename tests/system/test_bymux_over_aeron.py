@@ -7,6 +7,7 @@ import random
 
 import pytest
 from tests.support.patience import soon
+from tests.support.ports import free_port
 
 import mainstem
 from mainstem.mux import bymux
@@ -21,10 +22,9 @@ async def echo(stream: bymux.BymuxStream) -> None:
     await stream.close()
 
 
-@pytest.mark.parametrize(
-    "channels", [("aeron:ipc",) * 2, tuple(f"aeron:udp?endpoint=localhost:{20701 + i}" for i in (0, 1))]
-)
-async def test_streams_go_through_publications(channels: tuple[str, str]) -> None:
+@pytest.mark.parametrize("medium", ["ipc", "udp"])
+async def test_streams_go_through_publications(medium: str) -> None:
+    channels = [f"aeron:udp?endpoint=localhost:{free_port()}" if medium == "udp" else "aeron:ipc" for _ in range(2)]
     data = random.Random(1).randbytes(500_000)
     with (
         mainstem.MediaDriver.launch() as driver,
