@@ -252,6 +252,7 @@ async def test_each_end_of_a_channel_is_told_apart(certificates: CertificateFile
             await receiver.receive()
         kept_sender, kept = channel()
         await connection.sender.send(Message(b"", [kept]))
+        await soon(taken.get())
         connection.close()
         await asyncio.sleep(0)
         with pytest.raises(ConnectionLost):
