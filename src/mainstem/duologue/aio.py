@@ -264,6 +264,7 @@ class AsyncDuologueServer:
         self._life = ServerLife(self._handler, settings)
         self._resources = (aeron, directory, key)
         self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
 
     @property
     def failure(self) -> MainstemError | None:
@@ -285,6 +286,7 @@ class AsyncDuologueServer:
         """
         # Starting a driver takes a moment, in which the event loop may have other things to do.
         await _connect(self._life, *self._resources)
+        self._ended.clear()
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -317,6 +319,17 @@ class AsyncDuologueServer:
                 if life.do_work(life.clock.monotonic_ns()):
                     pause.restart()
                 await pause.step()
+        # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
+        life.on_close()
+        self._ended.set()
+
+    async def wait(self) -> None:
+        """Wait until the server has ended: by ``close``, or by an error, which is its ``failure`` then.
+
+        Example:
+            >>> await server.wait()
+        """
+        await self._ended.wait()
 
     async def close(self) -> None:
         """End every duologue and its task, and the server. May be called again.
@@ -339,6 +352,7 @@ class AsyncDuologueServer:
                     logger.warning("%d tasks go on %g s after they were cancelled", len(pending), CLOSE_LIMIT)
         finally:
             await asyncio.to_thread(self._life.disconnect)
+            self._ended.set()
 
     async def __aenter__(self) -> Self:
         return await self.start()

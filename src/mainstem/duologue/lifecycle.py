@@ -106,8 +106,10 @@ class ServerLife:
             raise AgentTerminated from error
 
     def on_close(self) -> None:
-        """End every duologue. May be called again."""
-        if self._core is not None:
+        """End every duologue, with ``failure`` as the reason where there is one. May be called again."""
+        if self._core is not None and self.failure is not None:
+            self._core.close(str(self.failure))
+        elif self._core is not None:
             self._core.close()
 
     def disconnect(self) -> None:

@@ -331,14 +331,17 @@ class ServerCore:
         self._sessions.release(duologue.session_id)
         self._quota.give_back(duologue.prefix)
 
-    def close(self) -> None:
+    def close(self, reason: str = "the server was closed") -> None:
         """End every duologue and both streams of the all-clients channel. May be called again.
+
+        Args:
+            reason: Why, which the handler receives.
 
         Example:
             >>> core.close()
         """
         for duologue in list(self._duologues.values()):
-            self._end(duologue, "the server was closed")
+            self._end(duologue, reason)
         self._releasing = [each for each in self._releasing if not each.release(self._now_ns)]
         with suppress(MainstemError):
             self._publication.close()

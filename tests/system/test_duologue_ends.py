@@ -1,0 +1,160 @@
+"""How duologues end when their driver does, or their program: both APIs, both ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.patience import STALL_S, soon, until
+from tests.support.ports import free_port
+from tests.system.test_duologue import client_settings, server_settings
+
+from mainstem.aeron.client.client import Aeron
+from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.duologue import DuologueClient, DuologueServer, Echo, Handler, aio
+from mainstem.duologue.settings import reserved_sessions
+from mainstem.errors import ClosedError, MainstemError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mainstem.duologue import Duologue
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port(128)
+
+
+@pytest.fixture
+def driver() -> Iterator[MediaDriver]:
+    with MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, driver_timeout_ns="1s") as made:
+        yield made
+
+
+@pytest.fixture
+def aeron(driver: MediaDriver) -> Iterator[Aeron]:
+    with Aeron.connect(driver.directory, driver_timeout_ns="1s") as made:
+        yield made
+
+
+class Noting(Handler):
+    """Notes why duologues end."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def on_close(self, duologue: Duologue, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron: Aeron, port: int) -> None:
+    handler = Noting()
+    with (
+        DuologueServer(handler, server_settings(port), aeron=aeron) as server,
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        driver.close()
+        with pytest.raises(MainstemError):
+            client.receive(timeout=STALL_S)
+        assert server.wait(STALL_S)
+        assert isinstance(server.failure, MainstemError)
+        assert handler.reasons == [str(server.failure)]
+
+
+async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
+    driver: MediaDriver, aeron: Aeron, port: int
+) -> None:
+    reasons: list[str | None] = []
+
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        try:
+            await duologue.receive()
+        finally:
+            reasons.append(duologue.reason)
+
+    async with (
+        aio.serve(talk, server_settings(port), aeron=aeron) as server,
+        aio.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        await asyncio.to_thread(driver.close)
+        with pytest.raises(MainstemError):
+            await client.receive(timeout=STALL_S)
+        await soon(server.wait())
+        assert isinstance(server.failure, MainstemError)
+        await until(lambda: reasons)
+        assert reasons == [str(server.failure)]
+
+
+async def test_waiting_for_a_server_may_be_cancelled_and_ends_with_its_close(aeron: Aeron, port: int) -> None:
+    server = await aio.serve(Echo(), server_settings(port), aeron=aeron).start()
+    given_up = asyncio.ensure_future(server.wait())
+    waiting = asyncio.ensure_future(server.wait())
+    await asyncio.sleep(0)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    async with aio.connect(settings=client_settings(port), aeron=aeron) as client:
+        await client.send("ECHO on")
+        assert await client.receive(timeout=STALL_S) == b"ECHO on"
+    assert not waiting.done()
+    await server.close()
+    await soon(waiting)
+    await soon(server.wait())
+    assert server.failure is None
+
+
+async def test_what_is_not_open_says_so(aeron: Aeron, port: int) -> None:
+    server = aio.serve(Echo(), server_settings(port), aeron=aeron)
+    client = aio.connect(settings=client_settings(port), aeron=aeron)
+    for use in (lambda: server.broadcast("x"), lambda: server.core, lambda: client.core):
+        with pytest.raises(ClosedError):
+            use()
+    with pytest.raises(ClosedError):
+        await client.receive()
+    await client.close()
+    await server.close()
+
+
+def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) -> None:
+    with DuologueServer(Echo(), server_settings(port), aeron=aeron) as server:
+        client = DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+        client.send("ECHO 1")
+        with pytest.raises(ZeroDivisionError):
+            server.call(lambda core: 1 // 0).result(STALL_S)
+        while (message := client.poll()) is None:
+            pass
+        assert message == b"ECHO 1"
+        client.close()
+        client.close()
+        with pytest.raises(ClosedError):
+            client.send("ECHO 2")
+        with pytest.raises(ClosedError):
+            client.poll()
+        assert list(client) == []
+
+
+def test_what_is_dropped_without_a_close_warns_and_ends(aeron: Aeron, port: int) -> None:
+    server = DuologueServer(Echo(), server_settings(port), aeron=aeron)
+    client = DuologueClient.connect(settings=client_settings(port), aeron=aeron)
+    runner = server._runner
+    ends: list[DuologueClient | DuologueServer] = [server, client]
+    del server, client
+    for what in ("client of", "server on"):
+        with pytest.warns(ResourceWarning, match=f"a duologue {what} 127.0.0.1 was not closed"):
+            ends.pop()
+    assert runner.join(STALL_S)
+
+
+async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
+    for end in (aio.serve(Echo(), server_settings(port)), aio.connect(settings=client_settings(port))):
+        opening = asyncio.ensure_future(end.start() if isinstance(end, aio.AsyncDuologueServer) else end.open())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert not end._life.is_connected
