@@ -58,13 +58,14 @@ class Room(Handler):
                 print(f"{self.members[member]} misses {text!r}: {error}", file=sys.stderr)
 
 
-def serve(address: str, port: int) -> None:
+def serve(address: str, port: int, timeout: float) -> None:
     with DuologueServer(
         Room(),
         address=address,
         initial_port=port,
         initial_control_port=port + 1,
         base_port=port + 10,
+        join_timeout=timeout,
         silence_timeout=None,  # in a chat, listening is enough
     ) as server:
         print(f"the room is open on {address}:{port}; Ctrl-C closes it", flush=True)
@@ -74,7 +75,7 @@ def serve(address: str, port: int) -> None:
             return
 
 
-def join(address: str, port: int, name: str) -> None:
+def join(address: str, port: int, name: str, timeout: float) -> None:
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     done = threading.Event()
 
@@ -83,7 +84,7 @@ def join(address: str, port: int, name: str) -> None:
             lines.put(line.rstrip("\n"))
         done.set()
 
-    with DuologueClient.connect(address, initial_port=port, initial_control_port=port + 1) as client:
+    with DuologueClient.connect(address, initial_port=port, initial_control_port=port + 1, timeout=timeout) as client:
         client.send(f"JOIN {name}")
         threading.Thread(target=read, daemon=True).start()
         try:
@@ -105,11 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("address")
     parser.add_argument("name", nargs="?", default="somebody")
     parser.add_argument("--port", type=int, default=9000)
+    parser.add_argument("--timeout", type=float, default=5.0, help="seconds that each step of joining may take")
     chosen = parser.parse_args(arguments)
     if chosen.role == "serve":
-        serve(chosen.address, chosen.port)
+        serve(chosen.address, chosen.port, chosen.timeout)
     else:
-        join(chosen.address, chosen.port, chosen.name)
+        join(chosen.address, chosen.port, chosen.name, chosen.timeout)
 
 
 if __name__ == "__main__":

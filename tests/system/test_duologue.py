@@ -314,13 +314,14 @@ def test_the_first_take_echoes_numbers(port: int) -> None:
 
 
 def test_the_chat_room_tells_everybody(port: int) -> None:
-    server = run_example("chat.py", "serve", HERE, "--port", str(port))
+    options = ("--port", str(port), "--timeout", str(STALL_S))
+    server = run_example("chat.py", "serve", HERE, *options)
     people: list[subprocess.Popen[str]] = []
     try:
         assert server.stdout is not None
         assert "open" in server.stdout.readline()
         for name in ("Ada", "Grace"):
-            person = run_example("chat.py", "join", HERE, name, "--port", str(port))
+            person = run_example("chat.py", "join", HERE, name, *options)
             people.append(person)
             assert person.stdout is not None
             assert person.stdout.readline() == f"{name} joined\n"
