@@ -9,6 +9,7 @@ bound, by whomever, is left out.
 
 from __future__ import annotations
 
+import atexit
 import random
 import socket
 import sys
@@ -44,6 +45,7 @@ class PortSlot:
             break
         else:
             raise AssertionError("every slot of ports has an owner: how many test runs are there?")
+        atexit.register(self._owner.close)
         self._next = 0
         _slots.append(self)
 
