@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.faults.rounds import Trial
 
 STEP_S = 10.0
-CHECKED_STEPS = 6  # a recording is read from its beginning each time
+CHECKED_STEPS = 6  # steps between two lines of progress; a recording is read then, from its beginning each time
 ENVIRONMENT = {"MAINSTEM_FAULTS_PAUSE_S": "0.01", "MAINSTEM_FAULTS_PATIENCE": "10"}
 STEADY = {
     "udp": ("driver", "subscriber"),
@@ -148,7 +148,7 @@ def soak(kinds: list[str], folder: Path, *, steps: int, seed: int) -> list[Stay]
                     stay.step(number, chance)
                 except (AssertionError, Broken) as error:
                     raise AssertionError(f"{stay.kind}, step {number}: {error}\n{stay.trial.outputs()}") from error
-            if number % 30 == 29:
+            if number % CHECKED_STEPS == 0:
                 print(json.dumps({stay.kind: stay.messages for stay in stays} | {"step": number}), flush=True)
             time.sleep(max(0.0, due - time.monotonic()))
     return stays
