@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mainstem.aqueduct.limits import MAX_UINT
 from mainstem.errors import LocalProtocolError, RemoteProtocolError
+from mainstem.payloads import exact_message
 
 Bytes = bytes | bytearray | memoryview
 Headers = tuple[tuple[str, bytes], ...]
@@ -114,7 +115,7 @@ def as_headers(headers: Mapping[str, bytes | str] | Iterable[tuple[str, bytes | 
     for key, value in pairs:
         if not key or not key.isascii():
             raise LocalProtocolError(f"header key {key!r}: keys are ASCII and not empty", rule="header key")
-        out.append((key, value.encode() if isinstance(value, str) else bytes(value)))
+        out.append((key, exact_message(value)))
     return tuple(out)
 
 

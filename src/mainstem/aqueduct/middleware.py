@@ -115,16 +115,16 @@ class RawSerializer:
         Example:
             >>> payload = RawSerializer().encode(b"tide", attach)
         """
+        payload = message.payload if isinstance(message, Message) else message
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise LocalProtocolError(
+                f"a message of type {type(payload).__name__}: without a serialiser, a message is bytes or a Message of bytes",
+                rule="message type",
+            )
         if isinstance(message, Message):
             for handle in message.attachments:
                 attach(handle)
-            return bytes(message.payload)
-        if isinstance(message, bytes | bytearray | memoryview):
-            return bytes(message)
-        raise LocalProtocolError(
-            f"a message of type {type(message).__name__}: without a serialiser, a message is bytes or a Message",
-            rule="message type",
-        )
+        return bytes(payload)
 
     def decode(self, payload: bytes, detach: DetachFunction) -> Any:
         """Decode a message.

@@ -87,6 +87,7 @@ class AsyncDuologue:
         Raises:
             ClosedError: The client has gone.
             ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
 
         Example:
             >>> await duologue.send("ECHO tide")
@@ -433,6 +434,7 @@ class AsyncDuologueClient:
             Refused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
             ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
 
         Example:
             >>> await duologue.send("ECHO tide")

@@ -148,6 +148,7 @@ class DuologueClient:
             Refused: The server ended the duologue with a reason.
             ClosedError: The server ended the duologue, or this client is closed.
             ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
 
         Example:
             >>> duologue.send("ECHO tide")

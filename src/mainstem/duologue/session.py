@@ -13,6 +13,7 @@ from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR, error_text
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.state import DuologueState, Lifetime
 from mainstem.errors import ClosedError, MainstemError, OfferError, RemoteProtocolError
+from mainstem.payloads import exact_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,13 +140,14 @@ class Duologue:
             ClosedError: The client has gone.
             BackPressured: Too many messages wait for this client.
             ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
             LocalProtocolError: Another thread than the server's calls.
 
         Example:
             >>> duologue.send("ECHO tide")
         """
         self._assert_thread()
-        data = message.encode() if isinstance(message, str) else bytes(message)
+        data = exact_message(message)
         if len(data) > self.max_message_length:
             raise ValueError(f"a message of {len(data)} bytes is above the {self.max_message_length} of a duologue")
         if not self.is_open or self._outbox is None:

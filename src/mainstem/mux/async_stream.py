@@ -260,6 +260,7 @@ class AsyncStream:
 
         Raises:
             MainstemError: What ended the writing half.
+            TypeError: The data is no bytes-like object.
 
         Example:
             >>> stream.write(b"tide")

@@ -234,6 +234,7 @@ class BlockingStream(Generic[S]):
         Raises:
             TimedOut: The timeout passed.
             MainstemError: What ended the writing half.
+            TypeError: The data is no bytes-like object.
 
         Example:
             >>> stream.write(b"tide", timeout=5)

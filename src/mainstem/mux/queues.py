@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from mainstem.payloads import exact_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,8 +29,8 @@ class OutQueue:
         self.size = 0
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Adds a chunk at the end. What is mutable is copied; empty chunks are dropped."""
-        chunk = data if isinstance(data, bytes) else bytes(data)
+        """Adds a chunk at the end. What is mutable is copied; empty chunks are dropped. Raises TypeError where it is no buffer."""
+        chunk = exact_bytes(data)
         if chunk:
             self.chunks.append(chunk)
             self.size += len(chunk)

@@ -335,6 +335,7 @@ class BymuxConnection(Lifecycle):
         Raises:
             LocalProtocolError: The stream was closed here.
             ClosedError: The connection has failed.
+            TypeError: The data is no bytes-like object.
 
         Example:
             >>> connection.write(stream, b"tide")

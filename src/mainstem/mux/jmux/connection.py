@@ -303,6 +303,7 @@ class JmuxConnection(SansIoConnection[Session, events.Event]):
         Raises:
             LocalProtocolError: The request or response was finished.
             ClosedError: The connection has ended.
+            TypeError: The data is no bytes-like object.
 
         Example:
             >>> connection.write(session, b"tide")

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.errors import ConnectionLost, MainstemError, NotConnected
+from mainstem.payloads import exact_message
 from mainstem.repeats import MessageKey, framed
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ class AqueductChannel:
 
     def send(self, epoch: int, partition: int, messages: Iterable[Any]) -> int:
         """Raises ChannelError when the channel ends first, TimedOut when nothing moves for the timeout."""
-        rows = [MessageKey(epoch, partition, row).encode() + _bytes(message) for row, message in enumerate(messages)]
+        rows = [
+            MessageKey(epoch, partition, row).encode() + exact_message(message) for row, message in enumerate(messages)
+        ]
         for first in range(0, len(rows), AT_ONCE):
             self._thread.run(
                 self._send(rows[first : first + AT_ONCE], first + AT_ONCE >= len(rows)), self._options.timeout
@@ -154,16 +157,12 @@ class AqueductChannel:
         self._thread.stop()
 
 
-def _bytes(message: Any) -> bytes:
-    return message.encode() if isinstance(message, str) else bytes(message)
-
-
 def _write(write: Callable[[bytes], object], epoch: int, partition: int, messages: Iterable[Any]) -> int:
     """Writes the messages with key and length, in pieces; returns how many there were."""
     count, size = 0, 0
     held: list[bytes] = []
     for message in messages:
-        held.append(framed(MessageKey(epoch, partition, count).encode() + _bytes(message)))
+        held.append(framed(MessageKey(epoch, partition, count).encode() + exact_message(message)))
         count, size = count + 1, size + len(held[-1])
         if size >= PIECE:
             write(b"".join(held))
