@@ -125,6 +125,10 @@ def test_a_closed_client_refuses_what_is_asked_of_it(aeron: Aeron, port: int) ->
         client.send("ECHO 1")
         with pytest.raises(ZeroDivisionError):
             server.call(lambda core: 1 // 0).result(STALL_S)
+        for wrong, error in ((5, TypeError), (None, TypeError), (bytes(8193), ValueError)):
+            for send in (server.broadcast, client.send):
+                with pytest.raises(error):
+                    send(wrong)  # type: ignore[arg-type]
         while (message := client.poll()) is None:
             pass
         assert message == b"ECHO 1"

@@ -305,6 +305,8 @@ class AsyncDuologueServer:
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
 
         Raises:
+            ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
             ClosedError: The server is not running.
 
         Example:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mainstem.duologue.errors import Refused, StepTimedOut
+from mainstem.duologue.limits import checked_message, longest_message
 from mainstem.duologue.messages import KEY_BITS, Connect, Hello, decrypt_session, error_of, parse_response
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.settings import seconds_ns
@@ -154,7 +155,7 @@ class ClientCore:
     @property
     def max_message_length(self) -> int:
         """The longest message that can be sent, in bytes."""
-        return self.settings.term_length // 8 - (24 if self._ciphers is not None else 0)
+        return longest_message(self.settings.term_length, is_encrypted=self._ciphers is not None)
 
     def do_work(self, now_ns: int) -> int:
         """Run one duty cycle.
@@ -314,11 +315,11 @@ class ClientCore:
         """Messages that the stream has not accepted yet."""
         return 0 if self._outbox is None else len(self._outbox)
 
-    def send(self, message: bytes, now_ns: int) -> None:
+    def send(self, message: bytes | str, now_ns: int) -> None:
         """Send a message, or queue it for 500 ms at most.
 
         Args:
-            message: At most ``max_message_length`` bytes.
+            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
             now_ns: The monotonic time, in nanoseconds.
 
         Raises:
@@ -330,11 +331,10 @@ class ClientCore:
         Example:
             >>> core.send(b"ECHO tide", time.monotonic_ns())
         """
-        if len(message) > self.max_message_length:
-            raise ValueError(f"a message of {len(message)} bytes is above the {self.max_message_length} of a duologue")
+        data = checked_message(message, self.max_message_length)
         if not self.is_open or self._outbox is None:
             raise ClosedError("the duologue is not open")
-        self._outbox.send(message, now_ns)
+        self._outbox.send(data, now_ns)
 
     def receive(self) -> bytes | None:
         """Take the next message.

@@ -20,7 +20,6 @@ from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.environment import Confinement, DriverConnection, secure_random
 from mainstem.duologue.server_core import ServerCore
 from mainstem.errors import ClosedError, MainstemError, TimedOut
-from mainstem.payloads import exact_message
 
 if TYPE_CHECKING:
     import os
@@ -180,7 +179,7 @@ class ClientLife:
     def sending(self, message: bytes | str) -> Steps[None]:
         """Send a message, until the stream has accepted it."""
         core = self.core
-        core.send(exact_message(message), self.clock.monotonic_ns())
+        core.send(message, self.clock.monotonic_ns())
         while core.queued:
             yield self.work()
 

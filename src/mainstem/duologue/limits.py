@@ -1,4 +1,4 @@
-"""Limits on what one address may have: addresses by prefix, a quota for each, a rate for each.
+"""Limits on what one address may have (addresses by prefix, a quota for each, a rate for each), and on a message.
 
 See docs/protocols/duologue.md, 4.3 and 5.1.
 """
@@ -9,12 +9,28 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mainstem.aeron.admission import RateLimit
+from mainstem.payloads import exact_message
 from mainstem.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-__all__ = ["Prefixes", "Quota", "RateLimit", "address_of"]
+__all__ = ["Prefixes", "Quota", "RateLimit", "address_of", "checked_message", "longest_message"]
+
+SEAL_LENGTH = 24  # a number and a tag, which encryption adds to a message
+
+
+def longest_message(term_length: int, *, is_encrypted: bool) -> int:
+    """The longest message of a duologue in bytes, by the length of its terms."""
+    return term_length // 8 - (SEAL_LENGTH if is_encrypted else 0)
+
+
+def checked_message(message: bytes | str, longest: int) -> bytes:
+    """The bytes of a message. Raises TypeError where it is neither text nor bytes, ValueError where it is too long."""
+    data = exact_message(message)
+    if len(data) > longest:
+        raise ValueError(f"a message of {len(data)} bytes is above the {longest} of a duologue")
+    return data
 
 
 def address_of(source_identity: str) -> str:

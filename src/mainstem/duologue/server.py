@@ -10,6 +10,7 @@ from mainstem.aeron.agent import AgentRunner
 from mainstem.aeron.idle import BackoffIdle
 from mainstem.duologue.handler import Handler
 from mainstem.duologue.lifecycle import ServerLife
+from mainstem.duologue.limits import checked_message
 from mainstem.duologue.settings import ServerSettings
 from mainstem.unclosed import finalise_at_exit
 
@@ -121,12 +122,18 @@ class DuologueServer:
         """Send a message to every client that is there; one whose queue is full is left out, and is about to be ended.
 
         Args:
-            message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
+            message: At most ``max_message_length`` bytes of the core; text is encoded as UTF-8.
+
+        Raises:
+            ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
 
         Example:
             >>> server.broadcast("the server ends at noon")
         """
-        self.call(lambda core: core.broadcast(message))
+        # Checked here: what is raised in the server's thread would reach no caller.
+        data = checked_message(message, self._core.max_message_length)
+        self.call(lambda core: core.broadcast(data))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the server has ended.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue import messages
 from mainstem.duologue.handshake import Handshake, Handshakes
-from mainstem.duologue.limits import Quota, RateLimit
+from mainstem.duologue.limits import Quota, RateLimit, checked_message, longest_message
 from mainstem.duologue.messages import Connect, Hello, Refusal, SealedHello, encrypt_session, parse_hello
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.port_allocator import PortAllocator, SessionAllocator
@@ -126,18 +126,28 @@ class ServerCore:
         """
         self._calls.append(function)
 
+    @property
+    def max_message_length(self) -> int:
+        """The longest message in either direction, in bytes. May be read in any thread."""
+        return longest_message(self.settings.term_length, is_encrypted=self._key is not None)
+
     def broadcast(self, message: bytes | str) -> None:
         """Send a message to every client that is there. A client whose queue is full is left out, and about to be ended.
 
         Args:
             message: At most ``max_message_length`` bytes; text is encoded as UTF-8.
 
+        Raises:
+            ValueError: The message is too long.
+            TypeError: The message is neither text nor a bytes-like object.
+
         Example:
             >>> core.broadcast("the server ends at noon")
         """
+        data = checked_message(message, self.max_message_length)
         for duologue in self.duologues:
             try:
-                duologue.send(message)
+                duologue.send(data)
             except (OfferError, ClosedError) as error:
                 logger.debug("[%d] left out of a broadcast: %s", duologue.session_id, error)
 

@@ -8,12 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mainstem.duologue.handler import BadMessage
-from mainstem.duologue.limits import address_of
+from mainstem.duologue.limits import address_of, checked_message, longest_message
 from mainstem.duologue.messages import BAD_MESSAGE, INTERNAL_ERROR, error_text
 from mainstem.duologue.outbox import Outbox
 from mainstem.duologue.state import DuologueState, Lifetime
 from mainstem.errors import ClosedError, MainstemError, OfferError, RemoteProtocolError
-from mainstem.payloads import exact_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,8 +126,7 @@ class Duologue:
     @property
     def max_message_length(self) -> int:
         """The longest message in either direction, in bytes."""
-        overhead = 0 if self.ciphers is None else 24
-        return self._settings.term_length // 8 - overhead
+        return longest_message(self._settings.term_length, is_encrypted=self.ciphers is not None)
 
     def send(self, message: bytes | str) -> None:
         """Send a message, or queue it while the client's window is full: 500 ms at most, after which the duologue ends.
@@ -147,9 +145,7 @@ class Duologue:
             >>> duologue.send("ECHO tide")
         """
         self._assert_thread()
-        data = exact_message(message)
-        if len(data) > self.max_message_length:
-            raise ValueError(f"a message of {len(data)} bytes is above the {self.max_message_length} of a duologue")
+        data = checked_message(message, self.max_message_length)
         if not self.is_open or self._outbox is None:
             raise ClosedError(f"duologue {self.session_id} is {self.state.name.lower()}")
         self._outbox.send(data, self._now_ns)
