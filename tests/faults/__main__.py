@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=60, help="in all")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    # The programs are in sessions of their own, and end with this one only if it ends them.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if unknown := [kind for kind in given.kinds if kind not in KINDS]:
         parser.error(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
     kinds = given.kinds or list(KINDS)

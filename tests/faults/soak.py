@@ -160,6 +160,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    # The programs are in sessions of their own, and end with this one only if it ends them.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if unknown := [kind for kind in given.kinds if kind not in KINDS]:
         parser.error(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
     steps = max(8, round(given.minutes * 60 / STEP_S))
