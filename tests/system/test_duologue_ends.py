@@ -31,13 +31,13 @@ def port() -> int:
 
 @pytest.fixture
 def driver() -> Iterator[MediaDriver]:
-    with MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16, driver_timeout_ns="1s") as made:
+    with MediaDriver.launch(**reserved_sessions(), term_buffer_length=1 << 16) as made:
         yield made
 
 
 @pytest.fixture
 def aeron(driver: MediaDriver) -> Iterator[Aeron]:
-    with Aeron.connect(driver.directory, driver_timeout_ns="1s") as made:
+    with Aeron.connect(driver.directory) as made:
         yield made
 
 

@@ -265,7 +265,6 @@ class AsyncDuologueServer:
         self._life = ServerLife(self._handler, settings)
         self._resources = (aeron, directory, key)
         self._task: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
 
     @property
     def failure(self) -> MainstemError | None:
@@ -287,7 +286,6 @@ class AsyncDuologueServer:
         """
         # Starting a driver takes a moment, in which the event loop may have other things to do.
         await _connect(self._life, *self._resources)
-        self._ended.clear()
         self._task = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -324,15 +322,18 @@ class AsyncDuologueServer:
                 await pause.step()
         # Nothing arrives any more: the tasks of duologues, which wait for it, end now and not at ``close``.
         life.on_close()
-        self._ended.set()
 
     async def wait(self) -> None:
         """Wait until the server has ended: by ``close``, or by an error, which is its ``failure`` then.
 
+        Returns at once where the server was not started.
+
         Example:
             >>> await server.wait()
         """
-        await self._ended.wait()
+        if self._task is not None:
+            # Not awaited as such: a cancellation of this call is not the task's.
+            await asyncio.wait([self._task])
 
     async def close(self) -> None:
         """End every duologue and its task, and the server. May be called again.
@@ -340,11 +341,9 @@ class AsyncDuologueServer:
         Example:
             >>> await server.close()
         """
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            # Not awaited as such: a cancellation of this call must not be taken for the task's.
-            await asyncio.wait([task])
+        if self._task is not None:
+            self._task.cancel()
+            await self.wait()
         self._life.on_close()
         try:
             if isinstance(self._handler, _Tasks) and (tasks := self._handler.tasks - {asyncio.current_task()}):
@@ -355,7 +354,6 @@ class AsyncDuologueServer:
                     logger.warning("%d tasks go on %g s after they were cancelled", len(pending), CLOSE_LIMIT)
         finally:
             await asyncio.to_thread(self._life.disconnect)
-            self._ended.set()
 
     async def __aenter__(self) -> Self:
         return await self.start()

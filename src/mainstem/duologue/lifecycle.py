@@ -107,10 +107,8 @@ class ServerLife:
 
     def on_close(self) -> None:
         """End every duologue, with ``failure`` as the reason where there is one. May be called again."""
-        if self._core is not None and self.failure is not None:
-            self._core.close(str(self.failure))
-        elif self._core is not None:
-            self._core.close()
+        if self._core is not None:
+            self._core.close("the server was closed" if self.failure is None else str(self.failure))
 
     def disconnect(self) -> None:
         """Close the client of the driver, and the driver that was started here. May be called again."""
