@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.rounds import KINDS, run
+from tests.faults.options import parsed
+from tests.faults.rounds import run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="kill, stop and restart programs, and check what arrives")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; without any, all")
     parser.add_argument("--rounds", type=int, default=60, help="in all")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    # The programs are in sessions of their own, and end with this one only if it ends them.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    if unknown := [kind for kind in given.kinds if kind not in KINDS]:
-        parser.error(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
-    kinds = given.kinds or list(KINDS)
+    given = parsed(parser)
     failed = 0
-    for place, kind in enumerate(kinds):
-        rounds = given.rounds // len(kinds) + (place < given.rounds % len(kinds))
+    for place, kind in enumerate(given.kinds):
+        rounds = given.rounds // len(given.kinds) + (place < given.rounds % len(given.kinds))
         with tempfile.TemporaryDirectory(prefix="mainstem-faults-") as folder:
             try:
                 result = run(

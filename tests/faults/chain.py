@@ -74,6 +74,7 @@ class Logs:
     def __init__(self, folder: Path, *, from_start: bool) -> None:
         self._folder, self._from_start = folder, from_start
         self._offsets: dict[Path, int] = {}
+        self._freed: dict[Path, int] = {}
         self._followers: dict[tuple[Path, int], Follower] = {}
 
     def check(self) -> int:
@@ -98,8 +99,9 @@ class Logs:
     def free(self) -> None:
         """Gives what was checked back to the disk; the logs keep their lengths."""
         for path, checked in self._offsets.items():
-            if checked:
+            if checked > self._freed.get(path, 0):
                 subprocess.run(["fallocate", "--punch-hole", "--length", str(checked), path], check=True)
+                self._freed[path] = checked
 
 
 def write_record(file: int, tag: int, message: bytes) -> None:

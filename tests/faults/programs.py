@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import sys
 import time
 from pathlib import Path
@@ -145,6 +146,8 @@ async def aqueduct_client(files: str, port: str) -> None:
 
 
 def main() -> None:
+    # A shell starts what runs in the background with SIGINT ignored, which programs inherit; here it ends them in good order.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     role, *arguments = sys.argv[1:]
     program = globals()[role]
     if asyncio.iscoroutinefunction(program):

@@ -19,7 +19,7 @@ from typing import Any
 from tests.faults.chain import Chain, Follower, Logs, recorded_messages
 from tests.faults.programs import STREAM, TIMEOUTS
 from tests.support.held_publisher import HeldPublisher
-from tests.support.patience import wait_for
+from tests.support.patience import STALL_S, wait_for
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ class Trial:
     def end(self, name: str, number: int) -> None:
         """Ends a program by a signal, and waits for its end."""
         self._signal(name, number)
-        self._processes[name].wait()
+        self._processes[name].wait(STALL_S)
 
     def _signal(self, name: str, number: int) -> None:
         if self._processes[name].poll() is not None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.faults.chain import Broken
+from tests.faults.options import parsed
 from tests.faults.rounds import KINDS
 from tests.support.patience import wait_for
 
@@ -156,17 +157,11 @@ def soak(kinds: list[str], folder: Path, *, steps: int, seed: int) -> list[Stay]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="programs that stay may not grow while others come and go")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; without any, all")
     parser.add_argument("--minutes", type=float, default=120)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    # The programs are in sessions of their own, and end with this one only if it ends them.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    if unknown := [kind for kind in given.kinds if kind not in KINDS]:
-        parser.error(f"{', '.join(unknown)}: not one of {', '.join(KINDS)}")
+    given = parsed(parser)
     steps = max(8, round(given.minutes * 60 / STEP_S))
     with tempfile.TemporaryDirectory(prefix="mainstem-soak-") as folder:
-        stays = soak(given.kinds or list(KINDS), Path(folder), steps=steps, seed=given.seed)
+        stays = soak(given.kinds, Path(folder), steps=steps, seed=given.seed)
     for stay in stays:
         print(json.dumps(stay.result()), flush=True)
     grown = [text for stay in stays for text in stay.grown()]
