@@ -85,3 +85,9 @@ async def soon(step: Awaitable[T], *, progress: Callable[[], object] = nothing) 
         if not task.done():
             task.cancel()
             await asyncio.wait([task], timeout=1.0)
+
+
+async def settle() -> None:
+    """Lets what is due in this event loop happen, without any time: what follows from it too, some tens of turns deep."""
+    for _ in range(30):
+        await asyncio.sleep(0)

@@ -7,16 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.patience import STALL_S, soon, until
+from tests.support.patience import STALL_S, settle, soon, until
 
 from mainstem.mux import bymux, jmux
 
 pytestmark = pytest.mark.system
-
-
-async def settle() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("protocol", [bymux, jmux])

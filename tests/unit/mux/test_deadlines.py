@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import MemoryTransport, jmux_pair
-from tests.support.patience import STALL_S, soon
+from tests.support.patience import STALL_S, settle, soon
 
 from mainstem.errors import Cancelled, ConnectionLost, TimedOut
 from mainstem.mux.jmux.aio_client import Client
@@ -16,11 +16,6 @@ from mainstem.mux.jmux.aio_client import Client
 if TYPE_CHECKING:
     from mainstem.mux import jmux
     from mainstem.mux.transports import TransportHandler
-
-
-async def settle() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 def let_pass(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import soon, until
+from tests.support.patience import settle, soon, until
 
 from mainstem.errors import ClosedError
 from mainstem.mux import bymux, jmux
@@ -35,11 +35,6 @@ class Handler:
 
     async def ended(self) -> str:
         return await soon(self.outcome)
-
-
-async def settle() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("complete", [False, True])

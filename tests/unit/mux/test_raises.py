@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
+from tests.support.patience import settle
 
 from mainstem.mux import bymux, jmux
 
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "mux.md"
 UNSENT = bytes(5000)  # more than the peer's window
-
-
-async def settle() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 async def hold(stream: Any) -> None:

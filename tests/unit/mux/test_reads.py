@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import STALL_S, soon
+from tests.support.patience import STALL_S, settle, soon
 
 from mainstem.errors import LimitExceeded, TimedOut
 from mainstem.mux import bymux, jmux
@@ -36,11 +36,6 @@ async def jmux_session() -> AsyncStream:
 
 
 OPEN = pytest.mark.parametrize("open_stream", [bymux_stream, jmux_session])
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @OPEN

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
-from tests.support.patience import soon, until
+from tests.support.patience import settle, soon, until
 
 from mainstem.errors import Cancelled, ClosedError, ConnectionLost, MainstemError, TimedOut
 from mainstem.mux import bymux, jmux
@@ -26,11 +26,6 @@ async def stop_reading(stream: bymux.BymuxStream) -> None:
 
 async def hold(stream: object) -> None:
     await asyncio.Event().wait()
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def test_leaving_the_block_after_the_peer_stopped_reading_raises_with_the_bytes_not_sent() -> None:
