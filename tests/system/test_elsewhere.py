@@ -80,6 +80,7 @@ def test_a_command_with_a_driver_is_refused_in_one_sentence(command: str, part: 
 
 def test_the_doctor_says_why_there_is_no_driver() -> None:
     done = elsewhere("command", "doctor", "--json")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout, done.stderr
     [system] = [check for check in json.loads(done.stdout) if check["name"] == "system"]
-    assert done.returncode == 1
     assert system["figure"].startswith(f"a media driver {REFUSED}")
