@@ -55,8 +55,10 @@ def leave_linux() -> None:
             delattr(module, name)
     for where, name in ((builtins, "open"), (os, "open"), (os, "stat"), (os, "listdir"), (os, "scandir")):
         setattr(where, name, hidden(getattr(where, name)))
-    os.path.isdir = lambda path: not is_hidden(path) and Path(path).is_dir()
-    os.path.exists = lambda path: not is_hidden(path) and Path(path).exists()
+    # Python's own, which are false where a folder may not be entered; those of Path raise there.
+    is_folder, exists = os.path.isdir, os.path.exists
+    os.path.isdir = lambda path: not is_hidden(path) and is_folder(path)
+    os.path.exists = lambda path: not is_hidden(path) and exists(path)
     sys.platform = "darwin"
 
 
