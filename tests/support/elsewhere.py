@@ -22,7 +22,6 @@ import sys
 import sysconfig
 import time
 import urllib.request  # noqa: F401 - as sysconfig below
-from pathlib import Path
 from typing import Any
 
 KERNEL_FILES = ("/proc", "/sys", "/dev/shm")
