@@ -12,7 +12,7 @@ from tests.system.test_duologue import client_settings, server_settings
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import DuologueClient, DuologueServer, Echo, Handler, aio
+from mainstem.duologue import DuologueClient, DuologueServer, Echo, aio
 from mainstem.duologue.settings import reserved_sessions
 from mainstem.errors import ClosedError, MainstemError
 
@@ -41,7 +41,7 @@ def aeron(driver: MediaDriver) -> Iterator[Aeron]:
         yield made
 
 
-class Noting(Handler):
+class Noting(Echo):
     """Notes why duologues end."""
 
     def __init__(self) -> None:
@@ -57,6 +57,8 @@ def test_a_server_and_a_client_end_with_their_driver(driver: MediaDriver, aeron:
         DuologueServer(handler, server_settings(port), aeron=aeron) as server,
         DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
     ):
+        client.send("ECHO hello")
+        assert client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
         driver.close()
         with pytest.raises(MainstemError):
             client.receive(timeout=STALL_S)
@@ -72,7 +74,8 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
 
     async def talk(duologue: aio.AsyncDuologue) -> None:
         try:
-            await duologue.receive()
+            while True:
+                await duologue.send(await duologue.receive())
         finally:
             reasons.append(duologue.reason)
 
@@ -80,6 +83,8 @@ async def test_a_server_in_the_event_loop_ends_its_tasks_with_its_driver(
         aio.serve(talk, server_settings(port), aeron=aeron) as server,
         aio.connect(settings=client_settings(port), aeron=aeron) as client,
     ):
+        await client.send("ECHO hello")
+        assert await client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
         await asyncio.to_thread(driver.close)
         with pytest.raises(MainstemError):
             await client.receive(timeout=STALL_S)
