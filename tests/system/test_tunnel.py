@@ -265,12 +265,11 @@ async def test_the_command(target: Address, tmp_path: Path) -> None:
     near = [*command, "connect", "--listen", f"unix:{front}", "--to", f"unix:{sock}", "--token", "secret"]
     processes = []
     try:
-        for words, made in ((far, sock), (near, front)):
-            processes.append(
-                subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            )
-            await until(lambda made=made: made.exists() or processes[-1].poll() is not None)  # type: ignore[misc]
-            assert processes[-1].poll() is None
+        for words in (far, near):
+            process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            processes.append(process)
+            assert process.stdout is not None
+            assert b"tunnel" in await soon(asyncio.to_thread(process.stdout.readline))
         reader, writer = await asyncio.open_unix_connection(str(front))
         writer.write(b"through two processes")
         writer.write_eof()
@@ -280,4 +279,5 @@ async def test_the_command(target: Address, tmp_path: Path) -> None:
         for process in processes:
             process.send_signal(signal.SIGTERM)
         for process in processes:
-            assert process.wait(STALL_S) == 0
+            with process:
+                assert process.wait(STALL_S) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from mainstem.aeron.channel_values import parse_address
 from mainstem.cli._logs import say
+from mainstem.cli._signals import asked_to_end
 from mainstem.clock import NS_PER_SECOND
 from mainstem.errors import ConfigurationError
 from mainstem.serve.access import TOKEN_VARIABLE, Access, read_tokens
@@ -69,9 +69,7 @@ def run(
 
 
 async def _serve(server: RecordingServer, directory: Path) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    asked = asked_to_end()
     async with server:
         say(f"serving {directory} at {server.url}")
-        await stop.wait()
+        await asked.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import ssl
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from mainstem.cli._logs import configure, say
+from mainstem.cli._signals import asked_to_end
 from mainstem.errors import ConfigurationError
 from mainstem.metrics import Endpoints, MetricsServer
 from mainstem.mux.tunnel import MAX_STREAMS, Address, TunnelClient, TunnelServer
@@ -67,11 +67,12 @@ def serve(
     where = Address.parse(listen)
 
     async def work() -> None:
+        asked = asked_to_end()
         async with server:
             await server.start(where, ssl=context)
             with _exporting(metrics, server):
                 typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
-                await _until_signal()
+                await asked.wait()
 
     _run(work())
 
@@ -101,6 +102,7 @@ def connect(
     secret, size = _secret(token, token_file), _size(window)
 
     async def work() -> None:
+        asked = asked_to_end()
         client = TunnelClient(target, token=secret, ssl=context, server_hostname=tls_name or None, window=size)
         async with client:
             await client.start(where)
@@ -108,7 +110,7 @@ def connect(
                 typer.echo(
                     f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {to}"
                 )
-                await _until_signal()
+                await asked.wait()
 
     _run(work())
 
@@ -133,14 +135,6 @@ def _exporting(listen: str, endpoint: Endpoint) -> Iterator[None]:
 def _run(work: Coroutine[Any, Any, None]) -> None:
     configure(logging.INFO)
     asyncio.run(work)
-
-
-async def _until_signal() -> None:
-    signalled = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled.set)
-    await signalled.wait()
 
 
 def _secret(token: str, token_file: str) -> bytes:

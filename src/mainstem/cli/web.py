@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from mainstem.aeron.channel_values import parse_address
 from mainstem.aeron.directory import default_directory
 from mainstem.cli._directory import IntervalOption, running_drivers
 from mainstem.cli._logs import say
+from mainstem.cli._signals import asked_to_end
 from mainstem.errors import ConfigurationError
 from mainstem.serve.live import LiveServer
 
@@ -49,9 +49,7 @@ def run(
 
 
 async def _serve(directories: list[str], host: str, port: int, interval: float, insecure: bool) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    asked = asked_to_end()
     async with LiveServer(directories, host, port, interval=interval, insecure=insecure) as server:
         say(f"{', '.join(directories)} at {server.url}")
-        await stop.wait()
+        await asked.wait()
