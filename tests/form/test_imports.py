@@ -50,6 +50,7 @@ DOORS: dict[str, set[str]] = {
     "sim/schedule.py": {"random"},
     "sim/scenarios/duologue.py": {"random"},
     "sim/scenarios/flows.py": {"random"},
+    "sim/scenarios/talks.py": {"random"},
     "sim/world.py": {"random"},
     "aeron/driver/context.py": {"random"},
     "aeron/driver/process.py": {"select", "signal", "subprocess", "threading"},

@@ -36,7 +36,7 @@ from mainstem.errors import BackPressured, LocalProtocolError
 from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from mainstem.aqueduct.channel_halves import ReceiverHalf, SenderHalf
@@ -336,7 +336,7 @@ class MessageFate:
 class AqueductRun:
     """One to three connections and their programs, from the greeting to the last frame."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         self.world = world
         self.chance = chance = world.chance
         self.faults = Faults.draw(chance)
@@ -354,7 +354,9 @@ class AqueductRun:
             self.sides += (client, server)
             client.conn.start(self.now)
         # At which action one program ends all its channels, or its connection breaks.
-        self.interrupt_at = chance.randrange(ACTIONS) if chance.random() < 0.3 else -1
+        self.interrupt_at = chance.randrange(ACTIONS) if chance.random() < 0.3 and not is_killed_later else -1
+        if is_killed_later:
+            self.faults.break_at_ns = None
         if self.faults.break_at_ns is not None:
             client = self.sides[0]
             self.at(self.now + self.faults.break_at_ns, client.connection_lost)
@@ -415,23 +417,21 @@ class AqueductRun:
 
     # The run.
 
-    def step(self) -> bool:
-        """One event of the network, of time, or of an application; False where nothing is due any more."""
-        when = self._queue[0][0] if self._queue else None
-        for side in self.sides:
-            timeout = side.conn.next_timeout_ns()
-            if timeout is not None and (when is None or timeout < when):
-                when = timeout
-        if when is None:
-            return False
-        self.world.clock.advance_ns(max(0, when - self.now))
+    def next_due_ns(self) -> int | None:
+        """When the next event of the network or of time is due; None where there is none."""
+        due = [side.conn.next_timeout_ns() for side in self.sides]
+        if self._queue:
+            due.append(self._queue[0][0])
+        return min((each for each in due if each is not None), default=None)
+
+    def turn(self) -> None:
+        """Whatever is due."""
         while self._queue and self._queue[0][0] <= self.now:
             _, _, what, arguments = heapq.heappop(self._queue)
             what(*arguments)
         for side in self.sides:
             side.conn.handle_timeout(self.now)
         self.exchange()
-        return True
 
     def exchange(self) -> None:
         for side in self.sides:
@@ -440,6 +440,13 @@ class AqueductRun:
 
     def play(self) -> None:
         """Everything; raises Violation where a promise is broken."""
+        for _ in self.life():
+            due_ns = self.next_due_ns()
+            if due_ns is not None:
+                self.world.clock.advance_ns(max(0, due_ns - self.now))
+
+    def life(self) -> Iterator[None]:
+        """Everything. Time goes on wherever it yields; raises Violation as ``play``."""
         self.exchange()
         for number in range(ACTIONS):
             if number == self.interrupt_at:
@@ -449,9 +456,16 @@ class AqueductRun:
                     side.act()
             self.exchange()
             for _ in range(self.chance.randrange(4)):
-                self.step()
-        self.settle()
+                yield
+                self.turn()
+        yield from self.settle()
         self.check_quiescent()
+
+    def kill(self, number: int) -> None:  # noqa: ARG002 - both ends lose it
+        """The machine of one end is dead: no connection is left."""
+        for side in self.sides:
+            side.connection_lost()
+        self.exchange()
 
     def interrupt(self, how: str) -> None:
         side = self.sides[0]
@@ -468,14 +482,16 @@ class AqueductRun:
             side.receivers.clear()
         self.exchange()
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         """End everything and let the network run dry."""
         for _ in range(200_000):
             for side in self.sides:
                 side.wind_down()
             self.exchange()
-            if not self.step():
+            if self.next_due_ns() is None:
                 break
+            yield
+            self.turn()
         else:
             raise Violation("the run does not come to rest")
 

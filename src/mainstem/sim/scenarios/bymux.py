@@ -150,8 +150,8 @@ class BymuxRun(MuxRun):
 
     NAMES = NAMES
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
+        super().__init__(world, is_killed_later=is_killed_later)
         chance = world.chance
         windows = (chance.choice(WINDOWS), chance.choice(WINDOWS))
         limits = (chance.choice(PACKET_LIMITS), chance.choice(PACKET_LIMITS))
@@ -381,7 +381,7 @@ class BymuxRun(MuxRun):
         if connection.next_event() is not None:
             raise Violation(f"{NAMES[number]} has an event that came after the failure")
 
-    def check_pings(self) -> None:
+    def check_end(self) -> None:
         """Every ping gets one pong, and nothing else does."""
         for wire in self.wires:
             for is_global in (False, True):
@@ -398,7 +398,6 @@ def bymux(world: World) -> str:
     """Streams arrive whole and in order, or their ends are reported, whatever the byte stream and the programs do."""
     run = BymuxRun(world)
     run.run()
-    run.check_pings()
     data = sum(wire.data_bytes for wire in run.wires)
     packets = sum(sum(wire.counts.values()) for wire in run.wires)
     return f"{run.fate}: {len(run.talks)} streams, {data} bytes in {packets} packets, {run.steps} steps"

@@ -77,7 +77,7 @@ class Talker:
     def _talk(self, core: ClientCore) -> None:
         while (message := core.receive()) is not None:
             expected = self._message(self.answered)
-            if message != expected:
+            if message != expected and not self.world.network.has_damaged:
                 raise Violation(f"client {self.number} received {message!r}, expected {expected!r}")
             self.answered += 1
         if core.is_open and self._asked < self.goal and not core.queued:
@@ -86,6 +86,11 @@ class Talker:
 
     def _message(self, index: int) -> bytes:
         return b"ECHO %d %d " % (self.number, index) + b"x" * (self.number * 97 * index % 3000)
+
+    def forget(self) -> None:
+        """Its client of the driver is gone, and with it whatever there was."""
+        self.core = None
+        self.closing = []
 
     def leave(self) -> None:
         """Closes the duologue."""

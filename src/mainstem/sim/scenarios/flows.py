@@ -62,12 +62,8 @@ class Reader:
             # No part of the protocol but UDP's checksum holds the content, and here it did not.
             return
         payload, position = bytes(fragment), fragment.header.position
-        flow, incarnation, number, _ = _HEADER.unpack_from(payload)
         name = f"flow {self.flow.number} at {self.host.name}"
-        if flow != self.flow.number or number >= self.flow.offered.get(incarnation, 0):
-            raise Violation(f"{name}: message {number} of incarnation {incarnation} of flow {flow} was never offered")
-        if payload != message(flow, incarnation, number):
-            raise Violation(f"{name}: message {number} of incarnation {incarnation} has other bytes than were offered")
+        incarnation, number = self.flow.checked(payload, name)
         before = self._images.get(key)
         if before is not None and not self.flow.follows(before[:2], (incarnation, number)):
             raise Violation(f"{name}: {incarnation}:{number} follows {before[0]}:{before[1]} in one image")
@@ -92,6 +88,7 @@ class Flow:
         self.offered: dict[int, int] = {}
         self.incarnation = -1
         self.publication: Publication | ExclusivePublication | None = None
+        self._goal = 0
         self._is_exclusive = is_exclusive
         self._starts = -1
 
@@ -102,12 +99,12 @@ class Flow:
     def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
         """One duty cycle of every end of it whose machine runs; the ends of machines end theirs, and no more."""
         for reader in self.readers:
-            if _runs(reader.host) and self.world.chance.random() >= laziness.get(reader.host.name, 0.0):
+            if runs(reader.host) and self.world.chance.random() >= laziness.get(reader.host.name, 0.0):
                 try:
                     reader.poll()
                 except GONE:
                     reader.subscription = None
-        if offers and _runs(self.host):
+        if offers and runs(self.host):
             try:
                 self._offer()
             except GONE:
@@ -127,6 +124,15 @@ class Flow:
         self.offered[self.incarnation] = number + 1
         if self.publication.offer(message(self.number, self.incarnation, number)) < 0:
             self.offered[self.incarnation] = number
+
+    def checked(self, payload: bytes, name: str) -> tuple[int, int]:
+        """The incarnation and number of a message that ``name`` has; raises Violation where it is none of this flow's."""
+        flow, incarnation, number, _ = _HEADER.unpack_from(payload)
+        if flow != self.number or number >= self.offered.get(incarnation, 0):
+            raise Violation(f"{name}: message {number} of incarnation {incarnation} of flow {flow} was never offered")
+        if payload != message(flow, incarnation, number):
+            raise Violation(f"{name}: message {number} of incarnation {incarnation} has other bytes than were offered")
+        return incarnation, number
 
     def follows(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
         """Whether one message comes right behind another in a log.
@@ -164,6 +170,21 @@ class Flow:
             )
         )
 
+    def aim(self, count: int) -> None:
+        """There are so many messages to offer from now on."""
+        self._goal = self.offered[self.incarnation] + count
+
+    @property
+    def has_offered(self) -> bool:
+        """Whether it has offered what it was to."""
+        return self.offered.get(self.incarnation, 0) >= self._goal
+
+    def heal(self) -> None:
+        """It has no faults of its own."""
+
+    def close(self) -> None:
+        """Leaves nothing open that the clients of the drivers do not close."""
+
     @property
     def is_read(self) -> bool:
         """Whether every reader has the newest message."""
@@ -171,5 +192,6 @@ class Flow:
         return all(reader.newest == last for reader in self.readers)
 
 
-def _runs(host: Host) -> bool:
+def runs(host: Host) -> bool:
+    """Whether programs of a machine run."""
     return host.is_up and not host.is_paused and not host.is_client_paused and not host.aeron.closed

@@ -157,8 +157,8 @@ class JmuxRun(MuxRun):
     FATES: ClassVar[tuple[str, ...]] = (*FATES, "shut down")
     NAMES = NAMES
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
+    def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
+        super().__init__(world, is_killed_later=is_killed_later)
         chance = world.chance
         rations = (chance.choice(RATIONS), chance.choice(RATIONS))
         limits = (chance.choice(FRAGMENT_LIMITS), chance.choice(FRAGMENT_LIMITS))
@@ -473,7 +473,6 @@ def jmux(world: World) -> str:
     """Requests and responses arrive whole, once and in order, or their ends are reported, and no request is processed twice."""
     run = JmuxRun(world)
     run.run()
-    run.check_end()
     data = sum(wire.data_bytes for wire in run.wires)
     messages = sum(sum(wire.counts.values()) for wire in run.wires)
     return f"{run.fate}: {len(run.exchanges)} exchanges, {data} bytes in {messages} messages, {run.steps} steps"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.clock import NEVER_NS, NS_PER_MS, NS_PER_SECOND
 from mainstem.errors import ClosedError, ConnectionLost, MainstemError, RemoteProtocolError, TimedOut
 from mainstem.sim.byte_streams import ByteStream, StreamFaults
 from mainstem.sim.checkers import CHECKED, Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from mainstem.mux.bymux.connection import BymuxConnection
@@ -222,10 +222,10 @@ class MuxRun:
     NAMES: ClassVar[tuple[str, str]]
     wires: Sequence[CheckedWire]  # of both ends
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, is_killed_later: bool = False) -> None:
         self.world = world
         self.chance = chance = world.chance
-        self.fate = chance.choice(self.FATES)
+        self.fate = "dead" if is_killed_later else chance.choice(self.FATES)
         self.stream = ByteStream(chance, world.clock, there=StreamFaults.drawn(chance), back=StreamFaults.drawn(chance))
         self.carriers: list[Carrier] = []
         self.victim = chance.randrange(2)
@@ -233,6 +233,8 @@ class MuxRun:
         self._start_ns = world.now_ns
         self._heal_ns = world.now_ns + chance.randrange(1, HEAL_NS)
         self._fate_ns = world.now_ns + int(chance.choice((0.0, 0.02, 0.1, 1.0)) * chance.randrange(1, HEAL_NS))
+        if is_killed_later:
+            self._fate_ns = NEVER_NS
         self._tick_ns = TICK_NS
         self.is_healed = False
         self._is_ending = False
@@ -281,6 +283,10 @@ class MuxRun:
         """Whether both connections have ended in order."""
         raise NotImplementedError
 
+    def check_end(self) -> None:
+        """Checks what must hold once everything is over."""
+        raise NotImplementedError
+
     def check(self, number: int) -> None:
         """Checks what must hold of one end at every step."""
         raise NotImplementedError
@@ -293,26 +299,37 @@ class MuxRun:
 
     def run(self) -> None:
         """Everything; raises Violation where a promise is broken."""
+        for moved in self.life():
+            self._advance(moved=moved)
+
+    def life(self) -> Iterator[bool]:
+        """Everything. Time goes on wherever it yields, which is whether anything moved; raises Violation as ``run``."""
         if self.fate == "whole":
-            self._until(self.is_done, "the end of every stream")
+            yield from self._until(self.is_done, "the end of every stream")
             self._is_ending = True
             self.begin_end()
-            self._until(self.is_ended, "the end of both connections")
+            yield from self._until(self.is_ended, "the end of both connections")
         else:
-            self._until(self._is_struck, "the end of every stream")
-            self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
+            yield from self._until(self._is_struck, "the end of every stream")
+            yield from self._until(self._is_noticed, f"that both ends notice that one is {self.fate}")
             for number, carrier in enumerate(self.carriers):
                 if carrier.connection.failure is not None:
                     self.refuses(number)
+        self.check_end()
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
+    def kill(self, number: int) -> None:
+        """The machine of one end is dead from now on, in a run that was made for it."""
+        assert self.fate == "dead", "the ends of this run have no heartbeat that would notice"
+        self.victim, self._fate_ns = number, self.world.now_ns
+
+    def _until(self, condition: Callable[[], bool], what: str) -> Iterator[bool]:
         while not condition():
-            self._step()
+            yield self._step()
             if self.steps > MAX_STEPS or self.world.now_ns > self._start_ns + HEAL_NS + PATIENCE_NS:
                 seconds = (self.world.now_ns - self._start_ns) / NS_PER_SECOND
                 raise Violation(f"{what} did not come in {seconds:.1f} s and {self.steps} steps, {self.fate}")
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
         self.steps += 1
         now_ns = self.world.now_ns
         if not self.is_healed and now_ns >= self._heal_ns:
@@ -329,9 +346,9 @@ class MuxRun:
             self.check(number)
             if carrier.connection.failure is not None:
                 self._check_failure(carrier, carrier.connection.failure)
-        self._advance(moved)
+        return moved
 
-    def _advance(self, moved: bool) -> None:
+    def _advance(self, *, moved: bool) -> None:
         now_ns = self.world.now_ns
         self._tick_ns = TICK_NS if moved else min(2 * self._tick_ns, IDLE_TICK_NS)
         step_ns = self._tick_ns
@@ -375,7 +392,7 @@ class MuxRun:
         if not self._is_ending and self.is_done():
             self._is_ending = True
             self.begin_end()
-        return self.world.now_ns > self._fate_ns
+        return self.world.now_ns > self._fate_ns or (self._is_ending and self.is_ended())
 
     def _is_noticed(self) -> bool:
         return all(carrier.is_over or carrier.has_finished for carrier in self.carriers)

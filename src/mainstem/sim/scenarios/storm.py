@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
+from mainstem.duologue.settings import reserved_sessions
 from mainstem.sim.checkers import CHECKED
 from mainstem.sim.disorder import Disorder
 from mainstem.sim.half_writes import leave_half
+from mainstem.sim.scenarios.archived import Archived
+from mainstem.sim.scenarios.connections import Connections
 from mainstem.sim.scenarios.flows import Flow
+from mainstem.sim.scenarios.talks import Talks
 from mainstem.sim.world import QUIET_TICK_NS
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ TIMEOUTS: dict[str, Any] = {
     "image_liveness_timeout_ns": LIVENESS_NS,
     "publication_connection_timeout_ns": LIVENESS_NS,
     "publication_linger_timeout_ns": NS_PER_SECOND,
+    **reserved_sessions(),
+    "driver_stream_session_limit": 1_000,
 }
 # After the faults: every silence has ended in a time-out by then, and every half-written message has been unblocked.
 SETTLE_NS = 6 * LIVENESS_NS
@@ -34,12 +40,44 @@ BUSY_TICK_NS = 10 * NS_PER_MS  # the longest step under faults
 OFFER_SHARE = 0.2  # of the steps
 
 
+class Inhabitant(Protocol):
+    """What goes on in a storm, whatever ends and begins; it checks itself all the time."""
+
+    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
+        """One duty cycle of all that belongs to it, on the machines that run."""
+
+    def heal(self) -> None:
+        """Ends the faults that are its own."""
+
+    def begin_again(self) -> None:
+        """Ends what there is of it: the next begins without what damaged frames have left."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether all of it is there again."""
+
+    def aim(self, count: int) -> None:
+        """Sets how many messages are to come after the storm."""
+
+    @property
+    def has_offered(self) -> bool:
+        """Whether they have been offered."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether they have arrived."""
+
+    def close(self) -> None:
+        """Ends it, and checks what it leaves."""
+
+
 def storm(world: World) -> str:
     """Unicast, multicast, many destinations, shared memory and spies, each read in order and once, whatever ends and begins."""
     chance = world.chance
     world.tick_ns, world.grain_ns = chance.choice((500_000, NS_PER_MS, 2 * NS_PER_MS)), 200_000
     hosts = [world.add_host(f"host{number}", client_timeout_ns=LIVENESS_NS, **TIMEOUTS) for number in range(HOSTS)]
     flows = _flows(world, hosts)
+    inhabitants = [*flows, *_programs(world, hosts, flows)]
     disorder = Disorder(
         world,
         length_ns=max(NS_PER_SECOND, int(LENGTH_NS * world.size)),
@@ -48,8 +86,8 @@ def storm(world: World) -> str:
 
     def step(*, offers: bool) -> None:
         laziness = {disorder.hosts[place].name: share for place, share in disorder.laziness.items()}
-        for flow in flows:
-            flow.step(offers=offers and chance.random() < OFFER_SHARE, laziness=laziness)
+        for each in inhabitants:
+            each.step(offers=offers and chance.random() < OFFER_SHARE, laziness=laziness)
 
     def under_faults() -> bool:
         disorder.step()
@@ -61,11 +99,13 @@ def storm(world: World) -> str:
     over_ns = world.now_ns + max(NS_PER_SECOND, int(LENGTH_NS * world.size))
     world.run_until(under_faults, what="the end of the faults")
     disorder.heal()
+    for each in inhabitants:
+        each.heal()
     world.idle_ns = QUIET_TICK_NS
     if world.network.has_damaged:
         # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
-        for flow in flows:
-            flow.begin_again()
+        for each in inhabitants:
+            each.begin_again()
         world.network.has_damaged = False
 
     def settled() -> bool:
@@ -78,19 +118,22 @@ def storm(world: World) -> str:
 
     def connected() -> bool:
         disorder.step()
-        for flow in flows:
-            flow.step(offers=not flow.is_connected, laziness={})
-        return all(flow.is_connected for flow in flows)
+        for each in inhabitants:
+            each.step(offers=not each.is_connected, laziness={})
+        return all(each.is_connected for each in inhabitants)
 
     world.run_until(connected, what="the connection of every stream after the faults", within_ns=PATIENCE_NS)
-    goals = {flow: flow.offered[flow.incarnation] + LAST_MESSAGES for flow in flows}
+    for each in inhabitants:
+        each.aim(LAST_MESSAGES)
 
     def all_read() -> bool:
-        for flow in flows:
-            flow.step(offers=flow.offered[flow.incarnation] < goals[flow], laziness={})
-        return all(flow.offered[flow.incarnation] >= goals[flow] and flow.is_read for flow in flows)
+        for each in inhabitants:
+            each.step(offers=not each.has_offered, laziness={})
+        return all(each.has_offered and each.is_read for each in inhabitants)
 
     world.run_until(all_read, what="delivery of what was offered after the faults", within_ns=PATIENCE_NS)
+    for each in inhabitants:
+        each.close()
     faults = "; ".join(map(str, disorder.schedule.faults))
     return f"{CHECKED.messages} messages of {len(flows)} streams, {world.ticks} ticks; {faults}"
 
@@ -126,6 +169,23 @@ def _flows(world: World, hosts: list[Host]) -> list[Flow]:
                 flow.read_by(source, f"aeron-spy:{unicast}")
         flows.append(flow)
     return flows
+
+
+def _programs(world: World, hosts: list[Host], flows: list[Flow]) -> list[Inhabitant]:
+    """A recorder of a stream, a duologue server with its clients, connections of the multiplexers: each of them, or not."""
+    chance = world.chance
+    programs: list[Inhabitant] = []
+    if chance.random() < 0.5:
+        flow = chance.choice(flows)
+        reader = chance.choice(flow.readers)
+        programs.append(Archived(world, flow, reader.host, reader.channel))
+    if chance.random() < 0.5:
+        server, *others = chance.sample(hosts, HOSTS)
+        programs.append(Talks(world, server, others))
+    if chance.random() < 0.5:
+        one, other, _ = chance.sample(hosts, HOSTS)
+        programs.append(Connections(world, (one, other)))
+    return programs
 
 
 def _leave_halves(world: World, flows: list[Flow], host: Host) -> None:

@@ -1,0 +1,134 @@
+"""A recorder of a stream whose machines come and go: each recording holds a run of the stream's messages, whole and in order."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mainstem.recording.archive import DirectoryArchive
+from mainstem.recording.reader import RecordingReader
+from mainstem.recording.recorder import Recorder
+from mainstem.recording.replay import messages
+from mainstem.sim.checkers import CHECKED, Violation
+from mainstem.sim.scenarios.flows import GONE, runs
+from mainstem.sim.scenarios.recorders import MEMORY, FaultyDisk
+from mainstem.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from mainstem.sim.host import Host
+    from mainstem.sim.scenarios.flows import Flow
+    from mainstem.sim.world import World
+
+SEGMENT_LENGTH = 64 * 1024
+
+
+class Archived:
+    """A recorder at one machine. It ends with its client, as a process does that is killed, and another begins behind it.
+
+    Args:
+        world: Its chance is drawn from.
+        flow: What is recorded.
+        host: Where; one of the flow's readers.
+        channel: What is subscribed to.
+    """
+
+    def __init__(self, world: World, flow: Flow, host: Host, channel: str) -> None:
+        self.world = world
+        self.flow = flow
+        self.host = host
+        self.channel = channel
+        self._folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="mainstem-sim-")
+        self._directory = Path(self._folder.name)
+        self._disk = FaultyDisk(world.chance)
+        self._recorder: Recorder | None = None
+        self._starts = -1
+        self._is_checked = True  # whether what it holds is what was offered
+
+    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:  # noqa: ARG002 - the flow offers
+        """One duty cycle, where its machine runs."""
+        if self._recorder is not None and (self._starts != self.host.starts or self.host.aeron.closed):
+            self._killed()
+        if not runs(self.host) or self.world.chance.random() < laziness.get(self.host.name, 0.0):
+            return
+        try:
+            if self._recorder is None:
+                self._start()
+            else:
+                self._recorder.do_work()
+        except GONE:
+            self._killed()
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            if self._recorder is None:
+                self._disk.kill()
+
+    def _start(self) -> None:
+        subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
+        self._recorder = Recorder(
+            self._directory, segment_length=SEGMENT_LENGTH, clock=self.host.clock, disk=self._disk
+        )
+        self._starts = self.host.starts
+        self._recorder.add_subscription(subscription)
+
+    def _killed(self) -> None:
+        self._recorder = None
+        self._disk.kill()
+        self.check()
+
+    def heal(self) -> None:
+        """From now on its disk takes everything."""
+        self._disk.heal()
+
+    def begin_again(self) -> None:
+        """From now on nothing is promised of what was recorded: damaged frames are in it."""
+        self._is_checked = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it records."""
+        return self._recorder is not None and bool(self._recorder.active)
+
+    def aim(self, count: int) -> None:
+        """The flow has the messages."""
+
+    @property
+    def has_offered(self) -> bool:
+        """It offers nothing."""
+        return True
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all is recorded that was offered."""
+        publication = self.flow.publication
+        recorder = self._recorder
+        return publication is not None and recorder is not None and publication.position in recorder.active.values()
+
+    def close(self) -> None:
+        """Ends it in order, and checks what it holds."""
+        if self._recorder is not None:
+            self._recorder.close()
+            self._recorder = None
+            self.check()
+        self._disk.kill()
+        self._folder.cleanup()
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Reads every recording; raises Violation where one is not a run of the stream's messages."""
+        if not self._is_checked or self.world.network.has_damaged or not (self._directory / "archive.catalog").exists():
+            return
+        archive = DirectoryArchive(LocalStore(self._directory))
+        for descriptor in archive.recordings():
+            with RecordingReader(archive, descriptor) as reader:
+                before = None
+                for _, payload in messages(reader, reader.start_position, reader.end_position()):
+                    which = self.flow.checked(payload, f"recording {descriptor.recording_id} of {self.host.name}")
+                    if before is not None and not self.flow.follows(before, which):
+                        raise Violation(f"{which} follows {before} in recording {descriptor.recording_id}")
+                    before = which
+                    CHECKED.messages += 1
+                    CHECKED.bytes += len(payload)

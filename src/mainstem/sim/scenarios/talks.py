@@ -1,0 +1,119 @@
+"""A duologue server and its clients on machines that come and go: each message comes back once and in order, or loudly fails."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from mainstem.duologue.crypto import ServerKey
+from mainstem.duologue.handler import Echo
+from mainstem.duologue.server_core import ServerCore
+from mainstem.duologue.settings import ClientSettings, ServerSettings
+from mainstem.errors import RemoteProtocolError
+from mainstem.sim.scenarios.duologue import Talker
+from mainstem.sim.scenarios.flows import GONE, runs
+
+if TYPE_CHECKING:
+    from mainstem.sim.host import Host
+    from mainstem.sim.world import World
+
+MAX_CLIENTS = 100
+TIMEOUT_S = 5.0
+
+
+class Talks:
+    """A server at one machine and a client at each of some others, all begun anew whenever their machine's client is.
+
+    Args:
+        world: Its chance is drawn from.
+        host: The server's machine.
+        others: Those of the clients.
+    """
+
+    def __init__(self, world: World, host: Host, others: list[Host]) -> None:
+        chance = world.chance
+        self.world = world
+        self.host = host
+        self._key = ServerKey.generate(Random(chance.getrandbits(64))) if chance.random() < 0.5 else None
+        # A client that begins again is a new one, while the server still waits for the last.
+        self._settings = ServerSettings(
+            address=host.address,
+            max_clients=MAX_CLIENTS,
+            max_per_address=MAX_CLIENTS,
+            join_timeout=3.0,
+            hello_rate=100.0,
+        )
+        public = b"" if self._key is None else self._key.public
+        settings = ClientSettings(server=host.address, timeout=TIMEOUT_S, server_key=public)
+        self.talkers = [Talker(world, other, number, settings) for number, other in enumerate(others)]
+        for talker in self.talkers:
+            talker.goal = 0
+        self._starts = {other.name: -1 for other in (host, *others)}
+        self._server: ServerCore | None = None
+
+    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
+        """One duty cycle of both ends, where their machines run."""
+        if runs(self.host):
+            try:
+                self._serve()
+            except GONE:
+                self._server = None
+        for talker in self.talkers:
+            if offers and talker.is_done:
+                talker.goal += 1
+            if runs(talker.host) and self.world.chance.random() >= laziness.get(talker.host.name, 0.0):
+                if self._has_begun_again(talker.host):
+                    talker.forget()
+                try:
+                    talker.step()
+                except GONE:
+                    talker.leave()
+                except RemoteProtocolError:
+                    if not self.world.network.has_damaged:
+                        raise
+                    talker.leave()
+
+    def _has_begun_again(self, host: Host) -> bool:
+        before, self._starts[host.name] = self._starts[host.name], host.starts
+        return before != host.starts
+
+    def _serve(self) -> None:
+        if self._has_begun_again(self.host):
+            self._server = None
+        if self._server is None:
+            chance = Random(self.world.chance.getrandbits(64))
+            self._server = ServerCore(
+                self.host.aeron, self._settings, Echo(), chance=chance, key=self._key, assert_thread=lambda: None
+            )
+        self._server.do_work(self.world.now_ns)
+
+    def heal(self) -> None:
+        """It has no faults of its own."""
+
+    def begin_again(self) -> None:
+        """Ends every duologue."""
+        for talker in self.talkers:
+            talker.leave()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether every client has its duologue."""
+        return all(talker.core is not None and talker.core.is_open for talker in self.talkers)
+
+    def aim(self, count: int) -> None:
+        """Each client has so many messages to send from now on."""
+        for talker in self.talkers:
+            talker.goal = talker.answered + count
+
+    @property
+    def has_offered(self) -> bool:
+        """Its clients send by themselves."""
+        return True
+
+    @property
+    def is_read(self) -> bool:
+        """Whether every message has come back."""
+        return all(talker.is_done for talker in self.talkers)
+
+    def close(self) -> None:
+        """Leaves nothing open that the clients of the drivers do not close."""
