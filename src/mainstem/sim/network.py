@@ -300,7 +300,7 @@ class SimNetwork:
         if self._instrument is not None:
             self._instrument.frame_out(peer.text, datagram, now_ns)
         if self.checker is not None:
-            self.checker.sent(source.local, datagram, now_ns)
+            self.checker.sent(source.local, peer.address, datagram, now_ns)
         if peer.is_multicast:
             # Each member has a link of its own: one may miss what another receives.
             for member in self._receivers(peer.address):

@@ -88,6 +88,7 @@ class _Sender:
     requests: list[_Request] = field(default_factory=list)
     asked: dict[tuple[int, int], int] = field(default_factory=dict)  # ranges, to when they were last asked for
     frame_ends: dict[int, int] = field(default_factory=dict)
+    reached: dict[InetAddress, int] = field(default_factory=dict)  # by destination, what went there
 
     def position(self, term_id: int, offset: int) -> int:
         return ((term_id - self.initial_term_id) & 0xFFFFFFFF) * self.term_length + offset
@@ -146,11 +147,12 @@ class WireChecker:
 
     # -- what is sent ------------------------------------------------------------------------------------------------
 
-    def sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
+    def sent(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
         """Checks a datagram that leaves a socket.
 
         Args:
             source: The socket's address.
+            destination: Where it goes to.
             datagram: Its bytes.
             now_ns: Simulated time in nanoseconds.
 
@@ -158,13 +160,13 @@ class WireChecker:
             Violation: The sender or the receiver owes something else.
 
         Example:
-            ``checker.sent(socket.local, datagram, now_ns)``
+            ``checker.sent(socket.local, destination, datagram, now_ns)``
         """
         if self.is_blind:
             return
         kind = _kind(datagram)
         if kind in (layout.TYPE_DATA, layout.TYPE_PAD):
-            self._data_sent(source, datagram, now_ns)
+            self._data_sent(source, destination, datagram, now_ns)
         elif kind == layout.TYPE_SETUP:
             self._setup_sent(source, datagram)
         elif kind == layout.TYPE_SM:
@@ -181,7 +183,7 @@ class WireChecker:
             sender.sent_to = sender.position(active, offset)
             self._senders[source, session_id, stream_id] = sender
 
-    def _data_sent(self, source: InetAddress, datagram: bytes, now_ns: int) -> None:
+    def _data_sent(self, source: InetAddress, destination: InetAddress, datagram: bytes, now_ns: int) -> None:
         _, _, _, _, offset, session_id, stream_id, term_id = _HEADER.unpack_from(datagram)
         sender = self._senders.get((source, session_id, stream_id))
         if sender is None:
@@ -190,11 +192,15 @@ class WireChecker:
         end, needed = _extent(datagram, position, sender.frame_ends)
         if sender.requests:
             self._check_requests(source, sender)
-        if position < sender.sent_to and end > position:
+        reached = sender.reached.get(destination, 0)
+        if position < reached and end > position:
             self.efficiency.resent_bytes += end - position
             for request in sender.requests:
                 request.responses.append((position, end))
             return
+        sender.reached[destination] = end
+        if position < sender.sent_to and end > position:
+            return  # it went to another destination before
         if sender.edge >= 0:
             if end > position and needed > sender.edge:
                 raise Violation(

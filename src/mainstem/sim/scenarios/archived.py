@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from mainstem.sim.scenarios.recorders import MEMORY, FaultyDisk
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
+    from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.host import Host
     from mainstem.sim.scenarios.flows import Flow
     from mainstem.sim.world import World
@@ -43,6 +45,7 @@ class Archived:
         self._directory = Path(self._folder.name)
         self._disk = FaultyDisk(world.chance)
         self._recorder: Recorder | None = None
+        self._subscription: Subscription | None = None
         self._starts = -1
         self._is_checked = True  # whether what it holds is what was offered
 
@@ -66,17 +69,24 @@ class Archived:
                 self._disk.kill()
 
     def _start(self) -> None:
-        subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
-        self._recorder = Recorder(
-            self._directory, segment_length=SEGMENT_LENGTH, clock=self.host.clock, disk=self._disk
-        )
+        # A recorder that finds the disk full has no subscription, which would hold the stream.
+        recorder = Recorder(self._directory, segment_length=SEGMENT_LENGTH, clock=self.host.clock, disk=self._disk)
+        self._subscription = self.host.aeron.add_subscription(self.channel, self.flow.stream_id)
+        recorder.add_subscription(self._subscription)
+        self._recorder = recorder
         self._starts = self.host.starts
-        self._recorder.add_subscription(subscription)
 
     def _killed(self) -> None:
+        self._end()
+        self.check()
+
+    def _end(self) -> None:
         self._recorder = None
         self._disk.kill()
-        self.check()
+        if self._subscription is not None and not self._subscription.closed:
+            with suppress(*GONE):
+                self._subscription.close()
+        self._subscription = None
 
     def heal(self) -> None:
         """From now on its disk takes everything."""
@@ -85,6 +95,7 @@ class Archived:
     def begin_again(self) -> None:
         """From now on nothing is promised of what was recorded: damaged frames are in it."""
         self._is_checked = False
+        self._end()
 
     @property
     def is_connected(self) -> bool:

@@ -6,6 +6,7 @@ these. So a reader needs no list of what is outstanding to see what is invented,
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from random import Random
 from struct import Struct
@@ -57,6 +58,13 @@ class Reader:
         for image in self.subscription.open_images:
             image.poll_messages(partial(self._on_message, image.correlation_id), 10)
 
+    def leave(self) -> None:
+        """Ends the subscription: it must not hold what it does not read any more."""
+        if self.subscription is not None and not self.subscription.closed:
+            with suppress(*GONE):
+                self.subscription.close()
+        self.subscription = None
+
     def _on_message(self, key: int, fragment: Fragment) -> None:
         if self.flow.world.network.has_damaged:
             # No part of the protocol but UDP's checksum holds the content, and here it did not.
@@ -103,7 +111,7 @@ class Flow:
                 try:
                     reader.poll()
                 except GONE:
-                    reader.subscription = None
+                    reader.leave()
         if offers and runs(self.host):
             try:
                 self._offer()

@@ -236,6 +236,9 @@ class MuxRun:
         if is_killed_later:
             self._fate_ns = NEVER_NS
         self._tick_ns = TICK_NS
+        # A world of hosts may make longer ones: a ping and its time-out are as late as that.
+        self._longest_step_ns = IDLE_TICK_NS
+        self._stepped_ns = world.now_ns
         self.is_healed = False
         self._is_ending = False
 
@@ -332,6 +335,8 @@ class MuxRun:
     def _step(self) -> bool:
         self.steps += 1
         now_ns = self.world.now_ns
+        self._longest_step_ns = max(self._longest_step_ns, now_ns - self._stepped_ns)
+        self._stepped_ns = now_ns
         if not self.is_healed and now_ns >= self._heal_ns:
             self._heal()
         if self.fate != "whole" and now_ns >= self._fate_ns:
@@ -400,7 +405,7 @@ class MuxRun:
     def _check_silence(self, carrier: Carrier) -> None:
         """A peer that is silent is given up in time."""
         settings = carrier.connection.settings
-        limit_ns = settings.ping_interval_ns + settings.ping_timeout_ns + 3 * IDLE_TICK_NS
+        limit_ns = settings.ping_interval_ns + settings.ping_timeout_ns + 3 * self._longest_step_ns
         silent_ns = self.world.now_ns - carrier.heard_ns
         is_waiting = not carrier.is_over and not carrier.wants_to_leave
         if settings.ping_interval_ns and is_waiting and silent_ns > limit_ns:

@@ -102,11 +102,6 @@ def storm(world: World) -> str:
     for each in inhabitants:
         each.heal()
     world.idle_ns = QUIET_TICK_NS
-    if world.network.has_damaged:
-        # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
-        for each in inhabitants:
-            each.begin_again()
-        world.network.has_damaged = False
 
     def settled() -> bool:
         disorder.step()
@@ -115,6 +110,14 @@ def storm(world: World) -> str:
 
     settled_ns = world.now_ns + SETTLE_NS
     world.run_until(settled, what="that every machine is back", within_ns=PATIENCE_NS)
+    if world.network.has_damaged:
+        # A damaged frame stays in the log that it came into: nothing is promised of these streams, all of new ones.
+        for each in inhabitants:
+            each.begin_again()
+        gone_ns = world.now_ns + SETTLE_NS
+        while world.now_ns < gone_ns:
+            world.step()
+        world.network.has_damaged = False
 
     def connected() -> bool:
         disorder.step()
