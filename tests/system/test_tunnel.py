@@ -254,6 +254,25 @@ def test_reads_addresses() -> None:
             Address.parse(wrong)
 
 
+async def test_a_signal_ends_the_command_while_it_connects(tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    asked = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read(-1)
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
+        to = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+        words = ["tunnel", "connect", "--listen", f"unix:{tmp_path / 'front'}", "--to", to, "--token", "secret"]
+        command = [sys.executable, "-c", "from mainstem.cli import main; main()", *words]
+        with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(SRC)}) as process:
+            await soon(asked.wait())
+            process.send_signal(signal.SIGTERM)
+            assert await soon(asyncio.to_thread(process.wait, STALL_S)) == -signal.SIGTERM
+
+
 async def test_the_command(target: Address, tmp_path: Path) -> None:
     pytest.importorskip("typer")
     (tmp_path / "token").write_text("secret\n")

@@ -67,9 +67,9 @@ def serve(
     where = Address.parse(listen)
 
     async def work() -> None:
-        asked = asked_to_end()
         async with server:
             await server.start(where, ssl=context)
+            asked = asked_to_end()
             with _exporting(metrics, server):
                 typer.echo(f"tunnel serves {where if where.path or where.port else f':{server.port}'} to {to}")
                 await asked.wait()
@@ -102,10 +102,10 @@ def connect(
     secret, size = _secret(token, token_file), _size(window)
 
     async def work() -> None:
-        asked = asked_to_end()
         client = TunnelClient(target, token=secret, ssl=context, server_hostname=tls_name or None, window=size)
         async with client:
             await client.start(where)
+            asked = asked_to_end()  # no earlier: a signal ends the attempt to connect at once
             with _exporting(metrics, client):
                 typer.echo(
                     f"tunnel listens on {where if where.path or where.port else f':{client.port}'}, goes to {to}"
