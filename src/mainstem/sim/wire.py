@@ -198,7 +198,7 @@ class WireChecker:
             for request in sender.requests:
                 request.responses.append((position, end))
             return
-        sender.reached[destination] = end
+        sender.reached[destination] = max(reached, end)
         if position < sender.sent_to and end > position:
             return  # it went to another destination before
         if sender.edge >= 0:

@@ -13,7 +13,7 @@ from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import messages
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.scenarios.flows import GONE, runs
+from mainstem.sim.scenarios.inhabitant import GONE, Inhabitant, runs
 from mainstem.sim.scenarios.recorders import MEMORY, FaultyDisk
 from mainstem.store.local import LocalStore
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SEGMENT_LENGTH = 64 * 1024
 
 
-class Archived:
+class Archived(Inhabitant):
     """A recorder at one machine. It ends with its client, as a process does that is killed, and another begins behind it.
 
     Args:
@@ -102,14 +102,6 @@ class Archived:
         """Whether it records."""
         return self._recorder is not None and bool(self._recorder.active)
 
-    def aim(self, count: int) -> None:
-        """The flow has the messages."""
-
-    @property
-    def has_offered(self) -> bool:
-        """It offers nothing."""
-        return True
-
     @property
     def is_read(self) -> bool:
         """Whether all is recorded that was offered."""
@@ -117,12 +109,15 @@ class Archived:
         recorder = self._recorder
         return publication is not None and recorder is not None and publication.position in recorder.active.values()
 
-    def close(self) -> None:
-        """Ends it in order, and checks what it holds."""
+    def finish(self) -> None:
+        """Ends the recorder in order, and checks what it holds."""
         if self._recorder is not None:
             self._recorder.close()
             self._recorder = None
             self.check()
+
+    def close(self) -> None:
+        """Closes its files and deletes them."""
         self._disk.kill()
         self._folder.cleanup()
 

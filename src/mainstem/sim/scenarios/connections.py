@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem.sim.scenarios.aqueduct import AqueductRun
 from mainstem.sim.scenarios.bymux import BymuxRun
-from mainstem.sim.scenarios.flows import runs
+from mainstem.sim.scenarios.inhabitant import Inhabitant, runs
 from mainstem.sim.scenarios.jmux import JmuxRun
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Run(Protocol):
         """From now on the machine of one end does not run."""
 
 
-class Connections:
+class Connections(Inhabitant):
     """Connections between two machines, of a kind that is drawn for each. One that stops in the middle is begun anew.
 
     Args:
@@ -67,12 +67,6 @@ class Connections:
             self._left -= self._is_whole
             self._run = None
 
-    def heal(self) -> None:
-        """It has no faults of its own."""
-
-    def begin_again(self) -> None:
-        """What it carries was not in the damaged datagrams."""
-
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection that no machine has left."""
@@ -83,14 +77,6 @@ class Connections:
         self._left = 2
 
     @property
-    def has_offered(self) -> bool:
-        """Its programs write by themselves."""
-        return True
-
-    @property
     def is_read(self) -> bool:
         """Whether the connections have ended in order."""
         return self._left <= 0
-
-    def close(self) -> None:
-        """Leaves nothing open."""

@@ -12,8 +12,8 @@ from random import Random
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from mainstem.errors import ClosedError, CorruptLogError, RegistrationError, TimedOut
 from mainstem.sim.checkers import CHECKED, Violation
+from mainstem.sim.scenarios.inhabitant import GONE, Inhabitant, runs
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _HEADER = Struct("<HIII")  # stream, incarnation, number in it, length of the filling
 _FILLING = Random(1).randbytes(1 << 16)
 MAX_FILLING = 4_000
-# What a program meets whose client or driver is gone, or whose driver has no room for a log.
-GONE = (ClosedError, TimedOut, RegistrationError, CorruptLogError)
 
 
 def message(flow: int, incarnation: int, number: int) -> bytes:
@@ -83,7 +81,7 @@ class Reader:
         CHECKED.bytes += len(payload)
 
 
-class Flow:
+class Flow(Inhabitant):
     """One stream: a publication that is made anew whenever it has gone, and its readers."""
 
     def __init__(self, number: int, world: World, host: Host, channel: str, *, is_exclusive: bool) -> None:
@@ -187,19 +185,8 @@ class Flow:
         """Whether it has offered what it was to."""
         return self.offered.get(self.incarnation, 0) >= self._goal
 
-    def heal(self) -> None:
-        """It has no faults of its own."""
-
-    def close(self) -> None:
-        """Leaves nothing open that the clients of the drivers do not close."""
-
     @property
     def is_read(self) -> bool:
         """Whether every reader has the newest message."""
         last = (self.incarnation, self.offered.get(self.incarnation, 0) - 1)
         return all(reader.newest == last for reader in self.readers)
-
-
-def runs(host: Host) -> bool:
-    """Whether programs of a machine run."""
-    return host.is_up and not host.is_paused and not host.is_client_paused and not host.aeron.closed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from mainstem.clock import NS_PER_MS, NS_PER_SECOND
 from mainstem.duologue.settings import reserved_sessions
@@ -17,6 +18,7 @@ from mainstem.sim.world import QUIET_TICK_NS
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host
+    from mainstem.sim.scenarios.inhabitant import Inhabitant
     from mainstem.sim.world import World
 
 HOSTS = 3
@@ -40,37 +42,6 @@ BUSY_TICK_NS = 10 * NS_PER_MS  # the longest step under faults
 OFFER_SHARE = 0.2  # of the steps
 
 
-class Inhabitant(Protocol):
-    """What goes on in a storm, whatever ends and begins; it checks itself all the time."""
-
-    def step(self, *, offers: bool, laziness: dict[str, float]) -> None:
-        """One duty cycle of all that belongs to it, on the machines that run."""
-
-    def heal(self) -> None:
-        """Ends the faults that are its own."""
-
-    def begin_again(self) -> None:
-        """Ends what there is of it: the next begins without what damaged frames have left."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether all of it is there again."""
-
-    def aim(self, count: int) -> None:
-        """Sets how many messages are to come after the storm."""
-
-    @property
-    def has_offered(self) -> bool:
-        """Whether they have been offered."""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether they have arrived."""
-
-    def close(self) -> None:
-        """Ends it, and checks what it leaves."""
-
-
 def storm(world: World) -> str:
     """Unicast, multicast, many destinations, shared memory and spies, each read in order and once, whatever ends and begins."""
     chance = world.chance
@@ -83,6 +54,17 @@ def storm(world: World) -> str:
         length_ns=max(NS_PER_SECOND, int(LENGTH_NS * world.size)),
         before_client_dies=lambda host: _leave_halves(world, flows, host),
     )
+    with ExitStack() as stack:
+        for each in inhabitants:
+            stack.callback(each.close)
+        _live_through(world, disorder, inhabitants)
+    faults = "; ".join(map(str, disorder.schedule.faults))
+    return f"{CHECKED.messages} messages of {len(flows)} streams, {world.ticks} ticks; {faults}"
+
+
+def _live_through(world: World, disorder: Disorder, inhabitants: list[Inhabitant]) -> None:
+    """The faults, their end, and what must come after it."""
+    chance = world.chance
 
     def step(*, offers: bool) -> None:
         laziness = {disorder.hosts[place].name: share for place, share in disorder.laziness.items()}
@@ -136,9 +118,7 @@ def storm(world: World) -> str:
 
     world.run_until(all_read, what="delivery of what was offered after the faults", within_ns=PATIENCE_NS)
     for each in inhabitants:
-        each.close()
-    faults = "; ".join(map(str, disorder.schedule.faults))
-    return f"{CHECKED.messages} messages of {len(flows)} streams, {world.ticks} ticks; {faults}"
+        each.finish()
 
 
 def _flows(world: World, hosts: list[Host]) -> list[Flow]:

@@ -11,7 +11,7 @@ from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
 from mainstem.errors import RemoteProtocolError
 from mainstem.sim.scenarios.duologue import Talker
-from mainstem.sim.scenarios.flows import GONE, runs
+from mainstem.sim.scenarios.inhabitant import GONE, Inhabitant, runs
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host
@@ -21,7 +21,7 @@ MAX_CLIENTS = 100
 TIMEOUT_S = 5.0
 
 
-class Talks:
+class Talks(Inhabitant):
     """A server at one machine and a client at each of some others, all begun anew whenever their machine's client is.
 
     Args:
@@ -87,9 +87,6 @@ class Talks:
             )
         self._server.do_work(self.world.now_ns)
 
-    def heal(self) -> None:
-        """It has no faults of its own."""
-
     def begin_again(self) -> None:
         """Ends every duologue."""
         for talker in self.talkers:
@@ -106,14 +103,6 @@ class Talks:
             talker.goal = talker.answered + count
 
     @property
-    def has_offered(self) -> bool:
-        """Its clients send by themselves."""
-        return True
-
-    @property
     def is_read(self) -> bool:
         """Whether every message has come back."""
         return all(talker.is_done for talker in self.talkers)
-
-    def close(self) -> None:
-        """Leaves nothing open that the clients of the drivers do not close."""
