@@ -10,6 +10,7 @@ from tests.support.patience import Patience, nothing
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
+from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,10 @@ class Machines:
         self.until(step, why="not every message arrived", progress=lambda: (sent, [len(into) for into in received]))
         expected = [message(number) for number in range(messages)]
         assert all(into == expected for into in received)
+
+    def naks_sent(self) -> int:
+        """How many NAKs the two drivers have sent so far."""
+        return sum(client.counters.value(SystemCounter.NAKS_SENT) for client in (self.near, self.far))
 
     def __enter__(self) -> Self:
         return self
