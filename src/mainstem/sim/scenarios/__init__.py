@@ -15,7 +15,7 @@ from mainstem.sim.scenarios.jmux import jmux
 from mainstem.sim.scenarios.lives import rejection, response, spies
 from mainstem.sim.scenarios.recorders import recorders
 from mainstem.sim.scenarios.shared import ipc, response_ipc
-from mainstem.sim.scenarios.storm import storm
+from mainstem.sim.scenarios.storm.scenario import storm
 from mainstem.sim.scenarios.unicast import unicast
 from mainstem.sim.scenarios.windows import cubic, latency, unreliable, untethered
 

@@ -11,7 +11,7 @@ from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
 from mainstem.errors import RemoteProtocolError
 from mainstem.sim.scenarios.duologue import Talker
-from mainstem.sim.scenarios.inhabitant import GONE, Inhabitant, runs
+from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host

@@ -10,15 +10,15 @@ from mainstem.duologue.settings import reserved_sessions
 from mainstem.sim.checkers import CHECKED
 from mainstem.sim.disorder import Disorder
 from mainstem.sim.half_writes import leave_half
-from mainstem.sim.scenarios.archived import Archived
-from mainstem.sim.scenarios.connections import Connections
-from mainstem.sim.scenarios.flows import Flow
-from mainstem.sim.scenarios.talks import Talks
+from mainstem.sim.scenarios.storm.archived import Archived
+from mainstem.sim.scenarios.storm.connections import Connections
+from mainstem.sim.scenarios.storm.flows import Flow
+from mainstem.sim.scenarios.storm.talks import Talks
 from mainstem.sim.world import QUIET_TICK_NS
 
 if TYPE_CHECKING:
     from mainstem.sim.host import Host
-    from mainstem.sim.scenarios.inhabitant import Inhabitant
+    from mainstem.sim.scenarios.storm.inhabitant import Inhabitant
     from mainstem.sim.world import World
 
 HOSTS = 3

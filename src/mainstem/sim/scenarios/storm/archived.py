@@ -13,14 +13,14 @@ from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.replay import messages
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.scenarios.inhabitant import GONE, Inhabitant, runs
 from mainstem.sim.scenarios.recorders import MEMORY, FaultyDisk
+from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
 from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from mainstem.aeron.client.subscription import Subscription
     from mainstem.sim.host import Host
-    from mainstem.sim.scenarios.flows import Flow
+    from mainstem.sim.scenarios.storm.flows import Flow
     from mainstem.sim.world import World
 
 SEGMENT_LENGTH = 64 * 1024

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from mainstem.sim.checkers import CHECKED, Violation
-from mainstem.sim.scenarios.inhabitant import GONE, Inhabitant, runs
+from mainstem.sim.scenarios.storm.inhabitant import GONE, Inhabitant, runs
 
 if TYPE_CHECKING:
     from mainstem._core.log.fragment import Fragment

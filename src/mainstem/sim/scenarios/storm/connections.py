@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from mainstem.sim.scenarios.aqueduct import AqueductRun
 from mainstem.sim.scenarios.bymux import BymuxRun
-from mainstem.sim.scenarios.inhabitant import Inhabitant, runs
 from mainstem.sim.scenarios.jmux import JmuxRun
+from mainstem.sim.scenarios.storm.inhabitant import Inhabitant, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
