@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -147,6 +148,16 @@ def test_no_door_stands_open_that_nobody_uses() -> None:
         if rest := names - used:
             unused.append(f"{door}: {', '.join(sorted(rest))}")
     assert unused == []
+
+
+def test_what_tests_share_is_below_support() -> None:
+    borrowed = [
+        f"{path.relative_to(ROOT)} imports {node.module}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and re.search(r"^tests\..*\btest_\w+$", node.module)
+    ]
+    assert borrowed == []
 
 
 def test_imports_point_downwards() -> None:

@@ -19,10 +19,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.interop.test_capture_tshark import number
 from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
 from tests.support.patience import STALL_S
+from tests.support.tshark import number
 from tests.unit.spark.folds.folding import events_of_wire, run
 
 from mainstem.spark.folds.path import PathFold

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from tests.support import captures as make
 from tests.support.accounts import accounted
-from tests.unit.capture.test_every_packet import WRAPPED
+from tests.support.tunnels import WRAPPED
 
 from mainstem.capture import index as indexing
 from mainstem.capture.index import build

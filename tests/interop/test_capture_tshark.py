@@ -16,6 +16,7 @@ from tests.support.captures import rows_of
 from tests.support.dumpcap import Dumpcap
 from tests.support.invoked_pair import Machines
 from tests.support.ports import free_port
+from tests.support.tshark import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,14 +137,6 @@ FIELDS = {
     ),
 }
 LAYERS = {layer: kind for kind, (layer, _) in FIELDS.items()}
-WIDE = {"receiver_id", "echo_timestamp", "reception_delta", "reserved_value"}
-
-
-def number(text: str, column: str) -> int:
-    """A field's value; the dissector shows some 32- and 64-bit fields without their sign, some with."""
-    value = int(text, 0)
-    bits = 64 if column in WIDE else 32
-    return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
 def by_tshark(path: Path, ports: range) -> tuple[Counter[tuple[Any, ...]], Counter[int]]:

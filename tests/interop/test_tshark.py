@@ -5,16 +5,14 @@ ERR, RSP_SETUP and RES are left out: the dissector has an older layout of the fi
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.dumpcap import Dumpcap
 from tests.support.live_driver import exchange, wait_for
 from tests.support.ports import free_port
+from tests.support.tshark import PORTS, Capture
 
 from mainstem._core import layout
 from mainstem.aeron.client.client import Aeron
@@ -22,7 +20,6 @@ from mainstem.aeron.driver.media_driver import MediaDriver
 from mainstem.aeron.system_counter import SystemCounter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [
@@ -31,56 +28,7 @@ pytestmark = [
 ]
 
 
-PORTS = 4  # the first of them and the next three
 MESSAGES = 200
-
-
-class Capture(Dumpcap):
-    """The datagrams of a few ports on the loopback interface, while the ``with`` lasts."""
-
-    def __init__(self, path: Path, port: int) -> None:
-        super().__init__(path, f"udp portrange {port}-{port + PORTS - 1}")
-        self._port = port
-
-    def count(self, kind: int) -> int:
-        """How many datagrams begin with a frame of that type, whatever the dissector knows of it."""
-        command = ["tshark", "-r", str(self._path), "-Y", _begins_with(kind), "-T", "fields", "-e", "frame.number"]
-        return len(subprocess.run(command, capture_output=True, check=True).stdout.split())
-
-    def frames(self, *, without: Sequence[int] = ()) -> list[tuple[str, str]]:
-        """(the dissector's name, what is wrong with it) of every Aeron frame; types it does not know are left out."""
-        ports = range(self._port, self._port + PORTS)
-        decode = [word for port in ports for word in ("-d", f"udp.port=={port},aeron")]
-        command = ["tshark", "-r", str(self._path), *decode, "-T", "json"]
-        if without:
-            command += ["-Y", " and ".join(f"not {_begins_with(kind)}" for kind in without)]
-        output = subprocess.run([*command, "--no-duplicate-keys"], capture_output=True, check=True).stdout
-        found = []
-        for packet in json.loads(output):
-            layers = packet["_source"]["layers"]
-            if "_ws.malformed" in layers or "aeron" not in layers:
-                found.append(("?", f"not decoded: {sorted(layers)}"))
-                continue
-            # A datagram of several frames has several layers.
-            for layer in layers["aeron"] if isinstance(layers["aeron"], list) else [layers["aeron"]]:
-                for name, value in layer.items():
-                    found += [(name, _expert(each)) for each in (value if isinstance(value, list) else [value])]
-        return found
-
-
-def _begins_with(kind: int) -> str:
-    return f"udp.payload[6:2] == {kind & 0xFF:02x}:{kind >> 8:02x}"
-
-
-def _expert(value: Any) -> str:
-    """The first expert message that is an error."""
-    if isinstance(value, dict):
-        if value.get("_ws.expert.severity") in ("0x00800000", "8388608"):
-            return str(value.get("_ws.expert.message", "error"))
-        return next(filter(None, map(_expert, value.values())), "")
-    if isinstance(value, list):
-        return next(filter(None, map(_expert, value)), "")
-    return ""
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.test_ingest import ingest, log
+from tests.support.ingesting import ingest, log
 
 from mainstem.codecs import find_codec
 from mainstem.errors import ConfigurationError

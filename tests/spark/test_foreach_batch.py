@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.test_ingest_formats import forget_last_batch
+from tests.support.ingesting import forget_last_batch
 
 from mainstem.spark.foreach_batch import in_transaction, once, to_delta
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 import pytest
+from tests.support.ingesting import ingest, log
 from tests.support.live_driver import wait_for
 from tests.support.patience import STALL_S
-from tests.unit.spark.test_parsers import XML, order
+from tests.support.sbe_orders import XML, order
 
 from mainstem import Aeron, MediaDriver
 from mainstem.errors import ConfigurationError
 from mainstem.recording import Recorder, open_recordings
-from mainstem.recording.message_log import MessageLog
 from mainstem.recording.positions import positions_file
 from mainstem.spark.ingest import Count, IngestOptions, start
 from mainstem.spark.parsers import RowParser
@@ -30,20 +30,6 @@ class Words(RowParser):
 
     def rows(self, payload: bytes) -> Any:
         return ({"word": word} for word in payload.decode().split())
-
-
-def log(path: Path, payloads: list[bytes], stream_id: int = 1001) -> None:
-    with Recorder(path) as recorder:
-        MessageLog(recorder, stream_id=stream_id).write((0, payload) for payload in payloads)
-
-
-def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[list[Any], Count]:
-    given = IngestOptions(source=str(tmp_path / "recordings"), out=tmp_path / "table", **options)
-    query, count = start(spark, given), Count()
-    assert query.awaitTermination(200)
-    count.update(query)
-    rows = spark.read.parquet(str(tmp_path / "table")).orderBy("stream_id", "position").collect()
-    return rows, count
 
 
 def test_lines_become_typed_rows_what_is_none_is_told_and_a_second_run_goes_on(

@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.ingesting import forget_last_batch
 
 from mainstem.errors import ConfigurationError, StoreError
 from mainstem.recording import Recorder
@@ -40,13 +41,6 @@ def ingest(spark: SparkSession, tmp_path: Path, **options: Any) -> Count:
     assert query.awaitTermination(400)
     count.update(query)
     return count
-
-
-def forget_last_batch(checkpoint: Path) -> None:
-    """As if the driver had ended between the table's commit and the checkpoint's."""
-    commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
-        path.unlink(missing_ok=True)
 
 
 def test_a_delta_table_has_each_message_once_and_spark_duckdb_and_polars_read_it(

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.duologues import HERE, client_settings, server_settings
 from tests.support.live_driver import shared_memory, wait_for
 from tests.support.patience import STALL_S
 from tests.support.ports import free_port
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.system
 
-HERE = "127.0.0.1"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -61,16 +61,6 @@ def driver() -> Iterator[MediaDriver]:
 def aeron(driver: MediaDriver) -> Iterator[Aeron]:
     with Aeron.connect(driver.directory) as made:
         yield made
-
-
-def server_settings(port: int, **more: Any) -> ServerSettings:
-    return ServerSettings(
-        address=HERE, initial_port=port, initial_control_port=port + 1, base_port=port + 2, **{"max_clients": 4, **more}
-    )
-
-
-def client_settings(port: int, **more: Any) -> ClientSettings:
-    return ClientSettings(server=HERE, initial_port=port, initial_control_port=port + 1, **{"timeout": 15.0, **more})
 
 
 def in_use(server: DuologueServer) -> tuple[int, int]:

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.duologues import client_settings, server_settings
 from tests.support.patience import STALL_S, soon, until
 from tests.support.ports import free_port
-from tests.system.test_duologue import client_settings, server_settings
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver

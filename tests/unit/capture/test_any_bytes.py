@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import captures as make
+from tests.support.tunnels import WRAPPED
 from tests.unit._core import uncompiled
-from tests.unit.capture.test_every_packet import WRAPPED
 
 from mainstem._core.capture import aeron_frames, frame_rows, layout, mux_frames, packet_index, records
 

@@ -16,7 +16,6 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.codecs.test_schema_registry import Registry, registry
 
 import mainstem.codecs.protobuf_rows
 from mainstem.codecs import find_codec
@@ -25,7 +24,8 @@ from mainstem.errors import ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["registry"]
+    from tests.support.schema_registry import Registry
+
 F = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
     "i32": F.TYPE_INT32, "s32": F.TYPE_SINT32, "x32": F.TYPE_SFIXED32, "i64": F.TYPE_INT64, "s64": F.TYPE_SINT64,

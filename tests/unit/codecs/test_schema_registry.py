@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import json
 import pickle
 import ssl
-import threading
-from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,61 +10,13 @@ import mainstem.codecs.schemas as schemas
 from mainstem.aqueduct import make_certificates
 from mainstem.codecs import find_codec
 from mainstem.errors import ConfigurationError, StoreError
-from mainstem.store.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-SCHEMA = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+    from tests.support.schema_registry import Registry
+
 USER = "reader:secret"
-
-
-class Registry(ThreadingHTTPServer):
-    """A registry whose responses are as wrong as a test wants them."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.requests: Counter[str] = Counter()
-        self.authorization: list[str | None] = []
-        self.responses: dict[str, tuple[int, bytes]] = {
-            "/schemas/ids/1": (200, json.dumps({"schema": SCHEMA}).encode()),
-            "/schemas/ids/2": (200, json.dumps({"schema": "{}", "schemaType": "JSON"}).encode()),
-            "/schemas/ids/3": (200, json.dumps({"schema": SCHEMA, "references": [{"name": "x"}]}).encode()),
-            "/schemas/ids/4": (200, b'{"schema": "' + b"x" * (schemas.MAX_RESPONSE_LENGTH + 1) + b'"}'),
-            "/schemas/ids/5": (200, b"[" * 200_000),
-            "/schemas/ids/6": (307, b""),
-            "/schemas/ids/7": (401, b"{}"),
-            "/schemas/ids/8": (503, b""),
-        }
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Registry
-
-    def do_GET(self) -> None:
-        self.server.requests[self.path] += 1
-        self.server.authorization.append(self.headers["Authorization"])
-        status, body = self.server.responses.get(self.path, (404, b'{"error_code":40403}'))
-        self.send_response(status)
-        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setattr(schemas, "Retry", lambda: Retry(attempts=2, first_wait_s=0.0, longest_wait_s=0.0))
-    server = Registry()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def codec_of(registry: Registry, scheme: str = "http", **options: str) -> Any:

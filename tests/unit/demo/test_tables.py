@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, date, datetime, time
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyarrow import csv, parquet
+from tests.support.odd_table import ODD
 
 from mainstem.demo import check, report
 from mainstem.demo.encoding import encoded, row_column, spark_schema
@@ -22,25 +21,6 @@ from mainstem.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-ODD = pa.table(
-    {
-        "whole": pa.array([1, None, -(2**62)], pa.int64()),
-        "tiny": pa.array([1, 2, None], pa.uint8()),
-        "huge": pa.array([2**64 - 1, None, 0], pa.uint64()),
-        "real": pa.array([0.1, float("nan"), None]),
-        "text": ['say "hi"\n\\ ☃', None, ""],
-        "yes": [True, False, None],
-        "day": [date(2020, 2, 29), None, date(1969, 1, 1)],
-        "moment": pa.array([datetime(2020, 1, 1, 12, 30, 1, 250, UTC), None, None], pa.timestamp("ns", "UTC")),
-        "clock": [time(1, 2, 3), None, None],
-        "price": pa.array([Decimal("1.10"), None, Decimal("-0.05")], pa.decimal128(9, 2)),
-        "bytes": [b"\x00\xff", None, b""],
-        "list": [[1, 2], None, []],
-        "kind": pa.array(["a", None, "b"]).dictionary_encode(),
-        "odd `name'": [1, 2, 3],
-    }
-)
 
 
 def messages(table: Any) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from tests.support.patience import wait_for
+from tests.support.plain_server import plain_server
 from tests.support.recording_server import RunningServer
 from tests.unit.serve.conftest import Live
-from tests.unit.store.test_http_store import plain_server
 
 from mainstem.errors import RecordingError, StoreError
 from mainstem.recording import messages, open_recording, open_recordings

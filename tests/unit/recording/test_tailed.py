@@ -5,87 +5,23 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.streams import Stream, record
+from tests.support.two_places import SEGMENT, Places
 
 from mainstem.errors import ConfigurationError, RecordingError, StoreError
 from mainstem.recording import messages
-from mainstem.recording.archive import IDENTITY_FILE, DirectoryArchive
+from mainstem.recording.archive import IDENTITY_FILE
 from mainstem.recording.directories import directory_archive
 from mainstem.recording.opening import open_archive
 from mainstem.recording.reader import RecordingReader
 from mainstem.recording.recorder import Recorder
 from mainstem.recording.tailed import TailedArchive
-from mainstem.store.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-SEGMENT = 65536
-
-
-class Away(DirectoryArchive):
-    """An archive that can be away, as a server or a store can."""
-
-    is_away = False
-
-    def __getattribute__(self, name: str) -> object:
-        if name in ("recordings", "segments", "segment", "positions", "recorded_positions", "refresh") and self.is_away:
-
-            def fail(*_: object) -> None:
-                raise StoreError("http://away", "connection refused")
-
-            return fail
-        return super().__getattribute__(name)
-
-
-class Places:
-    """A recorder's directory, and another to which its segments are copied with their positions, and from which they go."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.tail_path, self.closed_path = tmp_path / "tail", tmp_path / "closed"
-        self.recorder = Recorder(self.tail_path, segment_length=SEGMENT)
-        self.stream = Stream()
-        self.writer = self.recorder.start(
-            session_id=77,
-            stream_id=1001,
-            initial_term_id=-5,
-            term_buffer_length=SEGMENT,
-            mtu_length=1408,
-            join_position=0,
-        )
-        self.count = 0
-        self.closed_path.mkdir()
-        self.tail, self.closed = Away(LocalStore(self.tail_path)), Away(LocalStore(self.closed_path))
-
-    def add(self, count: int) -> None:
-        record(self.writer, self.stream, [b"%06d" % (self.count + i) + b"x" * 200 for i in range(count)], time_ns=1)
-        self.count += count
-
-    def ship(self, *, purge: bool = False) -> None:
-        """Copies what is closed: whole segments, then the positions up to there; then deletes it at the tail."""
-        end = self.writer.position // SEGMENT * SEGMENT
-        for base in range(0, end, SEGMENT):
-            source, target = self.tail_path / f"0-{base}.rec", self.closed_path / f"0-{base}.rec"
-            if not target.exists():
-                shutil.copy(source, target)
-        positions = bytearray((self.tail_path / "0.mainstem-positions").read_bytes())
-        positions[16:24] = end.to_bytes(8, "little")
-        fresh = self.closed_path / "fresh"
-        fresh.write_bytes(positions)
-        fresh.rename(self.closed_path / "0.mainstem-positions")
-        shutil.copy(self.tail_path / "archive.catalog", fresh)
-        fresh.rename(self.closed_path / "archive.catalog")
-        if purge:
-            for base in range(0, end, SEGMENT):
-                (self.tail_path / f"0-{base}.rec").unlink(missing_ok=True)
-
-    def close(self) -> None:
-        self.recorder.close()
 
 
 @pytest.fixture

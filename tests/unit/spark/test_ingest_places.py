@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.spark.test_lags import Progress, recorded
+from tests.support.queries import Progress, recorded
 
 from mainstem.errors import ConfigurationError
 from mainstem.recording.positions import positions_file

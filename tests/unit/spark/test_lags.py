@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from tests.support.many_recordings import make_recordings
+from tests.support.queries import STREAM, Progress, recorded
 from tests.support.streams import Stream, record
 
 from mainstem.clock import SYSTEM_CLOCK
@@ -17,34 +17,10 @@ from mainstem.recording import Recorder
 from mainstem.recording import reader as readers
 from mainstem.recording.shipping.shipper import ArchiveShipper, ShippingOptions
 from mainstem.spark.lags import LagListener, lag, lags_of, source_options
-from mainstem.spark.sources.recording import RecordingStreamReader
 from mainstem.store import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-STREAM = {"stream_id": 1001, "initial_term_id": -5, "term_buffer_length": 65536, "mtu_length": 1408}
-NAMES = {"position": False, "payload": False}
-
-
-def recorded(path: Path, *, count: int = 100) -> Path:
-    with Recorder(path) as recorder:
-        for session in (1, 2):
-            writer = recorder.start(**STREAM, session_id=session, join_position=0)
-            record(writer, Stream(session_id=session), [bytes(96)] * count)
-    return path
-
-
-class Progress:
-    """A query that has read so many bytes of what its source has."""
-
-    def __init__(self, path: Any, most: int | None = None, **options: Any) -> None:
-        reader = RecordingStreamReader(source_options(path, options), NAMES)
-        limit = ReadAllAvailable() if most is None else ReadMaxBytes(most)
-        self.start = reader.initialOffset()
-        offset = reader.latestOffset(self.start, limit) if most != 0 else self.start
-        self.lastProgress = {"sources": [{"endOffset": "of another source"}, {"endOffset": offset}]}
-        reader.stop()
 
 
 def test_a_lag_is_of_what_the_source_takes(tmp_path: Path) -> None:

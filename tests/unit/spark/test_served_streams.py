@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.recording_server import RunningServer
-from tests.unit.recording.test_tailed import Places
+from tests.support.two_places import Places
 from tests.unit.serve.conftest import Live
 
 from mainstem.serve.access import Access

@@ -6,11 +6,12 @@ import os
 import random
 import socket
 import threading
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.plain_server import plain_server
 
 pytest.importorskip("aiohttp")
 
@@ -42,16 +43,6 @@ def live(tmp_path: Path) -> Iterator[Live]:
 @pytest.fixture(autouse=True)
 def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAINSTEM_SERVE_TOKEN", raising=False)
-
-
-@contextmanager
-def plain_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def impatient(url: str, **options: str) -> HttpStore:
