@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import deque
+from dataclasses import replace
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.duologues import client_settings, server_settings
+from tests.support.live_driver import shared_memory
 from tests.support.patience import STALL_S, soon, until
 from tests.support.ports import free_port
 
 from mainstem.aeron.client.client import Aeron
 from mainstem.aeron.driver.media_driver import MediaDriver
-from mainstem.duologue import DuologueClient, DuologueServer, Echo, aio
+from mainstem.duologue import DuologueClient, DuologueServer, Echo, Handler, aio
+from mainstem.duologue.client_core import Step
 from mainstem.duologue.settings import reserved_sessions
-from mainstem.errors import ClosedError, MainstemError
+from mainstem.errors import BackPressured, ClosedError, MainstemError, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,3 +173,80 @@ async def test_an_opening_that_is_cancelled_leaves_no_driver(port: int) -> None:
         with pytest.raises(asyncio.CancelledError):
             await opening
         assert not end._life.is_connected
+
+
+def test_a_call_is_run_before_the_server_ends_and_refused_afterwards(aeron: Aeron, port: int) -> None:
+    with (
+        DuologueServer(Echo(), server_settings(port), aeron=aeron) as server,
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        client.send("ECHO hello")
+        assert client.receive(timeout=STALL_S) == b"ECHO hello"  # the server has opened the duologue too
+        server.broadcast("good-bye")
+        server.close()
+        assert client.receive(timeout=STALL_S) == b"good-bye"
+        with pytest.raises(ClosedError, match="the server has ended"):
+            server.call(lambda core: core.duologues)
+        with pytest.raises(ClosedError, match="the server has ended"):
+            server.broadcast("too late")
+
+
+def test_a_call_that_is_cancelled_is_not_run(aeron: Aeron, port: int) -> None:
+    is_held, may_go_on = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        is_held.set()
+        may_go_on.wait(STALL_S)
+
+    with DuologueServer(Echo(), server_settings(port), aeron=aeron) as server:
+        holding = server.call(hold)
+        assert is_held.wait(STALL_S)
+        ran: list[object] = []
+        cancelled = server.call(ran.append)
+        assert cancelled.cancel()
+        may_go_on.set()
+        holding.result(STALL_S)
+        failing = server.call(lambda _: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            failing.result(STALL_S)
+        assert not ran
+
+
+def test_a_server_that_cannot_bind_its_address_leaves_nothing(port: int) -> None:
+    settings = replace(server_settings(port), address="192.0.2.77")
+    with pytest.raises(MainstemError):
+        DuologueServer(Echo(), settings)
+    assert not shared_memory()
+
+
+def test_a_client_whose_key_is_none_leaves_nothing(port: int) -> None:
+    with pytest.raises(MainstemError):
+        DuologueClient.connect(settings=client_settings(port, server_key=bytes(32)))
+    assert not shared_memory()
+
+
+def test_a_client_that_waits_in_vain_loses_nothing_by_it(aeron: Aeron, port: int) -> None:
+    with (
+        DuologueServer(Echo(), server_settings(port), aeron=aeron),
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+    ):
+        assert not client.is_encrypted
+        assert client.max_message_length == 8192
+        assert client.step is Step.TALK
+        with pytest.raises(TimedOut, match=r"no message came within 0\.01 s"):
+            client.receive(timeout=0.01)
+        client.send("ECHO on")
+        assert client.receive(timeout=STALL_S) == b"ECHO on"
+
+
+def test_a_server_that_does_not_read_is_an_error_to_who_sends(aeron: Aeron, port: int) -> None:
+    class Pausing(Handler):
+        def on_open(self, duologue: Duologue) -> None:
+            duologue.paused = True
+
+    with (
+        DuologueServer(Pausing(), server_settings(port), aeron=aeron),
+        DuologueClient.connect(settings=client_settings(port), aeron=aeron) as client,
+        pytest.raises(BackPressured, match="the peer does not read"),
+    ):
+        deque(map(client.send, repeat(bytes(8192))), 0)

@@ -54,13 +54,6 @@ class Handshakes:
         """Queue an image that went away; called in the conductor's thread."""
         self._changes.append((False, image))
 
-    def __len__(self) -> int:
-        return len(self._clients)
-
-    def get(self, session_id: int) -> Handshake | None:
-        """Find the client whose stream has that session."""
-        return self._clients.get(session_id)
-
     def do_work(self, subscription: Subscription, now_ns: int, on_request: Callable[[Handshake, bytes], None]) -> int:
         """Run one duty cycle; every request that is to be processed goes to ``on_request``."""
         work = self._take_changes(now_ns)

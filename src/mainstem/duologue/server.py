@@ -91,7 +91,10 @@ class DuologueServer:
             function: Called with the server's core.
 
         Returns:
-            A future of the function's result.
+            A future of the function's result. What is called before the server ends is run; one that is cancelled is not.
+
+        Raises:
+            ClosedError: The server has ended.
 
         Example:
             >>> clients = server.call(lambda core: len(core.duologues)).result(timeout=1)
@@ -99,6 +102,8 @@ class DuologueServer:
         future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(function(self._core))
             except Exception as error:
@@ -127,6 +132,7 @@ class DuologueServer:
         Raises:
             ValueError: The message is too long.
             TypeError: The message is neither text nor a bytes-like object.
+            ClosedError: The server has ended.
 
         Example:
             >>> server.broadcast("the server ends at noon")

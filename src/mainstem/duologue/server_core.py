@@ -88,7 +88,8 @@ class ServerCore:
         self._handshakes = Handshakes(settings, self.statistics, timeout_ns=seconds_ns(settings.initial_timeout))
         self._duologues: dict[int, Duologue] = {}
         self._releasing: list[Duologue] = []
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
+        self._is_closed = False
         self._now_ns = 0
         self._publication: Publication = aeron.add_publication(settings.initial_publication, settings.stream_id)
         self._outbox = Outbox(self._publication, name="all clients")
@@ -115,16 +116,26 @@ class ServerCore:
         """The session ids of all duologues."""
         return self._sessions.in_use
 
-    def call_soon(self, function: Callable[[], None]) -> None:
+    def call_soon(self, function: Callable[[], object]) -> None:
         """Run a function in the server's thread, in its next duty cycle. The only method that other threads may call.
+
+        What was taken before the server ends is run, at the latest by `close`.
 
         Args:
             function: Called without arguments; its result is dropped.
+
+        Raises:
+            ClosedError: The server has ended.
 
         Example:
             >>> core.call_soon(lambda: print(core.duologues))
         """
         self._calls.append(function)
+        # Read after the append: a close that comes later finds the function in the queue.
+        if self._is_closed:
+            with suppress(ValueError):  # the close has run it
+                self._calls.remove(function)
+                raise ClosedError("the server has ended")
 
     @property
     def max_message_length(self) -> int:
@@ -172,10 +183,7 @@ class ServerCore:
         self._now_ns = now_ns
         if self._aeron.closed:
             raise self._aeron.failure or ClosedError("the client of the media driver was closed")
-        work = 0
-        while self._calls:
-            self._calls.popleft()()
-            work += 1
+        work = self._run_calls()
         work += self._handshakes.do_work(self._subscription, now_ns, self._on_request)
         work += self._send_responses(now_ns)
         for duologue in list(self._duologues.values()):
@@ -190,6 +198,16 @@ class ServerCore:
         for duologue in [each for each in self._releasing if each.release(now_ns)]:
             self._releasing.remove(duologue)
             self._give_back(duologue)
+        return work
+
+    def _run_calls(self) -> int:
+        work = 0
+        while self._calls:
+            try:
+                self._calls.popleft()()
+            except Exception:
+                logger.exception("a call into the server's thread failed")
+            work += 1
         return work
 
     def _send_responses(self, now_ns: int) -> int:
@@ -245,7 +263,7 @@ class ServerCore:
         return ""
 
     def _evict(self) -> bool:
-        """End the oldest duologue that no client has joined, if it had its chance; False where no place comes free now."""
+        """End the oldest duologue that no client has joined, if it had its chance; False where there is none."""
         waiting = [
             each
             for each in self._duologues.values()
@@ -256,8 +274,8 @@ class ServerCore:
         oldest = min(waiting, key=lambda each: each.lifetime.since_ns)
         self.statistics.duologues_evicted += 1
         self._end(oldest, "nobody joined, and the server is full")
-        if not oldest.release(self._now_ns):
-            return False
+        is_released = oldest.release(self._now_ns)
+        assert is_released, "a duologue that waits for its client has both of its streams"
         self._releasing.remove(oldest)
         self._give_back(oldest)
         return True
@@ -342,7 +360,7 @@ class ServerCore:
         self._quota.give_back(duologue.prefix)
 
     def close(self, reason: str = "the server was closed") -> None:
-        """End every duologue and both streams of the all-clients channel. May be called again.
+        """Run the calls that wait, then end every duologue and both streams of the all-clients channel. May be called again.
 
         Args:
             reason: Why, which the handler receives.
@@ -350,6 +368,8 @@ class ServerCore:
         Example:
             >>> core.close()
         """
+        self._is_closed = True
+        self._run_calls()
         for duologue in list(self._duologues.values()):
             self._end(duologue, reason)
         self._releasing = [each for each in self._releasing if not each.release(self._now_ns)]

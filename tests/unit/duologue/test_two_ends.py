@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import repeat
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +12,10 @@ import pytest
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.client_core import ClientCore
 from mainstem.duologue.errors import Refused
-from mainstem.duologue.handler import BadMessage, Handler
+from mainstem.duologue.handler import BadMessage, Echo, Handler
 from mainstem.duologue.server_core import ServerCore
 from mainstem.duologue.settings import ClientSettings, ServerSettings
-from mainstem.errors import ClosedError
+from mainstem.errors import BackPressured, ClosedError, DriverTimeout
 from mainstem.sim.world import World
 
 if TYPE_CHECKING:
@@ -29,10 +31,12 @@ class Recorder(Handler):
     def __init__(self) -> None:
         self.duologues: list[Duologue] = []
         self.reasons: list[str] = []
-        self.fails_at_close = False
+        self.fails_at_open = self.fails_at_close = False
 
     def on_open(self, duologue: Duologue) -> None:
         self.duologues.append(duologue)
+        if self.fails_at_open:
+            raise ZeroDivisionError
 
     def on_message(self, duologue: Duologue, message: bytes) -> None:
         if message == b"bad":
@@ -48,13 +52,13 @@ class Recorder(Handler):
 class Ends:
     """The world, the server, and the clients whose duty cycles run with it."""
 
-    def __init__(self, world: World, **settings: Any) -> None:
+    def __init__(self, world: World, *, handler: Handler | None = None, **settings: Any) -> None:
         self.world = world
         self.near = world.add_host("server")
         self.handler = Recorder()
         self.settings = ServerSettings(**{"address": self.near.address, "max_clients": 4, **settings})
         self.server = ServerCore(
-            self.near.aeron, self.settings, self.handler, chance=Random(1), assert_thread=lambda: None
+            self.near.aeron, self.settings, handler or self.handler, chance=Random(1), assert_thread=lambda: None
         )
         self.far: list[Host] = []
         self.clients: list[ClientCore] = []
@@ -141,6 +145,16 @@ def test_a_message_that_the_handler_refuses_ends_the_duologue_and_is_counted(wor
     assert ends.server.statistics.bad_messages == 1
 
 
+def test_an_echo_of_what_is_no_text_ends_the_duologue(world: World) -> None:
+    ends = Ends(world, handler=Echo())
+    client = ends.client()
+    ends.until(lambda: client.is_open and bool(ends.server.duologues), "an open duologue")
+    client.send("ECHO Gezeiten ♒", world.now_ns)
+    ends.until(lambda: client.receive() == "ECHO Gezeiten ♒".encode(), "the echo")
+    client.send(b"ECHO \xff", world.now_ns)
+    assert ends.refused(client) == "bad message"
+
+
 def test_a_broadcast_reaches_every_client_that_is_there(world: World) -> None:
     ends = Ends(world)
     clients = [ends.joined(), ends.joined()]
@@ -189,6 +203,147 @@ def test_a_fault_in_on_close_is_logged_and_the_server_goes_on(world: World, capl
     assert ends.handler.reasons == ["everybody left"]
     assert "ZeroDivisionError" in caplog.text
     assert ends.joined().is_open
+
+
+def test_a_fault_in_on_open_ends_one_duologue_and_the_server_goes_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = Ends(world)
+    ends.handler.fails_at_open = True
+    client = ends.client()
+    with pytest.raises(ClosedError, match="ended the duologue"):
+        ends.until(lambda: False, "the end of the duologue")
+    ends.clients.remove(client)
+    assert ends.handler.reasons == ["internal error"]
+    assert "ZeroDivisionError" in caplog.text
+    ends.handler.fails_at_open = False
+    assert ends.joined().is_open
+
+
+def test_a_stream_from_another_address_ends_the_duologue_that_it_joins(world: World) -> None:
+    ends = Ends(world)
+    client, stranger = ends.client(), world.add_host("stranger")
+    ends.until(lambda: client.duologue_session != 0, "a response")
+    ends.clients.remove(client)
+    (duologue,) = ends.server._duologues.values()
+    settings = client.settings.duologue_publication(duologue.ports[0], client.duologue_session)
+    intruding = stranger.aeron.add_exclusive_publication(settings, client.settings.stream_id)
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert not ends.handler.duologues
+    intruding.close()
+
+
+def test_a_client_that_has_left_keeps_its_place_for_the_time_of_the_setting(world: World) -> None:
+    ends = Ends(world, left_timeout=60.0)
+    client = ends.joined()
+    (duologue,) = ends.handler.duologues
+    ends.clients.remove(client)
+    while not client.close():
+        world.step()
+    ends.until(lambda: not duologue.is_open, "that the client has left")
+    left_ns = world.now_ns
+    with pytest.raises(ClosedError, match="is left"):
+        duologue.send(b"too late")
+    ends.until(lambda: not ends.server.sessions_in_use, "the end of the duologue")
+    assert world.now_ns - left_ns >= 60 * NS_PER_SECOND
+    assert ends.handler.reasons == ["everybody left"]
+
+
+def test_a_broadcast_leaves_out_a_client_that_does_not_read(world: World) -> None:
+    ends = Ends(world)
+    stuck, reading = ends.joined(), ends.joined()
+    one, other = ends.handler.duologues
+    ends.clients.remove(stuck)
+    with pytest.raises(BackPressured, match="wait already"):
+        deque(map(one.send, repeat(bytes(8192))), 0)
+    ends.server.broadcast(b"to those who read")
+    ends.until(lambda: reading.receive() == b"to those who read", "the message")
+    assert one.queued
+    assert other.is_open
+    ends.until(lambda: not one.is_open, "the end of the duologue that does not read")
+    (reason,) = ends.handler.reasons
+    assert "the peer does not read" in reason
+
+
+def test_a_response_that_no_client_can_receive_is_given_up(world: World) -> None:
+    ends = Ends(world)
+    host = world.add_host("deaf")
+    settings = ClientSettings(server=ends.near.address)
+    publication = host.aeron.add_publication(settings.initial_publication, settings.stream_id)
+    asked = False
+
+    def given_up() -> bool:
+        nonlocal asked
+        asked = asked or publication.offer(b"no HELLO") > 0
+        return ends.server.statistics.answers_lost > 0
+
+    ends.until(given_up, "the end of the server's patience")
+    publication.close()
+    assert ends.joined().is_open
+
+
+def test_a_driver_that_takes_no_command_costs_the_client_its_request_and_the_server_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = Ends(world)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise DriverTimeout("the driver accepts no more commands")
+
+        patch.setattr(ends.near.aeron, "async_add_exclusive_publication", refuse)
+        assert ends.refused(ends.client()) == "internal error"
+    ends.until(lambda: not ends.server.sessions_in_use, "that everything is given back")
+    assert not ends.server.ports_in_use
+    assert ends.joined().is_open
+
+
+def test_clients_that_ask_at_once_have_a_duologue_each_and_leave_out_what_is_for_others(world: World) -> None:
+    ends = Ends(world)
+    one, other = ends.client(), ends.client()
+
+    def both() -> bool:
+        ends.server._publication.offer(b"no response at all")
+        return one.is_open and other.is_open and len(ends.handler.duologues) == 2
+
+    ends.until(both, "two duologues")
+    assert one.duologue_session != other.duologue_session
+    for client, text in ((one, b"one"), (other, b"other")):
+        client.send(text, world.now_ns)
+    ends.until(lambda: one.receive() == b"one", "the first echo")
+    ends.until(lambda: other.receive() == b"other", "the second echo")
+
+
+def test_what_was_called_before_the_close_is_run_and_what_comes_later_is_refused(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    ends.server.call_soon(lambda: 1 // 0)
+    ends.server.call_soon(lambda: ends.server.broadcast(b"good-bye"))
+    ends.server.close()
+    assert "ZeroDivisionError" in caplog.text
+    received = []
+
+    def heard() -> bool:
+        client.do_work(world.now_ns)
+        received.append(client.receive())
+        return received[-1] is not None
+
+    world.run_until(heard, what="the last broadcast")
+    assert received[-1] == b"good-bye"
+    with pytest.raises(ClosedError, match="the server has ended"):
+        ends.server.call_soon(lambda: None)
+    ends.server.close()
+
+
+def test_a_client_that_is_closed_does_nothing(world: World) -> None:
+    ends = Ends(world)
+    client = ends.joined()
+    while not client.close():
+        world.step()
+    assert client.do_work(world.now_ns) == 0
+    assert not client.is_open
 
 
 def test_hellos_above_the_rate_are_ignored(world: World) -> None:
