@@ -10,7 +10,8 @@ import pytest
 from tests.support.patience import STALL_S, soon, until
 
 from mainstem.duologue import aio
-from mainstem.errors import BackPressured
+from mainstem.duologue.handler import BadMessage
+from mainstem.errors import BackPressured, ClosedError
 
 
 class Served:
@@ -82,6 +83,71 @@ async def test_a_client_that_does_not_read_makes_no_error_in_the_log(caplog: pyt
     await soon(asyncio.gather(*tasks.tasks))
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert served.closed == ""
+
+
+@pytest.mark.parametrize(("fault", "told"), [(BadMessage(), "bad message"), (ZeroDivisionError(), "internal error")])
+async def test_a_task_that_fails_ends_its_duologue_and_the_client_receives_why(
+    fault: Exception, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        raise fault
+
+    tasks = aio._Tasks(talk)
+    served: Any = Served()
+    tasks.on_open(served)
+    await soon(asyncio.gather(*tasks.tasks))
+    assert served.closed == told
+    assert ("ZeroDivisionError" in caplog.text) == isinstance(fault, ZeroDivisionError)
+
+
+async def test_sending_waits_for_what_was_sent_before() -> None:
+    sent: list[bytes] = []
+    served: Any = Served()
+    served.send = sent.append
+    served.queued = 1
+    sending = asyncio.ensure_future(aio.AsyncDuologue(served).send(b"tide"))
+    await asyncio.sleep(2 * aio.QUEUE_POLL)
+    assert not sent
+    served.queued = 0
+    await soon(sending)
+    assert sent == [b"tide"]
+
+
+async def test_a_server_that_was_not_started_has_no_core_and_nothing_to_wait_for() -> None:
+    server = aio.serve(aio._Tasks(lambda _: asyncio.sleep(0)), address="127.0.0.1")
+    with pytest.raises(ClosedError, match="not running"):
+        server.broadcast("to all")
+    await server.wait()
+    await server.close()
+    client = aio.connect("127.0.0.1")
+    with pytest.raises(ClosedError, match="is closed"):
+        _ = client.core
+    with pytest.raises(ClosedError, match="is closed"):
+        await client.send(b"tide")
+    await client.close()
+
+
+async def test_a_close_names_the_tasks_that_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(aio, "CLOSE_LIMIT", 0.02)
+    go_on = asyncio.Event()
+
+    async def talk(duologue: aio.AsyncDuologue) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            await go_on.wait()
+
+    server = aio.serve(talk, address="127.0.0.1")
+    tasks = server._handler
+    assert isinstance(tasks, aio._Tasks)
+    tasks.on_open(Served())  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    await soon(server.close())
+    assert "1 tasks go on 0.02 s after they were cancelled" in caplog.text
+    go_on.set()
+    await soon(asyncio.gather(*tasks.tasks))
 
 
 async def test_closing_may_be_awaited_and_a_cancelled_receive_takes_nothing() -> None:

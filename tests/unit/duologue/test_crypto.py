@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainstem.duologue import crypto
 from mainstem.duologue.crypto import OVERHEAD, Ciphers, ClientHandshake, ServerKey
 from mainstem.duologue.messages import Connect, encrypt_session, parse_hello, parse_response
-from mainstem.errors import ConfigurationError, RemoteProtocolError
+from mainstem.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 
 SESSION = 1938340545
 PAD = 0x611786D9
@@ -29,7 +30,7 @@ def agreed(seed: int = 1) -> tuple[Ciphers, Ciphers, Connect]:
     pad, secret = key.open_hello(client.hello)
     assert (hello, pad) == (client.hello, PAD)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
-    connect, server_end = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    connect, server_end = key.respond(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
     assert parse_response(connect.encode()) == connect
     return client.finish(connect, SESSION), server_end, connect
 
@@ -73,6 +74,15 @@ def test_a_replayed_a_skipped_and_a_reflected_message_are_refused() -> None:
         agreed()[0].opener.open(first)
 
 
+def test_a_direction_ends_before_its_numbers_would_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crypto, "MAX_MESSAGES", 2)
+    client, server, _ = agreed()
+    for message in (b"first", b"last"):
+        assert server.opener.open(client.sealer.seal(message)) == message
+    with pytest.raises(LocalProtocolError, match="used up"):
+        client.sealer.seal(b"one more")
+
+
 def test_a_message_of_another_duologue_is_refused() -> None:
     with pytest.raises(RemoteProtocolError):
         agreed(2)[1].opener.open(agreed(3)[0].sealer.seal(b"tide"))
@@ -112,7 +122,7 @@ def test_a_connect_that_the_server_did_not_make_is_refused(forged: dict[str, obj
     key, client, chance = handshake()
     pad, secret = key.open_hello(client.hello)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
-    connect, _ = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    connect, _ = key.respond(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
     with pytest.raises(RemoteProtocolError):
         client.finish(replace(connect, **forged), SESSION)  # type: ignore[arg-type]
 
@@ -121,7 +131,7 @@ def test_keys_are_bound_to_the_session() -> None:
     key, client, chance = handshake()
     pad, secret = key.open_hello(client.hello)
     connect = Connect(-5, 9014, 9011, encrypt_session(SESSION, pad))
-    connect, _ = key.answer(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
+    connect, _ = key.respond(connect, client.hello, secret, duologue_session=SESSION, chance=chance)
     with pytest.raises(RemoteProtocolError):
         client.finish(connect, SESSION + 1)
 

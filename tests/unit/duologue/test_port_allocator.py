@@ -80,6 +80,17 @@ def test_every_session_id_of_a_small_range_can_be_had_once(count: int, seed: int
     assert sessions.allocate() == 5
 
 
+def test_the_last_session_ids_are_had_by_a_generator_that_never_meets_them() -> None:
+    class Stuck(Random):
+        def randint(self, a: int, b: int) -> int:
+            return b
+
+    sessions = SessionAllocator(Stuck(), first=5, last=8)
+    assert [sessions.allocate() for _ in range(5)] == [8, 5, 6, 7, None]
+    with pytest.raises(ConfigurationError, match="5 to 4"):
+        SessionAllocator(Random(1), first=5, last=4)
+
+
 def test_session_ids_keep_no_more_than_those_in_use() -> None:
     sessions = SessionAllocator(Random(3))
     taken = [sessions.allocate() for _ in range(100)]
