@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mainstem.errors import ClosedError, TimedOut
@@ -102,7 +103,13 @@ class LoopThread:
         if self._loop.is_closed() or not self._thread.is_alive():
             work.close()
             raise ClosedError("the connection is closed")
-        future = asyncio.run_coroutine_threadsafe(_limited(work, timeout), self._loop)
+        limited = _limited(work, timeout)
+        try:
+            future = asyncio.run_coroutine_threadsafe(limited, self._loop)
+        except RuntimeError:  # the loop was closed since
+            limited.close()
+            work.close()
+            raise ClosedError("the connection is closed") from None
         while True:
             try:
                 return future.result(LIVENESS_S)
@@ -146,7 +153,8 @@ class LoopThread:
             >>> thread.stop()
         """
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            with suppress(RuntimeError):  # another thread has stopped it since
+                self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     def __enter__(self) -> LoopThread:

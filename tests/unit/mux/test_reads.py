@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.mux_pair import bymux_pair, jmux_pair
 from tests.support.patience import STALL_S, settle, soon
 
-from mainstem.errors import LimitExceeded, TimedOut
+from mainstem.errors import ClosedError, LimitExceeded, TimedOut
 from mainstem.mux import bymux, jmux
 from mainstem.mux.blocking import BlockingStream, LoopThread
 
@@ -147,11 +148,24 @@ async def test_a_session_that_is_waited_for_is_not_lost_with_a_cancelled_waiter(
     release.set()
 
 
+def test_a_call_that_meets_the_end_of_the_loop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = LoopThread()
+    thread.stop()
+    # As it was when the call began.
+    monkeypatch.setattr(thread._loop, "is_closed", lambda: False)
+    monkeypatch.setattr(thread._thread, "is_alive", lambda: True)
+    ran: list[int] = []
+
+    async def work() -> None:
+        ran.append(1)
+
+    with pytest.raises(ClosedError, match="is closed"):
+        thread.run(work())
+    thread.stop()
+    assert not ran
+
+
 def test_a_call_that_waits_while_its_thread_is_stopped_is_told() -> None:
-    import threading
-
-    from mainstem.errors import ClosedError
-
     thread, waits = LoopThread(), threading.Event()
 
     async def wait() -> None:
