@@ -23,10 +23,19 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mainstem.amounts import check_whole
 from mainstem.aqueduct.events import Mode
 from mainstem.aqueduct.limits import DEFAULT_SEND_BYTES
 from mainstem.aqueduct.middleware import Handle
-from mainstem.errors import BackPressured, Cancelled, ChannelError, ClosedError, LocalProtocolError, NoReceivers
+from mainstem.errors import (
+    BackPressured,
+    Cancelled,
+    ChannelError,
+    ClosedError,
+    ConfigurationError,
+    LocalProtocolError,
+    NoReceivers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator
@@ -120,9 +129,7 @@ class Pipe(Waiters):
         oneshot: bool = False,
     ) -> None:
         super().__init__()
-        self.mode = mode
-        self.bound = bound
-        self.max_bytes = max_bytes
+        self.configure(mode, bound, max_bytes)
         self.oneshot = oneshot
         self.queue: deque[Any] = deque()
         self.finished = False
@@ -134,6 +141,13 @@ class Pipe(Waiters):
         self.remote_receiver: RemoteReceiver | None = None
         # The short way for plain bytes, while the channel is networked and open.
         self.fast: PlainSender | None = None
+
+    def configure(self, mode: Mode, bound: int, max_bytes: int) -> None:
+        """Set how messages travel and how many may wait. Raises ConfigurationError, and then sets nothing."""
+        if not isinstance(mode, Mode):
+            raise ConfigurationError(f"mode={mode!r} is no Mode")
+        check_whole({"bound": bound, "max_bytes": max_bytes}, least=1)
+        self.mode, self.bound, self.max_bytes = mode, bound, max_bytes
 
     def describe(self) -> str:
         """The pipe in an error or a ``repr``."""
@@ -374,14 +388,17 @@ class Sender(_Half, Generic[M]):
 
         Raises:
             LocalProtocolError: This handle was sent away.
+            ConfigurationError: The mode is none, or a bound is no whole number of 1 at least.
 
         Example:
             >>> sender.configure(mode=Mode.UNRELIABLE)
         """
         pipe = self._require()
-        pipe.mode = mode or pipe.mode
-        pipe.bound = bound or pipe.bound
-        pipe.max_bytes = max_bytes or pipe.max_bytes
+        pipe.configure(
+            pipe.mode if mode is None else mode,
+            pipe.bound if bound is None else bound,
+            pipe.max_bytes if max_bytes is None else max_bytes,
+        )
         if pipe.remote_sender is not None:
             pipe.remote_sender.configure()
 
@@ -610,6 +627,9 @@ def channel(
 
     Returns:
         The channel's sender and its receiver.
+
+    Raises:
+        ConfigurationError: The mode is none, or a bound is no whole number of 1 at least.
 
     Example:
         >>> sender, receiver = channel()

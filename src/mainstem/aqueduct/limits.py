@@ -5,7 +5,9 @@ A peer that passes one loses the connection, is held, or is not read; nothing gr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from mainstem.amounts import check_whole
 
 MAX_VERSION_LENGTH = 64
 """Bytes of a version's text: versions are short, and this is read first of all."""
@@ -38,6 +40,9 @@ class Limits:
     """The bounds of one connection. Sizes are in bytes.
 
     Raise ``max_channels`` together with ``QuicSettings.max_streams``: each live channel owns one QUIC stream.
+
+    Raises:
+        ConfigurationError: A bound is no whole number of 1 at least; ``max_header_bytes`` and ``max_attachments`` may be 0.
 
     Example:
         >>> server = await serve(handler, limits=Limits(max_payload=1 << 20), certificate=certificate, key=key)
@@ -90,6 +95,11 @@ class Limits:
     """Unreliable messages neither acknowledged nor given up, of one sender. It is larger than ``send_messages``: one
     lost datagram delays the news of all after it by the grace that it is given.
     """
+
+    def __post_init__(self) -> None:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        check_whole({name: values.pop(name) for name in ("max_header_bytes", "max_attachments")}, least=0)
+        check_whole(values, least=1)
 
 
 DEFAULT_LIMITS = Limits()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem._core import layout
+from mainstem.amounts import check_seconds, check_whole
 from mainstem.clock import NS_PER_SECOND
 from mainstem.duologue.limits import Prefixes
 from mainstem.duologue.port_allocator import FIRST_SESSION_ID, LAST_SESSION_ID
@@ -103,10 +104,15 @@ class ServerSettings:
             ipaddress.ip_address(self.address)
         except ValueError:
             raise ConfigurationError(f"{self.address!r} is not an address of this machine to bind") from None
-        if not 1 <= self.max_clients <= MAX_CLIENTS or self.max_per_address < 1:
-            raise ConfigurationError(
-                f"max_clients {self.max_clients} is not 1 to {MAX_CLIENTS}, or max_per_address {self.max_per_address} not above 0"
-            )
+        check_whole({"max_clients": self.max_clients}, least=1, most=MAX_CLIENTS)
+        check_whole({"max_per_address": self.max_per_address}, least=1)
+        check_whole({"hello_burst": self.hello_burst}, least=0)
+        check_seconds({"join_timeout": self.join_timeout, "initial_timeout": self.initial_timeout})
+        check_seconds({"left_timeout": self.left_timeout, "closing_timeout": self.closing_timeout}, may_be_zero=True)
+        if self.silence_timeout is not None:
+            check_seconds({"silence_timeout": self.silence_timeout})
+        if not 0 < self.hello_rate < math.inf:
+            raise ConfigurationError(f"hello_rate={self.hello_rate!r} is no rate above 0")
         duologues = range(self.base_port, self.base_port + PORTS_PER_DUOLOGUE * self.max_clients)
         if duologues.start < 1 or duologues.stop > 65536:
             raise ConfigurationError(f"duologue ports {duologues.start} to {duologues.stop - 1} are not all ports")
@@ -226,8 +232,7 @@ class ClientSettings:
         _check_port("initial_port", self.initial_port)
         _check_port("initial_control_port", self.initial_control_port)
         _check_mtu(self.mtu)
-        if self.timeout <= 0:
-            raise ConfigurationError(f"a timeout of {self.timeout:g} s lets nothing happen")
+        check_seconds({"timeout": self.timeout})
 
     @property
     def initial_subscription(self) -> str:

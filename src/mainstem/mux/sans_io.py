@@ -27,6 +27,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from mainstem.amounts import check_whole
 from mainstem.errors import ClosedError
 from mainstem.mux.heartbeat import Heartbeat
 from mainstem.mux.queues import RoundRobin, Schedulable
@@ -59,6 +60,10 @@ class ConnectionSettings:
     read_limit: int = READ_ALL_LIMIT
     ping_interval_ns: int = 0
     ping_timeout_ns: int = 10_000_000_000
+
+    def __post_init__(self) -> None:
+        check_whole({"control_limit": self.control_limit, "read_limit": self.read_limit}, least=1)
+        check_whole({"ping_interval_ns": self.ping_interval_ns, "ping_timeout_ns": self.ping_timeout_ns}, least=0)
 
 
 M = TypeVar("M", bound=Schedulable)

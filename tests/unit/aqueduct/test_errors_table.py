@@ -144,7 +144,7 @@ async def call_sender(call: str, way: str) -> None:
     if call == "Sender.send_nowait":
         sender.send_nowait(b"late")
     elif call == "Sender.configure":
-        sender.configure(bound=3)
+        sender.configure(bound=0 if way == "ConfigurationError" else 3)
     elif call == "async with Sender":
         async with sender:
             pass

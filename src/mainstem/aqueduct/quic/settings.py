@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mainstem.amounts import check_seconds, check_whole
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_ALPN = "aqueduct"
 """The application protocol that both sides must name; the specification names none."""
+
+DATAGRAM_SIZES = (1200, 65_527)
+"""The smallest UDP payload that QUIC may rely on (RFC 9000, 14), and the largest that there is."""
 
 CID_LENGTH = 8
 """Bytes of the connection ids that are issued here, so that a server finds the connection of a packet by them."""
@@ -18,6 +23,9 @@ CID_LENGTH = 8
 @dataclass(frozen=True, kw_only=True)
 class QuicSettings:
     """The QUIC settings of one side. Sizes are in bytes, times in seconds.
+
+    Raises:
+        ConfigurationError: A number lies outside of what its text here says.
 
     Example:
         >>> settings = QuicSettings(certificate="cert.pem", key="key.pem", idle_timeout=30)
@@ -81,3 +89,11 @@ class QuicSettings:
 
     secrets_log: str | Path | None = None
     """Where TLS secrets go, for packet analysers."""
+
+    def __post_init__(self) -> None:
+        check_seconds({"hello_timeout": self.hello_timeout, "idle_timeout": self.idle_timeout})
+        check_seconds({"drain_timeout": self.drain_timeout, "keep_alive": self.keep_alive}, may_be_zero=True)
+        least, most = DATAGRAM_SIZES
+        check_whole({"max_datagram_size": self.max_datagram_size}, least=least, most=most)
+        bounds = ("stream_window", "connection_window", "max_streams", "max_connections")
+        check_whole({name: getattr(self, name) for name in bounds}, least=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mainstem.amounts import check_whole
 from mainstem.errors import ConfigurationError
 from mainstem.mux.bymux.codec import INFINITE, MAX_STREAM_ID
 from mainstem.mux.bymux.state import Half
@@ -15,6 +16,7 @@ STREAM_WINDOW = 256 * 1024
 PEER_STREAMS = 1024
 # A write packet's largest body: at 100 Mbit/s it occupies the line for 5 ms.
 PACKET_LIMIT = 64 * 1024
+MAX_PACKET_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,17 @@ class Settings(ConnectionSettings):
     answer_stream_pings: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         amounts = ("stream_window", "peer_streams", "own_start_credit", "peer_start_credit")
-        for name in (*amounts, "initial_own_streams", "initial_peer_streams"):
-            value = getattr(self, name)
-            if not 0 <= value <= INFINITE:
-                raise ConfigurationError(f"{name}={value} lies outside 0..2**64-1")
-        if not 1 <= self.packet_limit <= 1 << 30:
-            raise ConfigurationError(f"packet_limit={self.packet_limit} lies outside 1..2**30 bytes")
+        streams = ("initial_own_streams", "initial_peer_streams")
+        check_whole({name: getattr(self, name) for name in (*amounts, *streams)}, least=0, most=INFINITE)
+        check_whole({"packet_limit": self.packet_limit}, least=1, most=MAX_PACKET_LIMIT)
+        pings = ("stream_ping_interval_ns", "stream_ping_timeout_ns")
+        check_whole({name: getattr(self, name) for name in pings}, least=0)
         seen: set[int] = set()
         for stream in self.initial_streams:
-            if not 0 <= stream.stream_id <= MAX_STREAM_ID or stream.stream_id in seen:
-                raise ConfigurationError(f"initial stream id {stream.stream_id} is out of range or given twice")
+            check_whole({"initial stream id": stream.stream_id}, least=0, most=MAX_STREAM_ID)
+            if stream.stream_id in seen:
+                raise ConfigurationError(f"initial stream id {stream.stream_id} is given twice")
+            check_whole({"own_credit": stream.own_credit, "peer_credit": stream.peer_credit}, least=0, most=INFINITE)
             seen.add(stream.stream_id)

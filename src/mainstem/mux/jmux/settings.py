@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mainstem.amounts import check_whole
 from mainstem.errors import ConfigurationError
 from mainstem.mux.jmux.codec import MAX_LENGTH, RATION_UNIT
 from mainstem.mux.sans_io import ConnectionSettings
@@ -41,10 +42,12 @@ class Settings(ConnectionSettings):
     handshake_timeout_ns: int = HANDSHAKE_TIMEOUT_NS
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole({"initial_ration": self.initial_ration}, least=0)
         units, rest = divmod(self.initial_ration, RATION_UNIT)
         if rest or not 0 <= units <= 0xFFFF:
             raise ConfigurationError(
                 f"initial_ration={self.initial_ration} is not a multiple of {RATION_UNIT} in 0..{0xFFFF * RATION_UNIT} bytes"
             )
-        if not 1 <= self.fragment_limit <= MAX_LENGTH:
-            raise ConfigurationError(f"fragment_limit={self.fragment_limit} lies outside 1..{MAX_LENGTH} bytes")
+        check_whole({"fragment_limit": self.fragment_limit}, least=1, most=MAX_LENGTH)
+        check_whole({"handshake_timeout_ns": self.handshake_timeout_ns}, least=0)

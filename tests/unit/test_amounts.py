@@ -1,0 +1,91 @@
+"""Numbers that bound something are kept, or refused by name: in settings of every protocol, before anything is opened."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mainstem import aqueduct
+from mainstem.amounts import MOST, check_seconds, check_whole
+from mainstem.aqueduct import Limits, QuicSettings
+from mainstem.errors import BackPressured, ConfigurationError
+from mainstem.mux import bymux, jmux
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NO_COUNTS: list[Any] = [-1, 0, 1.0, 0.5, True, None, "5", math.nan, math.inf, 1 << 64]
+NO_TIMES: list[Any] = [-0.001, 0, math.nan, math.inf, -math.inf, None, "5", True]
+
+
+@pytest.mark.parametrize("value", NO_COUNTS)
+def test_what_is_no_count_is_refused_by_its_name(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^bound=.* is no whole number of 1 at least$"):
+        check_whole({"fine": 1, "bound": value}, least=1)
+
+
+def test_every_count_within_is_accepted() -> None:
+    check_whole({"least": 1, "most": MOST}, least=1)
+    check_whole({"least": 0, "most": 7}, least=0, most=7)
+    with pytest.raises(ConfigurationError, match=r"^most=8 is no whole number in 0\.\.7$"):
+        check_whole({"most": 8}, least=0, most=7)
+
+
+@pytest.mark.parametrize("value", NO_TIMES)
+def test_what_is_no_time_is_refused_by_its_name(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^pause=.* is no number of seconds above 0$"):
+        check_seconds({"fine": 1, "pause": value})
+
+
+def test_a_time_may_be_nothing_where_that_means_something() -> None:
+    check_seconds({"pause": 0, "other": 0.0, "third": 5}, may_be_zero=True)
+    with pytest.raises(ConfigurationError, match="of 0 at least"):
+        check_seconds({"pause": -1e-9}, may_be_zero=True)
+
+
+def numbers(settings: type, *left_out: str) -> list[str]:
+    """The settings that are numbers."""
+    made = settings()
+    found = [field.name for field in fields(settings) if field.name not in left_out]
+    return [name for name in found if type(getattr(made, name)) in (int, float)]
+
+
+MADE: list[tuple[Callable[..., object], str]] = [
+    *((Limits, name) for name in numbers(Limits)),
+    *((QuicSettings, name) for name in numbers(QuicSettings)),
+    *((bymux.Settings, name) for name in numbers(bymux.Settings)),
+    *((jmux.Settings, name) for name in numbers(jmux.Settings)),
+    (aqueduct.channel, "bound"),
+    (aqueduct.channel, "max_bytes"),
+]
+
+
+@pytest.mark.parametrize(("make", "name"), MADE, ids=lambda each: getattr(each, "__qualname__", each))
+@pytest.mark.parametrize("value", [-1, math.nan, "5", 1 << 70])
+def test_each_number_of_each_setting_is_checked(make: Callable[..., object], name: str, value: Any) -> None:
+    if (make, value) == (QuicSettings, 1 << 70) and name.endswith(("timeout", "alive")):
+        return  # a time as any other
+    with pytest.raises(ConfigurationError, match=name):
+        make(**{name: value})
+
+
+@pytest.mark.parametrize("own", [-1, 0.5, 1 << 64])
+def test_the_numbers_of_an_initial_stream_are_checked(own: Any) -> None:
+    with pytest.raises(ConfigurationError, match="own_credit"):
+        bymux.Settings(initial_streams=(bymux.InitialStream(0, own_credit=own),))
+    with pytest.raises(ConfigurationError, match="initial stream id"):
+        bymux.Settings(initial_streams=(bymux.InitialStream(own),))
+
+
+def test_a_channel_keeps_its_bounds_where_new_ones_are_refused() -> None:
+    sender, _ = aqueduct.channel(bound=2)
+    for refused in ({"bound": 0}, {"bound": 5, "max_bytes": 0}, {"bound": 5, "mode": "ordered"}):
+        with pytest.raises(ConfigurationError):
+            sender.configure(**refused)  # type: ignore[arg-type]
+    for number in range(2):
+        sender.send_nowait(number)
+    with pytest.raises(BackPressured, match="bound is 2"):
+        sender.send_nowait(2)
