@@ -26,7 +26,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mainstem.errors import ConfigurationError, TimedOut
+from mainstem.amounts import check_seconds, check_whole
+from mainstem.errors import TimedOut
 from mainstem.mux.transports import SocketTransport
 from mainstem.prefixes import Prefixes
 
@@ -56,10 +57,10 @@ class Arrivals:
         max_connections_per_address: int = MAX_CONNECTIONS_PER_ADDRESS,
         handshake_timeout: float | None = HANDSHAKE_TIMEOUT_S,
     ) -> None:
-        if max_connections < 1 or max_connections_per_address < 1:
-            raise ConfigurationError("max_connections and max_connections_per_address are at least 1")
-        if handshake_timeout is not None and handshake_timeout <= 0:
-            raise ConfigurationError(f"handshake_timeout={handshake_timeout:g} is not above 0 seconds")
+        limits = {"max_connections": max_connections, "max_connections_per_address": max_connections_per_address}
+        check_whole(limits, least=1)
+        if handshake_timeout is not None:
+            check_seconds({"handshake_timeout": handshake_timeout})
         self.engine_factory = engine_factory
         self.handshake_timeout = handshake_timeout
         self.refused = 0
