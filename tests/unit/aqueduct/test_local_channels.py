@@ -6,8 +6,9 @@ import asyncio
 import gc
 
 import pytest
+from tests.support.patience import soon
 
-from mainstem.aqueduct import Receiver, Sender, channel, oneshot
+from mainstem.aqueduct import Mode, Receiver, Sender, channel, oneshot
 from mainstem.errors import BackPressured, Cancelled, ClosedError, NoReceivers
 
 
@@ -104,3 +105,92 @@ async def test_handles_travel_through_local_channels_as_they_are() -> None:
     await outer.send(inner[1])
     await inner[0].send(5)
     assert await (await outer_receiver.receive()).receive() == 5
+
+
+async def test_an_acknowledged_send_returns_once_the_message_is_there() -> None:
+    sender, receiver = channel(bound=1)
+    await sender.send_acknowledged("first")
+    waiting = asyncio.ensure_future(sender.send_acknowledged("second"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert await receiver.receive() == "first"
+    await soon(waiting)
+    assert receiver.receive_nowait() == "second"
+
+
+async def test_unreliable_messages_beyond_the_bound_replace_the_oldest() -> None:
+    sender, receiver = channel(mode=Mode.UNRELIABLE, bound=2)
+    for number in range(5):
+        await sender.send(number)
+    sender.finish()
+    assert [message async for message in receiver] == [3, 4]
+
+
+@pytest.mark.parametrize("ending", ["finished", "finished unread", "cancelled", "closed"])
+async def test_the_end_of_a_channel_can_be_waited_for(ending: str) -> None:
+    sender, receiver = channel()
+    await sender.send("tide")
+    waiting = asyncio.ensure_future(sender.wait_closed())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    if ending == "cancelled":
+        sender.cancel()
+        sender.cancel()
+        with pytest.raises(Cancelled):
+            await soon(waiting)
+    elif ending == "closed":
+        await receiver.close()
+        await receiver.close()
+        with pytest.raises(NoReceivers):
+            await soon(waiting)
+    else:
+        sender.finish()
+        sender.finish()
+        await asyncio.sleep(0)
+        assert not waiting.done()  # a message waits to be received
+        if ending == "finished":
+            assert await receiver.receive() == "tide"
+        else:
+            await receiver.close()
+        await soon(waiting)
+
+
+async def test_handles_show_what_they_are() -> None:
+    sender, receiver = channel(mode=Mode.UNORDERED)
+    assert repr(sender) == "<Sender unordered, local>"
+    assert repr(receiver) == "<Receiver unordered, local>"
+    assert repr(oneshot()[0]) == "<Sender oneshot unordered, local>"
+    assert (sender.mode, sender.is_networked, receiver.is_networked) == (Mode.UNORDERED, False, False)
+    sender.configure(mode=Mode.ORDERED, bound=1)
+    assert sender.mode is Mode.ORDERED
+    sender.send_nowait(1)
+    with pytest.raises(BackPressured, match="the bound is 1"):
+        sender.send_nowait(2)
+
+
+async def test_leaving_an_async_with_block_finishes_or_cancels_and_waits() -> None:
+    sender, receiver = channel()
+    reading = asyncio.ensure_future(anext(aiter(receiver)))
+    async with sender:
+        await sender.send(1)
+        assert await soon(reading) == 1
+    with pytest.raises(ClosedError):
+        await receiver.receive()
+    sender, receiver = channel()
+    with pytest.raises(RuntimeError):
+        async with sender:
+            raise RuntimeError
+    with receiver, pytest.raises(Cancelled):
+        await receiver.receive()
+
+
+async def test_a_handle_that_another_thread_drops_ends_its_channel() -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(receiver.receive())
+    await asyncio.sleep(0)
+    dropped = [sender]
+    del sender
+    await asyncio.to_thread(dropped.clear)
+    gc.collect()
+    with pytest.raises(Cancelled):
+        await soon(waiting)
